@@ -1,0 +1,73 @@
+# `make` lists the targets. PYTHON names the interpreter that environments are built on.
+
+PYTHON ?= python3
+export PYTHON
+
+# Test processes beside each other (each starts a Spark of its own); 0 runs in one process.
+WORKERS ?= 0
+# Further arguments for pytest, for example TESTS=tests/unit.
+TESTS ?=
+SPARK_MINORS ?= 4.2 4.3
+BENCHMARKS ?= keyed-state python-state latency state-growth scale pipelining telemetry-overhead
+# BENCH_FLAGS= (empty) runs the full sizes.
+BENCH_FLAGS ?= --quick
+BENCH_OUT ?= benchmarks/results
+
+BIN := .venv/bin
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile
+
+.DEFAULT_GOAL := help
+# Tests and benchmarks that run beside each other disturb each other's figures.
+.NOTPARALLEL:
+.PHONY: help environment demo test test-all test-minors test-lowest check lint format bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+environment:  ## make .venv with everything in it (the other targets do this by themselves)
+	@scripts/bootstrap .venv demo,test,dev,bench
+
+demo: environment  ## replay the flights of 2013 through a stateful dataflow
+	$(BIN)/rechannel demo
+
+test: environment  ## run the tests that take seconds, those on Spark included
+	$(BIN)/python $(PYTEST) $(TESTS)
+
+test-all: environment  ## run every test, with many more examples and crashes (long)
+	$(BIN)/python $(PYTEST) -m "" --thorough $(TESTS)
+
+test-minors:  ## run the tests of Spark's private classes on every supported minor of Spark
+	$(foreach minor,$(SPARK_MINORS),$(call spark_minor,$(minor)))
+
+define spark_minor
+scripts/bootstrap .venv-spark-$(1) test 'pyspark==$(1).*'
+.venv-spark-$(1)/bin/python -m pytest -m contract $(TESTS)
+
+endef
+
+test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml admits
+	scripts/bootstrap .venv-lowest demo,test,bench --constraint scripts/lowest.txt
+	.venv-lowest/bin/python $(PYTEST) $(TESTS)
+
+check: lint test  ## everything that has to hold before a merge
+
+lint: environment  ## check format, style, types and import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+format: environment  ## format the code and mend what can be mended mechanically
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(BENCHMARKS:%=bench-%)  ## run every benchmark, small (full sizes: make bench BENCH_FLAGS=)
+
+bench-%: environment
+	@mkdir -p $(BENCH_OUT)
+	$(BIN)/rechannel bench $* $(BENCH_FLAGS) --out $(BENCH_OUT) --json $(BENCH_OUT)/$*.json
+
+clean:  ## remove caches and what Spark left behind; environments and results stay
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf artifacts derby.log metastore_db spark-warehouse
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,129 @@
+"""From the batch times of several variants to one result: medians, ratios, a curve per variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import (
+    Measurement,
+    Metric,
+    Parameters,
+    Picture,
+    Result,
+    Series,
+    Variant,
+    Workbench,
+)
+from benchmarks.inputs import write_keyed_batches
+from benchmarks.measurements import steady_seconds
+from benchmarks.trials import Trials, run_trials
+
+MEDIAN = "batch, median"
+SLOWEST = "batch, slowest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """``factor * median(over) / median(under)``: how much longer a batch takes in `over`."""
+
+    name: str
+    over: str
+    under: str
+    factor: float = 1.0
+
+
+def compare_batches(
+    parameters: Parameters,
+    variants: Sequence[Variant],
+    ratios: Sequence[Ratio],
+    bench: Workbench,
+    *,
+    title: str,
+) -> Result:
+    """Run `variants` for ``rounds`` rounds; each returns a `BatchMeasurement`.
+
+    The first ``warmup`` batches of each run, as its variant's parameters say, are left out.
+    """
+    trials = run_trials(
+        variants,
+        bench,
+        rounds=parameters["rounds"],
+        timeout=parameters["timeout_seconds"],
+    )
+    warmups = {variant.name: variant.parameters["warmup"] for variant in variants}
+    metrics = [m for name in trials.variants for m in batch_metrics(name, trials, warmups[name])]
+    return Result(
+        parameters=parameters,
+        metrics=(*metrics, *trials.memory()),
+        ratios=ratios_of(by_variant(metrics, MEDIAN), ratios),
+        picture=batch_picture(title, trials),
+        failures=trials.failures,
+    )
+
+
+def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
+    """Median and slowest batch in seconds, and rows per second, of the steady state."""
+    runs = trials.of(variant)
+    seconds = steady_seconds(runs, warmup)
+    rows = sum(sum(run["rows"][warmup:]) for run in runs)
+    figures = (
+        (MEDIAN, float(np.median(seconds)), "s"),
+        (SLOWEST, float(seconds.max()), "s"),
+        ("throughput", rows / float(seconds.sum()), "rows/s"),
+        ("batches counted", float(len(seconds)), "batches"),
+    )
+    return [
+        Metric(name=name, value=value, unit=unit, variant=variant) for name, value, unit in figures
+    ]
+
+
+def by_variant(metrics: Sequence[Metric], name: str) -> dict[str, float]:
+    """The value of one metric for every variant that has it."""
+    return {metric.variant: metric.value for metric in metrics if metric.name == name}
+
+
+def ratios_of(medians: Mapping[str, float], ratios: Sequence[Ratio]) -> dict[str, float]:
+    """The ratios whose two variants were both measured."""
+    return {
+        ratio.name: ratio.factor * medians[ratio.over] / medians[ratio.under]
+        for ratio in ratios
+        if ratio.over in medians and ratio.under in medians
+    }
+
+
+def batch_picture(title: str, trials: Trials) -> Picture:
+    """Seconds per batch over the batches of each variant's first run, warm-up included."""
+    return Picture(
+        title=title,
+        x_label="batch",
+        y_label="seconds per batch",
+        series=tuple(batch_series(name, trials.of(name)[0]) for name in trials.variants),
+        log_y=True,
+    )
+
+
+def batch_series(variant: str, run: Measurement) -> Series:
+    """The batch times of one run as a curve."""
+    seconds = tuple(float(s) for s in run["seconds"])
+    return Series(label=variant, x=tuple(float(i + 1) for i in range(len(seconds))), y=seconds)
+
+
+def keyed_input(
+    parameters: Parameters, bench: Workbench, *, name: str, rows: int, keys: int, batches: int
+) -> str:
+    """Write the keyed input `name`, in ``files`` files per batch; returns its directory."""
+    bench.progress.step(f"writing {batches} batches of {rows:,} rows over {keys:,} keys")
+    directory = Path(bench.scratch) / "input" / name
+    write_keyed_batches(
+        directory,
+        rows=rows,
+        keys=keys,
+        batches=batches,
+        files=parameters["files"],
+        seed=parameters["seed"],
+    )
+    return str(directory)

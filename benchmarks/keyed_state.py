@@ -1,0 +1,87 @@
+"""Count and sum per key over a large and a small state, against Spark's own state stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.comparison import Ratio, compare_batches, keyed_input
+from benchmarks.harness import (
+    Benchmark,
+    Measurement,
+    Parameters,
+    Result,
+    Variant,
+    Workbench,
+)
+from benchmarks.ours import measure
+
+STORES = ("hdfs", "rocksdb")
+PEER = "benchmarks.peers.keyed_aggregation:run"
+OURS = "benchmarks.keyed_state:run_rechannel"
+
+
+def run_rechannel(parameters: Parameters) -> Measurement:
+    """Rechannel's side: `aggregate` of count and sum."""
+    return measure("keyed_state", parameters)
+
+
+def run(parameters: Parameters, bench: Workbench) -> Result:
+    """Measure every case of ``cases``; ratios of the case ``large`` carry the store's bare name."""
+    variants: list[Variant] = []
+    ratios: list[Ratio] = []
+    for case, size in parameters["cases"].items():
+        directory = keyed_input(parameters, bench, name=case, batches=parameters["batches"], **size)
+        mark = "" if case == "large" else f"_{case}"
+        variants += variants_over(directory, parameters, mark)
+        ratios += [
+            Ratio(name=f"{store}{mark}", over=f"{store}{mark}", under=f"rechannel{mark}")
+            for store in STORES
+        ]
+    return compare_batches(
+        parameters, variants, ratios, bench, title="Count and sum per key: seconds per batch"
+    )
+
+
+def variants_over(directory: str, parameters: Parameters, mark: str) -> list[Variant]:
+    """Rechannel and both stores over the input in `directory`; names end in `mark`."""
+    common: dict[str, Any] = {
+        **{k: v for k, v in parameters.items() if k != "cases"},
+        "input": directory,
+    }
+    return [
+        Variant(name=f"rechannel{mark}", function=OURS, parameters=common),
+        *(
+            Variant(name=f"{store}{mark}", function=PEER, parameters={**common, "store": store})
+            for store in STORES
+        ),
+    ]
+
+
+BENCHMARK = Benchmark(
+    name="keyed-state",
+    purpose="count and sum per key, against the HDFS-backed and the RocksDB state store",
+    defaults={
+        "cases": {
+            "large": {"rows": 2_000_000, "keys": 1_000_000},
+            "small": {"rows": 200_000, "keys": 10_000},
+        },
+        "batches": 12,
+        "warmup": 3,
+        "rounds": 2,
+        "cores": 2,
+        "tasks": 2,
+        "files": 2,
+        "seed": 1,
+        "durability": "process",
+        "driver_memory": "4g",
+        "timeout_seconds": 1_800,
+    },
+    quick={
+        "cases": {"large": {"rows": 200_000, "keys": 100_000}},
+        "batches": 5,
+        "warmup": 2,
+        "rounds": 1,
+    },
+    run=run,
+    goals={"hdfs": 4.0, "rocksdb": 8.0, "hdfs_small": 2.0, "rocksdb_small": 2.0},
+)

@@ -1,0 +1,19 @@
+"""Where the Rechannel side of every comparison is found.
+
+`benchmarks.rechannel_side` is imported only in the process that measures it, so that peers run,
+and report, without it. A function there takes the variant's parameters (``scratch`` is an empty
+directory) and returns one of the shapes of `benchmarks.measurements`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from benchmarks.harness import Measurement, Parameters
+
+
+def measure(function: str, parameters: Parameters) -> Measurement:
+    """Call `function` of `benchmarks.rechannel_side`."""
+    side = importlib.import_module("benchmarks.rechannel_side")
+    measurement: Measurement = getattr(side, function)(parameters)
+    return measurement

@@ -1,0 +1,68 @@
+"""Running a Structured Streaming query and reading what Spark itself says about every batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.harness import Parameters
+from benchmarks.inputs import SCHEMA, batch_glob
+from benchmarks.measurements import BatchMeasurement
+from benchmarks.variant import report
+
+HDFS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting keys costs a look-up per write; Spark's guide says to switch it off for speed.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+}
+PROGRESS_KEPT = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
+POLL_SECONDS = 1
+
+
+def read_batches(spark: SparkSession, parameters: Parameters) -> DataFrame:
+    """The stream of the first ``batches`` batches below ``input``, ``files`` files per batch."""
+    return (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", parameters["files"])
+        .option("pathGlobFilter", batch_glob(parameters["batches"]))
+        .parquet(str(parameters["input"]))
+    )
+
+
+def measure_batches(result: DataFrame, parameters: Parameters) -> BatchMeasurement:
+    """Run all batches of `result` without a pause, throw the output away, and time each batch.
+
+    The times are `StreamingQueryProgress.batchDuration`: from the start of a batch, planning and
+    logs included, until its commit is written.
+    """
+    query = (
+        result.writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", str(Path(parameters["scratch"]) / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    while not query.awaitTermination(POLL_SECONDS):
+        report_batch(query, parameters)
+    batches = [p for p in query.recentProgress if p.numInputRows > 0]
+    return {
+        "seconds": [p.batchDuration / 1_000 for p in batches],
+        "rows": [p.numInputRows for p in batches],
+    }
+
+
+def report_batch(query: StreamingQuery, parameters: Parameters) -> None:
+    """Tell the waiting human which batch was done last."""
+    last = query.lastProgress
+    if last is not None:
+        report(f"batch {last.batchId + 1} of {parameters['batches']}")

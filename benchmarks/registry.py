@@ -1,0 +1,29 @@
+"""Every benchmark by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks import (
+    keyed_state,
+    latency,
+    pipelining,
+    python_state,
+    scale,
+    state_growth,
+    telemetry_overhead,
+)
+from benchmarks.harness import Benchmark
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    module.BENCHMARK.name: module.BENCHMARK
+    for module in (
+        keyed_state,
+        python_state,
+        latency,
+        state_growth,
+        scale,
+        pipelining,
+        telemetry_overhead,
+    )
+}

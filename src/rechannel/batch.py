@@ -1,0 +1,189 @@
+"""One program, batch and stream: the same dataflow over finished input, as one timestep."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import (
+    Dataflow,
+    MapBatches,
+    Node,
+    Sink,
+    Source,
+    Stateful,
+    Transform,
+    Union,
+)
+from rechannel.dataflow.stream import Stream, dataflow_of, one_session
+from rechannel.dataflow.writer import Flow
+from rechannel.errors import DataflowError, UnknownOperatorError
+from rechannel.job import InProcess, Job, RunningJob
+from rechannel.settings import Settings
+from rechannel.sinks.outlets import ForEachBatchOutlet
+from rechannel.sources.connectors import GeneratorConnector
+from rechannel.sources.frame import HandoverConnector
+
+
+class BatchResult:
+    """What a batch run gave. A context manager: leaving it deletes the files that its DataFrames read."""
+
+    def __init__(self, job: RunningJob, outputs: dict[str, Any], directory: Path | None) -> None:
+        """Take the finished job."""
+        self._job = job
+        self._outputs = outputs
+        self._directory = directory
+
+    def output(self, sink: str | None = None) -> Any:
+        """Rows that a sink was given: a DataFrame on Spark, an Arrow table in process. sink: may be left out
+        if there is one."""
+        if sink is None and len(self._outputs) == 1:
+            return next(iter(self._outputs.values()))
+        if sink not in self._outputs:
+            msg = f"there is no sink {sink!r}; there are {sorted(self._outputs)}"
+            raise UnknownOperatorError(msg)
+        return self._outputs[sink]
+
+    def state(self, operator: str) -> Any:
+        """Final state of an operator, as `job.state`."""
+        return self._job.state(operator)
+
+    def state_table(self, operator: str) -> pa.Table:
+        """Final state exactly as stored, as `job.state_table`."""
+        return self._job.state_table(operator)
+
+    def close(self) -> None:
+        """Delete the run's files."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> BatchResult:
+        """Use until the block ends."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Delete the run's files."""
+        self.close()
+
+
+def run_batch(
+    flows: Flow | Stream | Sequence[Flow | Stream],
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    spark: Any | None = None,
+    directory: str | None = None,
+    in_process: InProcess | None = None,
+) -> BatchResult:
+    """Run a dataflow over finished input in one timestep, with the code that runs it as a stream.
+
+    inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to their
+    present end. Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
+    run's own files, on
+    a file system that all executors see (default: a temporary one). Raises DataflowError for a source that never ends.
+    """
+    ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
+    dataflow = dataflow_of(*ends)
+    given = dict(inputs or {})
+    unknown = set(given) - {n.name for n in dataflow.nodes if isinstance(n, Source)}
+    if unknown:
+        msg = f"there is no source {sorted(unknown)}; sources are named with name="
+        raise UnknownOperatorError(msg)
+    outputs: dict[str, Any] = {}
+    rebuilt = _Rebuild(given, outputs)
+    session = spark if spark is not None else one_session(*ends)
+    finite: list[Flow | Stream] = []
+    for node in map(rebuilt.node, _ends(dataflow)):
+        made = Flow if isinstance(node, Sink) else Stream
+        finite.append(made(node=node, session=session))
+    place = Path(directory or tempfile.mkdtemp(prefix="rechannel-batch-"))
+    job = Job(
+        "batch",
+        finite,
+        state=place / "state",
+        settings=settings,
+        spark=session,
+    )
+    running = job.start(in_process=in_process)
+    try:
+        running.process_all_available()
+    finally:
+        running.stop()
+    return BatchResult(running, outputs, place)
+
+
+def _ends(dataflow: Dataflow) -> list[Node]:
+    """Nodes whose rows nobody else takes."""
+    return [node for node in dataflow.nodes if not any(True for _ in dataflow.consumers(node))]
+
+
+class _Rebuild:
+    """Copies a graph with other sources and sinks."""
+
+    def __init__(self, given: dict[str, Any], outputs: dict[str, Any]) -> None:
+        self._given = given
+        self._outputs = outputs
+        self._made: dict[int, Node] = {}
+
+    def node(self, node: Node) -> Any:
+        """The copy of a node; nodes that are shared stay shared."""
+        made = self._made.get(id(node))
+        if made is None:
+            made = self._made[id(node)] = self._copy(node)
+        return made
+
+    def _copy(self, node: Node) -> Node:
+        if isinstance(node, Source):
+            return self._source(node)
+        if isinstance(node, Union):
+            return replace(node, inputs=tuple(self.node(child) for child in node.inputs))
+        if isinstance(node, Sink):
+            return replace(
+                node, upstream=self.node(node.upstream), outlet=self._collecting(node.name)
+            )
+        if isinstance(node, Transform | MapBatches | Stateful):
+            return replace(node, upstream=self.node(node.upstream))
+        raise TypeError(node)
+
+    def _source(self, node: Source) -> Source:
+        connector: Any = node.connector
+        if node.name in self._given:
+            frame = self._given[node.name]
+            made = HandoverConnector(schema=_columns(frame))
+            made.handover.put(0, frame)
+            return replace(node, connector=made)
+        if isinstance(connector, GeneratorConnector) and connector.rows is None:
+            msg = (
+                f"source {node.name!r} never ends; give its rows with inputs={{{node.name!r}: df}}"
+            )
+            raise DataflowError(msg)
+        if getattr(connector, "per_timestep", None) is not None:
+            connector = replace(connector, per_timestep=None)
+        return replace(node, connector=connector)
+
+    def _collecting(self, name: str) -> ForEachBatchOutlet:
+        def collect(rows: Any, timestep: int) -> None:
+            del timestep
+            self._outputs[name] = rows
+
+        return ForEachBatchOutlet(function=collect)
+
+
+def _columns(frame: Any) -> pa.Schema:
+    if isinstance(frame, pa.Table):
+        return frame.schema
+    from rechannel.engine.spark.binding import arrow_schema
+
+    return arrow_schema(frame)

@@ -1,0 +1,95 @@
+"""The bridge: a dataflow as a `foreachBatch` function under a Structured Streaming query, for every source
+that Spark has.
+
+    events = rc.read(spark).handover("user string, amount long", name="events")
+    totals = events.key_by("user").aggregate(total=rc.sum("amount"), name="totals")
+    bridge = rc.for_each_batch("totals", totals.write.parquet("out"), state="state/totals")
+    query = kafka.selectExpr("...").writeStream.foreachBatch(bridge).option("checkpointLocation", "...").start()
+
+Spark decides what a micro-batch holds and may send one again after a crash; the bridge knows by its number
+what is committed
+already and does nothing then. So the two checkpoints together are exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rechannel.dataflow.graph import Source
+from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.writer import Flow
+from rechannel.errors import DataflowError
+from rechannel.job import Job, RunningJob
+from rechannel.settings import Settings
+from rechannel.sources.frame import Handover, HandoverConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Bridge:
+    """A `foreachBatch` function: call it with (df, batch_id). `job` is the running job once the first batch
+    has come."""
+
+    def __init__(self, job: Job, handover: Handover, source: str) -> None:
+        """Nothing runs before the first batch."""
+        self._job = job
+        self._handover = handover
+        self._source = source
+        self._lock = threading.Lock()
+        self.job: RunningJob | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Run one micro-batch as a timestep and return when it is committed and published.
+
+        Raises what the job failed with; Spark then fails the query, and a restart of it sends the batch again.
+        """
+        with self._lock:
+            running = self._running(batch)
+            if number <= running.committed_offset(self._source).get("batch", -1):
+                return
+            # Spark clones the session for foreachBatch, with its adaptive planner on: a timestep is planned as a whole.
+            batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            self._handover.put(number, batch)
+            running.process_all_available()
+
+    def _running(self, batch: DataFrame) -> RunningJob:
+        if self.job is None or not self.job.is_active:
+            del batch
+            self.job = self._job.start(takeover=True)
+        return self.job
+
+    def stop(self) -> None:
+        """Stop the job; the query is stopped by its owner first."""
+        if self.job is not None:
+            self.job.stop()
+
+
+def for_each_batch(
+    name: str,
+    flows: Flow | Stream | Sequence[Flow | Stream],
+    *,
+    state: str | os.PathLike[str],
+    settings: Settings | None = None,
+    spark: Any | None = None,
+) -> Bridge:
+    """A dataflow with exactly one handed-over source as a `foreachBatch` function. Arguments as of `Job`.
+
+    Raises DataflowError when the dataflow has no such source, or several.
+    """
+    job = Job(name, flows, state=state, settings=settings, spark=spark)
+    sources = [node for node in job.dataflow.nodes if isinstance(node, Source)]
+    handed = [n for n in sources if isinstance(n.connector, HandoverConnector)]
+    if len(handed) != 1 or len(sources) != 1:
+        msg = (
+            "for_each_batch needs a dataflow with one source, made with "
+            f"rc.read(spark).handover(schema); it has {[node.name for node in sources]}"
+        )
+        raise DataflowError(msg)
+    connector = handed[0].connector
+    if not isinstance(connector, HandoverConnector):
+        raise TypeError(connector)
+    return Bridge(job, connector.handover, handed[0].name)

@@ -1,0 +1,1 @@
+"""What the user writes. Nothing here runs anything."""

@@ -1,0 +1,198 @@
+"""The dataflow as frozen values: what the user wrote, nothing else.
+
+Building a graph runs nothing. Every node keeps a stable name (keys of state, metrics and errors) and the
+user's file and
+line (for messages). Columns of a node are known here only where they need no engine to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.program import BatchFunction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FrameFunction = Callable[["DataFrame"], "DataFrame"]
+"""A deterministic function of a Spark DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the user wrote something."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """Clickable form."""
+        return f"{self.file}:{self.line}"
+
+
+class Connector(Protocol):
+    """What a source is, as a value; the sources room knows how to read it."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns, or None when only the engine can find out."""
+
+    def describe(self) -> str:
+        """One short line for pictures and messages."""
+
+
+class Outlet(Protocol):
+    """What a sink is, as a value; the sinks room knows how to write it."""
+
+    def describe(self) -> str:
+        """One short line for pictures and messages."""
+
+
+class OperatorSpec(Protocol):
+    """What a stateful operator computes, before its input schema is known."""
+
+    @property
+    def kind(self) -> str:
+        """One word: aggregate, reduce, track, ..."""
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check against the input's columns and become executable. Raises DataflowError."""
+
+    def fingerprint(self) -> str:
+        """A stable text that changes when stored state could no longer be understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """A node of the graph."""
+
+    name: str
+    where: Where
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """Nodes whose rows this one receives, in order."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source(Node):
+    """Rows from outside."""
+
+    connector: Connector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Transform(Node):
+    """A DataFrame -> DataFrame function.
+
+    materialise: the user allows a non-deterministic function; its result is kept and never computed twice.
+    """
+
+    upstream: Node
+    function: FrameFunction
+    materialise: bool = False
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """The one upstream."""
+        return (self.upstream,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MapBatches(Node):
+    """A record batch -> record batch function. schema: its output's columns; None = as its input's."""
+
+    upstream: Node
+    function: BatchFunction
+    schema: pa.Schema | None
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """The one upstream."""
+        return (self.upstream,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Union(Node):
+    """Rows of several streams with the same columns."""
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """All inputs, in the order written."""
+        return self.inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stateful(Node):
+    """A keyed operator with state.
+
+    tasks, bins: starting parallelism and number of bins; None = the job's default.
+    initial: state to start from, as a function that makes a DataFrame (key columns and output columns), or None.
+    """
+
+    upstream: Node
+    keys: tuple[str, ...]
+    spec: OperatorSpec
+    tasks: int | None = None
+    bins: int | None = None
+    initial: Any | None = None
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """The one upstream."""
+        return (self.upstream,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sink(Node):
+    """Rows leave here."""
+
+    upstream: Node
+    outlet: Outlet
+
+    @property
+    def upstreams(self) -> tuple[Node, ...]:
+        """The one upstream."""
+        return (self.upstream,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataflow:
+    """A whole graph, given by its sinks (and operators without a sink), in topological order."""
+
+    nodes: tuple[Node, ...]
+    by_name: Mapping[str, Node] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Index the nodes by name."""
+        index = MappingProxyType({node.name: node for node in self.nodes})
+        object.__setattr__(self, "by_name", index)
+
+    @classmethod
+    def of(cls, *ends: Node) -> Dataflow:
+        """Collect everything upstream of the given nodes, inputs before users, in a stable order."""
+        seen: dict[int, Node] = {}
+
+        def visit(node: Node) -> None:
+            if id(node) in seen:
+                return
+            for upstream in node.upstreams:
+                visit(upstream)
+            seen[id(node)] = node
+
+        for end in ends:
+            visit(end)
+        return cls(tuple(seen.values()))
+
+    def consumers(self, node: Node) -> Iterator[Node]:
+        """Nodes that receive the rows of a node."""
+        return (user for user in self.nodes if any(up is node for up in user.upstreams))

@@ -1,0 +1,187 @@
+"""Streams with keys, and the operators that keep state for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
+from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.rules import label
+from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
+from rechannel.errors import DataflowError
+from rechannel.kernels.logic import AggregateFunction
+from rechannel.kernels.track import Initialise, Update, UpdateBatches
+from rechannel.model.ddl import schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Behind = TypeVar("Behind")
+"""What a stream behind an operator is to the user."""
+
+Initial = Callable[[], "DataFrame"]
+"""Makes the state to start from: a DataFrame of key and state columns, one row per key.
+
+State columns are those that the operator emits, where each of them is all the state there is of it
+(count, sum, track, ...). A track with a timeout also wants `_seen`: Unix milliseconds, bigint.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyedStream(Generic[Behind]):
+    """A stream whose rows belong to keys; null is a key like any other, as in SQL's GROUP BY.
+
+    All operators share these arguments. name: names the state; keep it and the state is kept.
+    tasks: parallelism to start with; bins: pieces in which state is placed and moved (None = the
+    job's defaults).
+    """
+
+    node: Node
+    keys: tuple[str, ...]
+    then: Callable[[Node], Behind]
+
+    def aggregate(
+        self,
+        columns: Mapping[str, AggregateFunction] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        initial: Initial | None = None,
+        **aggregates: AggregateFunction,
+    ) -> Behind:
+        """Aggregates of all rows of a key so far: `aggregate(n=count(), mean=mean("price"))`.
+
+        Emits the key and the aggregates of every key that received rows in the timestep.
+        columns: aggregates whose names Python cannot spell or that are arguments here.
+        initial: makes a DataFrame of state to start from.
+        Raises UnknownColumnError, and DataflowError for types an aggregate cannot take.
+        """
+        spec = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+        return self._operator(spec, name, tasks, bins, initial)
+
+    def running_reduce(
+        self,
+        function: Callable[[Any, Any], Any],
+        name: str | None = None,
+        *,
+        rowwise: bool = False,
+        tasks: int | None = None,
+        bins: int | None = None,
+        initial: Initial | None = None,
+    ) -> Behind:
+        """All rows of a key so far as one row, combined two by two with an associative function.
+
+        function: (earlier, later) -> combined, over the columns that are not keys. By default both
+        are record batches of equal length whose rows i belong together; with `rowwise` both are one
+        row (a NamedTuple) and the answer is a tuple. Called in any bracketing, always in stream
+        order.
+        """
+        spec = ReduceSpec(function=function, rowwise=rowwise)
+        return self._operator(spec, name, tasks, bins, initial)
+
+    def track(
+        self,
+        update: Update,
+        *,
+        state: pa.Schema | str,
+        initialise: Initialise | None = None,
+        timeout: timedelta | int | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        initial: Initial | None = None,
+    ) -> Behind:
+        """State that your own function keeps for every key.
+
+        update: (key, state, rows) -> new state, or None to drop the key. State is a scalar if it
+        has one column, else a NamedTuple; None for a key without state. `rows["price"]` is a list
+        of the key's values in stream order.
+        state: columns of the state, e.g. "n BIGINT, total DOUBLE".
+        initialise: (key, first row) -> state, which takes the first row of a key without state.
+        timeout: a key that had no rows for longer (timedelta or milliseconds, in timestep time) is
+        dropped. Emits key and state of every key that received rows and was not dropped.
+        """
+        spec = TrackSpec(
+            update=update,
+            state=schema_of(state),
+            initialise=initialise,
+            timeout_ms=milliseconds(timeout),
+        )
+        return self._operator(spec, name, tasks, bins, initial)
+
+    def track_batches(
+        self,
+        update: UpdateBatches,
+        *,
+        state: pa.Schema | str,
+        timeout: timedelta | int | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        initial: Initial | None = None,
+    ) -> Behind:
+        """State that your own vectorised function keeps: one call for all changed keys of a task.
+
+        update: (KeyedFrame) -> state columns as a RecordBatch, polars DataFrame or dict of arrays,
+        row i for key i; a boolean column `_drop` says which keys end. What becomes of a key must
+        not depend on which others share
+        its frame: that changes with the number of tasks.
+        """
+        spec = TrackBatchesSpec(
+            update=update, state=schema_of(state), timeout_ms=milliseconds(timeout)
+        )
+        return self._operator(spec, name, tasks, bins, initial)
+
+    def _operator(
+        self,
+        spec: OperatorSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+        initial: Initial | None,
+    ) -> Behind:
+        node = Stateful(
+            name=given(name, keyed_name(self.node, spec.kind, self.keys)),
+            where=caller(),
+            upstream=self.node,
+            keys=self.keys,
+            spec=spec,
+            tasks=tasks,
+            bins=bins,
+            initial=initial,
+        )
+        _check_numbers(node)
+        return self.then(node)
+
+
+def milliseconds(timeout: timedelta | int | None) -> int | None:
+    """A length of time in whole milliseconds. Raises DataflowError unless it is positive."""
+    if timeout is None:
+        return None
+    length = timeout // timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        msg = f"a timeout is a timedelta or whole milliseconds of at least 1, not {timeout!r}"
+        raise DataflowError(msg)
+    return length
+
+
+def _check_numbers(node: Stateful) -> None:
+    for what, value in (("tasks", node.tasks), ("bins", node.bins)):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < 1
+        ):
+            msg = f"{label(node)}: {what} must be a whole number of at least 1, not {value!r}"
+            raise DataflowError(msg)
+    if node.tasks is not None and node.bins is not None and node.bins < node.tasks:
+        msg = f"{label(node)}: {node.bins} bins cannot feed {node.tasks} tasks; give more bins"
+        raise DataflowError(msg)
+    if node.initial is not None and not callable(node.initial):
+        msg = f"{label(node)}: initial must be a function that makes a DataFrame"
+        raise DataflowError(msg)

@@ -1,0 +1,154 @@
+"""`rc.read(spark)`: where streams begin. Nothing is opened until a job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import Connector, Source
+from rechannel.dataflow.naming import (
+    DerivedName,
+    caller,
+    files_name,
+    function_name,
+    given,
+    plain,
+)
+from rechannel.dataflow.schema import known
+from rechannel.dataflow.stream import Columns, Stream
+from rechannel.errors import DataflowError
+from rechannel.sources.connectors import (
+    FilesConnector,
+    GeneratorConnector,
+    MemoryConnector,
+    PythonConnector,
+    format_of,
+)
+from rechannel.sources.frame import HandoverConnector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reader:
+    """Begins streams. session: the Spark session of the job; None = the job's own.
+
+    All sources share `name` (names the source's offsets; derived where it is not given) and
+    `schema` (columns as an Arrow schema or Spark DDL text).
+    """
+
+    session: Any | None = None
+
+    def files(
+        self,
+        path: str | PathLike[str],
+        *,
+        format: str | None = None,  # noqa: A002 - Spark's own word
+        schema: Columns | None = None,
+        per_timestep: int | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Files under a directory or glob, those that appear later too, in a fixed order.
+
+        format: any that Spark reads; None = by the suffix. per_timestep: at most so many files at a
+        time. Raises DataflowError if the suffix does not tell the format.
+        """
+        place = fspath(path)
+        kind = format or format_of(place)
+        if kind is None:
+            msg = (
+                f"files ({caller()}): the format of {place!r} cannot be told from its name; "
+                "give it, as in files(path, format='parquet')"
+            )
+            raise DataflowError(msg)
+        connector = FilesConnector(
+            path=place,
+            format=kind,
+            schema=schema,
+            per_timestep=per_timestep,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+        )
+        return self.connector(connector, DerivedName(files_name(place)), name)
+
+    def generator(
+        self,
+        function: Callable[[int, int], pa.RecordBatch],
+        *,
+        schema: Columns,
+        rows_per_second: float | None = None,
+        per_timestep: int | None = None,
+        rows: int | None = None,
+        partitions: int = 1,
+        name: str | None = None,
+    ) -> Stream:
+        """Rows as a function of their offset: (start, stop) -> RecordBatch of stop - start rows.
+
+        rows_per_second: how fast offsets grow; per_timestep: at most so many rows at a time; rows:
+        where offsets end. At least one is needed.
+        """
+        connector = GeneratorConnector(
+            function=function,
+            schema=schema,
+            rows_per_second=rows_per_second,
+            per_timestep=per_timestep,
+            partitions=partitions,
+            rows=rows,
+        )
+        return self.connector(connector, DerivedName(function_name(function, "generator")), name)
+
+    def python(
+        self,
+        source: Any,
+        *,
+        options: Mapping[str, object] | None = None,
+        schema: Columns | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Any PySpark Python data source (`pyspark.sql.datasource.DataSource`) that streams.
+
+        source: the class, made with `options`, or a ready instance. schema: None = what it says
+        itself.
+        """
+        connector = PythonConnector(
+            source=source,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            schema=schema,
+        )
+        return self.connector(connector, DerivedName(plain(connector.kind) or "python"), name)
+
+    def memory(
+        self,
+        rows: MemoryConnector | Columns,
+        *,
+        partitions: int = 1,
+        per_timestep: int | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Rows that a test hands over.
+
+        rows: a `MemoryConnector` to push rows to, also while the job runs; or only the columns.
+        partitions: splits of a batch; per_timestep: at most so many batches at a time.
+        """
+        if not isinstance(rows, MemoryConnector):
+            rows = MemoryConnector(schema=rows, partitions=partitions, per_timestep=per_timestep)
+        return self.connector(rows, DerivedName("memory"), name)
+
+    def handover(self, schema: Columns, *, name: str | None = None) -> Stream:
+        """Rows that come as whole DataFrames: for `rc.for_each_batch`. schema: their columns."""
+        return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name)
+
+    def connector(
+        self, connector: Connector, derived: DerivedName, name: str | None = None
+    ) -> Stream:
+        """Any connector; the derived name counts where none is given."""
+        node = Source(name=given(name, derived), where=caller(), connector=connector)
+        known(node)
+        return Stream(node=node, session=self.session)
+
+
+def read(spark: Any | None = None) -> Reader:
+    """Begin streams, read with a Spark session (None = the job's own)."""
+    return Reader(session=spark)

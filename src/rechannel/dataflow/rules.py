@@ -1,0 +1,121 @@
+"""What must hold at each node, given the columns of what feeds it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import MapBatches, Node, Stateful, Union
+from rechannel.errors import DataflowError, UnknownColumnError
+from rechannel.model.ddl import type_name
+
+RESERVED = "_rc"
+"""Columns that begin with this are Rechannel's own."""
+
+
+def label(node: Node) -> str:
+    """How messages name a node: kind, name and the user's line."""
+    return f"{kind_of(node)} {node.name!r} ({node.where})"
+
+
+def kind_of(node: Node) -> str:
+    """One word for what a node is."""
+    if isinstance(node, Stateful):
+        return node.spec.kind
+    if isinstance(node, MapBatches):
+        return "map"
+    return type(node).__name__.lower()
+
+
+def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
+    """Raise DataflowError if a node cannot take these columns."""
+    if isinstance(node, Union):
+        _check_union(node, inputs)
+    elif isinstance(node, Stateful):
+        _check_keys(node, inputs[0])
+
+
+def check_output(node: Node, schema: pa.Schema) -> None:
+    """Raise DataflowError if a node's columns cannot be told apart or use a reserved name."""
+    names = schema.names
+    for name in names:
+        if name.startswith(RESERVED):
+            msg = (
+                f"{label(node)}: column {name!r} begins with '{RESERVED}', which is Rechannel's "
+                "own; rename it"
+            )
+            raise DataflowError(msg)
+        if names.count(name) > 1:
+            msg = f"{label(node)}: there are two columns {name!r}; rename one of them"
+            raise DataflowError(msg)
+
+
+def need_columns(what: str, wanted: Iterable[str], schema: pa.Schema) -> None:
+    """Raise UnknownColumnError for the first wanted column that is not there."""
+    for name in wanted:
+        if name not in schema.names:
+            msg = f"{what}: there is no column {name!r}{suggest(name, schema.names)}"
+            raise UnknownColumnError(msg)
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """'; did you mean ...?' and the known names."""
+    lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
+    return f"{hint} (known: {', '.join(known) or 'none'})"
+
+
+def groupable(kind: pa.DataType) -> bool:
+    """Whether values of a type can be keys: equal values have one form, and one hash."""
+    if pa.types.is_dictionary(kind):
+        return groupable(kind.value_type)
+    if pa.types.is_map(kind) or pa.types.is_union(kind) or isinstance(kind, pa.ExtensionType):
+        return False
+    if pa.types.is_struct(kind):
+        return all(groupable(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_nested(kind):
+        return groupable(kind.value_type)
+    return True
+
+
+def _check_keys(node: Stateful, schema: pa.Schema) -> None:
+    need_columns(label(node), node.keys, schema)
+    for key in node.keys:
+        kind = schema.field(key).type
+        if not groupable(kind):
+            msg = (
+                f"{label(node)}: key {key!r} is {type_name(kind)}, which cannot be grouped by; "
+                "take a field of it, or array_sort(map_entries(...)) of a map"
+            )
+            raise DataflowError(msg)
+
+
+def _check_union(node: Union, inputs: Sequence[pa.Schema]) -> None:
+    first = inputs[0]
+    for other, upstream in zip(inputs[1:], node.inputs[1:], strict=True):
+        difference = _difference(first, other)
+        if difference:
+            msg = (
+                f"{label(node)}: {upstream.name!r} does not have the columns of "
+                f"{node.inputs[0].name!r}: {difference}; make them alike before the union"
+            )
+            raise DataflowError(msg)
+
+
+def _difference(one: pa.Schema, other: pa.Schema) -> str:
+    """The first way in which two column lists differ, or nothing. Nullability may differ."""
+    for name in one.names:
+        if name not in other.names:
+            return f"column {name!r} is missing"
+    for name in other.names:
+        if name not in one.names:
+            return f"column {name!r} is one too many"
+    if one.names != other.names:
+        return f"their order is {', '.join(other.names)}, not {', '.join(one.names)}"
+    for a, b in zip(one, other, strict=True):
+        if a.type != b.type:
+            return f"column {a.name!r} is {type_name(b.type)}, not {type_name(a.type)}"
+    return ""

@@ -1,0 +1,175 @@
+"""What the keyed operators compute, as values; bound to columns they become executable logic.
+
+A fingerprint names what stored state depends on and nothing else: a function may be replaced under
+a running stream, the columns of its state may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.rules import need_columns
+from rechannel.errors import DataflowError
+from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.logic import AggregateFunction, StatefulLogic
+from rechannel.kernels.reduce import ReduceLogic
+from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
+from rechannel.model.ddl import columns_text
+
+
+def _split(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+    """Key columns, in the order of the keys, and all others."""
+    others = [field for field in schema if field.name not in keys]
+    return pa.schema([schema.field(key) for key in keys]), pa.schema(others)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AggregateSpec:
+    """Named aggregates of the rows of a key."""
+
+    aggregates: Mapping[str, AggregateFunction]
+
+    def __post_init__(self) -> None:
+        """Check that there are aggregates, and that they are."""
+        object.__setattr__(self, "aggregates", dict(self.aggregates))
+        if not self.aggregates:
+            msg = "aggregate needs at least one, as in aggregate(n=count(), mean=mean('price'))"
+            raise DataflowError(msg)
+        for name, function in self.aggregates.items():
+            if not callable(getattr(function, "state_fields", None)):
+                msg = f"{name}={function!r} is not an aggregate; use count(), sum('price'), ..."
+                raise DataflowError(msg)
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "aggregate"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        for name, function in self.aggregates.items():
+            if name in keys:
+                msg = f"aggregate {name!r} has the name of a key column; name it otherwise"
+                raise DataflowError(msg)
+            need_columns(f"aggregate {name!r}", function.inputs, schema)
+        return AggregateLogic.bind(list(keys), dict(self.aggregates), schema)
+
+    def fingerprint(self) -> str:
+        """Names and parameters of the aggregates, in order."""
+        parts = (f"{name}={function!r}" for name, function in self.aggregates.items())
+        return f"aggregate({', '.join(parts)})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReduceSpec:
+    """All rows of a key so far, combined two by two."""
+
+    function: Callable[[Any, Any], Any]
+    rowwise: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that it can be called."""
+        _need_callable(self.function, "running_reduce", "(earlier, later) -> combined")
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "reduce"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check that there is something to combine. Raises DataflowError."""
+        key_schema, values = _split(keys, schema)
+        return ReduceLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            function=self.function,
+            rowwise=self.rowwise,
+        )
+
+    def fingerprint(self) -> str:
+        """The state is the stream's own columns."""
+        return "reduce()"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackSpec:
+    """State that a function of one key keeps. state: its columns."""
+
+    update: Update
+    state: pa.Schema
+    initialise: Initialise | None = None
+    timeout_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the functions can be called."""
+        _need_callable(self.update, "track", "(key, state, rows) -> state")
+        if self.initialise is not None:
+            _need_callable(self.initialise, "initialise of track", "(key, first row) -> state")
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "track"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and state. Raises DataflowError."""
+        key_schema, values = _split(keys, schema)
+        return TrackLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            fields=self.state,
+            timeout_ms=self.timeout_ms,
+            update=self.update,
+            initialise=self.initialise,
+        )
+
+    def fingerprint(self) -> str:
+        """Columns of the state, and whether time is kept."""
+        return _track_fingerprint(self.state, self.timeout_ms)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackBatchesSpec:
+    """State that a function of all changed keys of a task keeps. state: its columns."""
+
+    update: UpdateBatches
+    state: pa.Schema
+    timeout_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the function can be called."""
+        _need_callable(self.update, "track_batches", "(frame) -> state columns")
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "track"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and state. Raises DataflowError."""
+        key_schema, values = _split(keys, schema)
+        return TrackBatchesLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            fields=self.state,
+            timeout_ms=self.timeout_ms,
+            update=self.update,
+        )
+
+    def fingerprint(self) -> str:
+        """As of one function per key: both flavours understand each other's state."""
+        return _track_fingerprint(self.state, self.timeout_ms)
+
+
+def _track_fingerprint(state: pa.Schema, timeout_ms: int | None) -> str:
+    return f"track({columns_text(state)}{'' if timeout_ms is None else '; timeout'})"
+
+
+def _need_callable(function: object, operator: str, shape: str) -> None:
+    if not callable(function):
+        msg = f"{operator} needs a function {shape}, not {type(function).__name__}"
+        raise DataflowError(msg)

@@ -1,0 +1,204 @@
+"""What a user holds while writing a dataflow. Every call adds a frozen node and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import (
+    Dataflow,
+    FrameFunction,
+    MapBatches,
+    Node,
+    Transform,
+    Union,
+)
+from rechannel.dataflow.keyed import KeyedStream
+from rechannel.dataflow.naming import caller, given, settle, stateless_name
+from rechannel.dataflow.rules import need_columns
+from rechannel.dataflow.schema import known
+from rechannel.dataflow.writer import Flow, Writer
+from rechannel.errors import DataflowError
+from rechannel.kernels.program import BatchFunction
+from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.model.ddl import schema_of
+
+Columns: TypeAlias = pa.Schema | str
+"""Columns as an Arrow schema or as Spark DDL text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stream:
+    """Rows that arrive in timesteps. It may be used any number of times and is computed once."""
+
+    node: Node
+    session: Any | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the node that these rows come from."""
+        return self.node.name
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns, or None where only the engine can find out (behind a `transform`)."""
+        return known(self.node)
+
+    def transform(
+        self, function: FrameFunction, name: str | None = None, *, materialise: bool = False
+    ) -> Stream:
+        """Any deterministic DataFrame -> DataFrame function, applied to each timestep's rows alone.
+
+        materialise: keep the result of a function that is not deterministic, so that no retry
+        computes it again.
+        """
+        return self._frame(function, name, "transform", materialise=materialise)
+
+    def map_batches(
+        self, function: BatchFunction, schema: Columns | None = None, name: str | None = None
+    ) -> Stream:
+        """A deterministic function of an Arrow record batch.
+
+        How rows are cut into batches is not promised.
+
+        schema: columns of what it returns; None = as before.
+        """
+        return self._batches(function, None if schema is None else schema_of(schema), name)
+
+    def map(
+        self, function: Callable[[Any], Any], schema: Columns, name: str | None = None
+    ) -> Stream:
+        """One row becomes one.
+
+        function: (row as a NamedTuple) -> tuple in the order of schema, dict, or, where schema has
+        one column, its value.
+        """
+        _need_callable(function, "map")
+        columns = schema_of(schema)
+        return self._batches(RowMap(function=function, schema=columns), columns, name, "map")
+
+    def flat_map(
+        self, function: Callable[[Any], Iterable[Any]], schema: Columns, name: str | None = None
+    ) -> Stream:
+        """One row becomes any number of rows, each as in `map`."""
+        _need_callable(function, "flat_map")
+        columns = schema_of(schema)
+        rows = RowFlatMap(function=function, schema=columns)
+        return self._batches(rows, columns, name, "flat_map")
+
+    def filter(self, condition: str | Callable[[Any], Any], name: str | None = None) -> Stream:
+        """Rows for which a SQL condition holds (Spark's) or a function of a row says yes."""
+        if isinstance(condition, str):
+            return self._frame(SqlFilter(condition), name, "filter")
+        _need_callable(condition, "filter")
+        return self._batches(RowFilter(function=condition), None, name, "filter")
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """Rows of all streams. Columns must be alike: names, order and types."""
+        for other in others:
+            if not isinstance(other, Stream):
+                msg = f"union takes streams, not {type(other).__name__}"
+                raise DataflowError(msg)
+        node = Union(
+            name=given(name, stateless_name(self.node, "union")),
+            where=caller(),
+            inputs=(self.node, *(other.node for other in others)),
+        )
+        return self._then(node, *others)
+
+    def key_by(self, *columns: str) -> KeyedStream[Stream]:
+        """Give every row a key: one or several columns. Raises UnknownColumnError."""
+        what = f"key_by ({caller()})"
+        if not columns or not all(isinstance(column, str) for column in columns):
+            msg = f"{what}: name at least one column, as in key_by('carrier')"
+            raise DataflowError(msg)
+        if len(set(columns)) < len(columns):
+            msg = f"{what}: a column is named twice: {', '.join(columns)}"
+            raise DataflowError(msg)
+        schema = self.schema
+        if schema is not None:
+            need_columns(what, columns, schema)
+        return KeyedStream(node=self.node, keys=columns, then=self._then)
+
+    @property
+    def write(self) -> Writer:
+        """Ends the stream in a sink: `stream.write.parquet("out")`."""
+        return Writer(node=self.node, session=self.session)
+
+    def _frame(
+        self, function: FrameFunction, name: str | None, kind: str, *, materialise: bool = False
+    ) -> Stream:
+        _need_callable(function, kind)
+        node = Transform(
+            name=given(name, stateless_name(self.node, kind)),
+            where=caller(),
+            upstream=self.node,
+            function=function,
+            materialise=materialise,
+        )
+        return self._then(node)
+
+    def _batches(
+        self,
+        function: BatchFunction,
+        schema: pa.Schema | None,
+        name: str | None,
+        kind: str = "map_batches",
+    ) -> Stream:
+        _need_callable(function, kind)
+        node = MapBatches(
+            name=given(name, stateless_name(self.node, kind)),
+            where=caller(),
+            upstream=self.node,
+            function=function,
+            schema=schema,
+        )
+        return self._then(node)
+
+    def _then(self, node: Node, *others: Stream) -> Stream:
+        known(node)
+        return Stream(node=node, session=one_session(self, *others))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Rows for which a SQL condition holds, as a function of a DataFrame."""
+
+    condition: str
+
+    def __call__(self, frame: Any) -> Any:
+        """Keep the rows."""
+        return frame.where(self.condition)
+
+
+def dataflow_of(*ends: Flow | Stream) -> Dataflow:
+    """The whole graph behind some ends, with settled names. Raises DataflowError."""
+    for end in ends:
+        if isinstance(end, KeyedStream):
+            msg = "a keyed stream does nothing yet: add aggregate, running_reduce or track to it"
+            raise DataflowError(msg)
+        if isinstance(end, Writer):
+            msg = "a writer has no place to write to yet: add parquet('out'), memory('table'), ..."
+            raise DataflowError(msg)
+        if not isinstance(end, Flow | Stream):
+            msg = f"a dataflow ends in stream.write..., not in {type(end).__name__}"
+            raise DataflowError(msg)
+    return settle(Dataflow.of(*(end.node for end in ends)))
+
+
+def one_session(*ends: Flow | Stream) -> Any | None:
+    """The Spark session that streams were read with, or None. Raises DataflowError for two."""
+    sessions = {id(end.session): end.session for end in ends if end.session is not None}
+    if len(sessions) > 1:
+        msg = "streams of two Spark sessions cannot meet; read all of them with the same session"
+        raise DataflowError(msg)
+    return next(iter(sessions.values()), None)
+
+
+def _need_callable(function: object, operator: str) -> None:
+    if not callable(function):
+        msg = f"{operator} ({caller()}) needs a function, not {type(function).__name__}"
+        raise DataflowError(msg)

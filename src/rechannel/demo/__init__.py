@@ -1,0 +1,1 @@
+"""A year of real flights, replayed: what `rechannel demo` runs."""

@@ -1,0 +1,1 @@
+"""Runs dataflows in timesteps: plan, schedule, journal, loop."""

@@ -1,0 +1,447 @@
+"""The timestep loop: decide, run, commit, publish. Everything it decides is in the journal before it happens.
+
+    sources --> intent --> units, as the schedule allows --> commit --> publish --> published
+               journalled                                  journalled               journalled
+
+One thread runs the loop and is the only one that writes to the journal's order of timesteps; units run in a pool; sinks
+publish in a thread of their own, so that a slow one delays nobody until the backlog is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from rechannel.engine.entries import Closed, Committed, Intent, SourceRange
+from rechannel.engine.journal import Journal
+from rechannel.engine.physical import PhysicalPlan, SourceFrame
+from rechannel.engine.publishing import Publisher
+from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
+from rechannel.engine.schedule import Needs, Schedule, Unit
+from rechannel.engine.steps import edit_of, resolve_combine, stage_step
+from rechannel.errors import RechannelError, TimestepError
+from rechannel.model.configuration import Configuration
+from rechannel.settings import Settings
+from rechannel.sources.reader import Offset, SourceReader
+from rechannel.state.manifest import Edit, Manifest
+
+
+class Listener(Protocol):
+    """Told of what happens (telemetry.hub.Hub). It must not raise and must not block."""
+
+    def started(
+        self,
+        timestep: int,
+        *,
+        now_ms: int,
+        at_ms: float,
+        offsets: Mapping[str, Any],
+        configuration: int,
+    ) -> None:
+        """A timestep was decided."""
+
+    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
+        """All tasks of an operator are done with a timestep."""
+
+    def committed(
+        self,
+        timestep: int,
+        *,
+        reports: list[Report],
+        began_ms: float,
+        at_ms: float,
+        phases: Mapping[str, float],
+        state: Mapping[str, tuple[int, int]],
+        sources: frozenset[str],
+    ) -> None:
+        """A timestep is in the journal."""
+
+    def failed(self, timestep: int, error: BaseException) -> None:
+        """A timestep failed."""
+
+
+@dataclass
+class _Flight:
+    """A timestep under way."""
+
+    decided: Timestep
+    began_ms: float
+    decided_ms: float
+    reports: list[Report] = field(default_factory=list)
+    edits: dict[str, Edit] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A unit came back."""
+
+    unit: Unit
+    reports: list[Report]
+
+
+class Driver:
+    """Runs one dataflow on one state directory. `run` is the body of its thread."""
+
+    def __init__(  # noqa: PLR0913 - the seams of the loop, each given from outside
+        self,
+        *,
+        plan: PhysicalPlan,
+        journal: Journal,
+        runner: Runner,
+        readers: Mapping[str, SourceReader],
+        publisher: Publisher,
+        configuration: Configuration,
+        settings: Settings,
+        clock: Callable[[], float],
+        listener: Listener,
+        housekeep: Callable[[], None],
+    ) -> None:
+        """Take the parts; nothing runs yet. clock: Unix milliseconds."""
+        self._plan = plan
+        self._journal = journal
+        self._runner = runner
+        self._readers = readers
+        self._publisher = publisher
+        self._settings = settings
+        self._clock = clock
+        self._tell = listener
+        self._housekeep = housekeep
+        state = journal.state
+        self._configuration = configuration
+        self._replay: deque[Timestep] = deque()
+        self._manifests: dict[str, Manifest] = dict(state.manifests)
+        self._offsets: dict[str, Offset] = {
+            name: state.offsets.get(name) or reader.initial() for name, reader in readers.items()
+        }
+        self._last = state.last_intended or 0
+        self._last_now = 0
+        self._next_due = 0.0
+        self._schedule = Schedule(
+            {
+                stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
+                for stage in plan.stages
+            }
+        )
+        self._fronts = frozenset(
+            stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
+        )
+        self._flights: dict[int, _Flight] = {}
+        self._events: queue.Queue[_Done | BaseException | None] = queue.Queue()
+        self._stopping = threading.Event()
+        self._asked = 0
+        self._answered = 0
+        self._idle = threading.Condition()
+        self._pool: ThreadPoolExecutor | None = None
+        self.finished = threading.Event()
+        self.error: BaseException | None = None
+
+    # What other threads may call -----------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Finish the timesteps under way, publish them, and end."""
+        self._stopping.set()
+        self._events.put(None)
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until everything that sources had when this was called is committed and published. False on time-out."""
+        with self._idle:
+            self._asked += 1
+            wanted = self._asked
+            self._events.put(None)
+            return self._idle.wait_for(
+                lambda: self._answered >= wanted or self.finished.is_set(), timeout
+            )
+
+    @property
+    def configuration(self) -> Configuration:
+        """What the next timestep runs under."""
+        return self._configuration
+
+    # The loop ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until stopped or failed; `error` then says why."""
+        try:
+            self._recover()
+            while not (self._stopping.is_set() and not self._flights):
+                self._turn()
+            self._publisher.drain()
+            self._journal.append(Closed(time_ms=int(self._clock())))
+        except BaseException as error:
+            self.error = error
+            for number in self._flights:
+                self._tell.failed(number, error)
+            self._runner.cancel()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._publisher.close()
+        self._runner.close()
+        for reader in self._readers.values():
+            reader.close()
+        self.finished.set()
+        with self._idle:
+            self._idle.notify_all()
+
+    def _recover(self) -> None:
+        """Take up what an earlier driver left: intents without commit, commits without publication."""
+        state = self._journal.state
+        for intent in state.open_intents:
+            slices = {
+                name: SourceSlice(start=s.start, end=s.end, layout=tuple(s.layout or ()))
+                for name, s in intent.sources.items()
+            }
+            self._replay.append(
+                Timestep(
+                    number=intent.timestep,
+                    now_ms=intent.now_ms,
+                    configuration=state.configuration_at(intent.timestep),
+                    slices=slices,
+                )
+            )
+            self._offsets.update({name: part.end for name, part in slices.items()})
+        if state.configurations:
+            self._configuration = state.configurations[-1][1]
+        self._publisher.recover(state)
+
+    def _turn(self) -> None:
+        """Open what may be opened, start what may start, commit what is done, then wait for something to happen."""
+        asked = self._asked
+        opened = self._open_timesteps()
+        started = self._start_units()
+        committed = self._commit_ready()
+        if opened or started or committed:
+            return
+        if self._flights:
+            self._take(self._events.get())
+            return
+        if not self._replay and self._publisher.idle():
+            self._answer(asked)
+        self._wait()
+
+    def _answer(self, asked: int) -> None:
+        with self._idle:
+            self._answered = max(self._answered, asked)
+            self._idle.notify_all()
+
+    def _wait(self) -> None:
+        pause = self._settings.poll_ms
+        if self._configuration.interval_ms:
+            pause = max(1, min(pause, int(self._next_due - self._clock())))
+        with contextlib.suppress(queue.Empty):
+            self._take(self._events.get(timeout=pause / 1e3))
+
+    def _take(self, event: _Done | BaseException | None) -> None:
+        if isinstance(event, BaseException):
+            raise event
+        if event is None:
+            return
+        self._schedule = self._schedule.finish(event.unit)
+        self._absorb(event.unit, event.reports)
+
+    # Deciding ------------------------------------------------------------------------------------------------
+
+    def _open_timesteps(self) -> bool:
+        opened = False
+        while len(self._flights) < self._configuration.in_flight:
+            if not self._publisher.has_room():
+                self._publisher.wait_for_room()
+            began = self._clock()
+            decided = self._replay.popleft() if self._replay else self._decide(began)
+            if decided is None:
+                break
+            self._flights[decided.number] = _Flight(decided, began, self._clock())
+            self._schedule = self._schedule.open(decided.number)
+            self._runner.open(decided)
+            self._tell.started(
+                decided.number,
+                now_ms=decided.now_ms,
+                at_ms=began,
+                offsets={name: part.end for name, part in decided.slices.items()},
+                configuration=decided.configuration.version,
+            )
+            opened = True
+        return opened
+
+    def _decide(self, now: float) -> Timestep | None:
+        """Close the next timestep's source ranges and journal the intent; None when there is nothing to do."""
+        if self._stopping.is_set() or now < self._next_due:
+            return None
+        now_ms = max(int(now), self._last_now)
+        slices: dict[str, SourceSlice] = {}
+        for name, reader in self._readers.items():
+            start = self._offsets[name]
+            end = reader.latest(start, now_ms)
+            layout = tuple(reader.layout(start, end)) if end != start else ()
+            slices[name] = SourceSlice(start=start, end=end, layout=layout)
+        if all(part.start == part.end for part in slices.values()):
+            return None
+        if self._configuration.interval_ms:
+            self._next_due = max(self._next_due + self._configuration.interval_ms, now)
+        decided = Timestep(
+            number=self._last + 1, now_ms=now_ms, configuration=self._configuration, slices=slices
+        )
+        self._journal.append(self._intent(decided))
+        self._last, self._last_now = decided.number, now_ms
+        self._offsets.update({name: part.end for name, part in slices.items()})
+        return decided
+
+    def _intent(self, decided: Timestep) -> Intent:
+        known = self._journal.state.configurations
+        version = decided.configuration.version
+        changed = not known or known[-1][1].version != version
+        return Intent(
+            timestep=decided.number,
+            sources={
+                name: SourceRange(start=part.start, end=part.end, layout=list(part.layout))
+                for name, part in decided.slices.items()
+            },
+            configuration_version=version,
+            configuration=decided.configuration if changed else None,
+            now_ms=decided.now_ms,
+        )
+
+    # Running -------------------------------------------------------------------------------------------------
+
+    def _start_units(self) -> bool:
+        ready = self._schedule.ready()
+        if not ready:
+            return False
+        for unit in ready:
+            self._schedule = self._schedule.start(unit)
+        if len(ready) == 1 and not self._schedule.running - set(ready):
+            self._take(self._run_unit(ready[0]))
+            return True
+        for unit in ready:
+            self._workers().submit(self._run_unit, unit).add_done_callback(self._came_back)
+        return True
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            size = len(self._plan.stages) * max(2, self._configuration.in_flight)
+            self._pool = ThreadPoolExecutor(size, "rechannel-unit")
+        return self._pool
+
+    def _came_back(self, future: Future[_Done]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        self._events.put(future.result() if error is None else error)
+
+    def _run_unit(self, unit: Unit) -> _Done:
+        name, number = unit
+        stage = self._plan.stage(name)
+        decided = self._flights[number].decided
+        step = stage_step(
+            self._plan,
+            stage,
+            decided.configuration,
+            timestep=number,
+            now_ms=decided.now_ms,
+            manifest=self._manifests.get(name, Manifest()),
+            policy=self._settings.merging,
+        )
+        return _Done(unit, self._runner.run(number, name, step))
+
+    def _absorb(self, unit: Unit, reports: list[Report]) -> None:
+        """Fold a unit's reports: the operator's manifest moves on, kept files become readable."""
+        name, number = unit
+        flight = self._flights[number]
+        flight.reports.extend(reports)
+        if self._plan.stage(name).logic is not None:
+            edit = edit_of(reports, name)
+            expected = flight.decided.configuration.operators[name].tasks
+            arrived = sum(report["operator"] == name for report in reports)
+            if arrived != expected:
+                msg = (
+                    f"operator {name!r}, timestep {number}: {arrived} of {expected} tasks reported"
+                )
+                raise TimestepError(msg)
+            flight.edits[name] = edit
+            self._manifests[name] = self._manifests.get(name, Manifest()).apply(edit)
+        for node, keys in kept_of(reports).items():
+            self._runner.kept(number, node, keys)
+        self._tell.operator(number, name, self._clock())
+
+    # Committing ----------------------------------------------------------------------------------------------
+
+    def _commit_ready(self) -> bool:
+        number = self._schedule.committable()
+        if number is None:
+            return False
+        flight = self._flights[number]
+        decided = flight.decided
+        kept = kept_of(flight.reports)
+        ran_ms = self._clock()
+        staged = self._publisher.stage(decided, kept)
+        self._journal.append(
+            Committed(
+                timestep=number,
+                edits=flight.edits,
+                offsets={name: part.end for name, part in decided.slices.items()},
+                staged=staged,
+                outbox={node: tuple(keys) for node, keys in kept.items()},
+            )
+        )
+        committed_ms = self._clock()
+        self._schedule = self._schedule.close(number)
+        del self._flights[number]
+        self._publisher.publish(decided, kept, staged)
+        self._runner.release(number)
+        for name, part in decided.slices.items():
+            self._readers[name].committed(part.end)
+        self._follow_reduction(flight.reports)
+        self._tell.committed(
+            number,
+            reports=flight.reports,
+            began_ms=flight.began_ms,
+            at_ms=committed_ms,
+            phases={
+                "plan": flight.decided_ms - flight.began_ms,
+                "run": ran_ms - flight.decided_ms,
+                "commit": committed_ms - ran_ms,
+                "release": self._clock() - committed_ms,
+            },
+            state={name: _size(manifest) for name, manifest in self._manifests.items()},
+            sources=self._fronts,
+        )
+        self._housekeep()
+        return True
+
+    def _follow_reduction(self, reports: list[Report]) -> None:
+        resolved = resolve_combine(self._configuration, reports)
+        if resolved is not self._configuration:
+            version = self._configuration.version + 1
+            self._configuration = replace(resolved, version=version)
+
+
+def _size(manifest: Manifest) -> tuple[int, int]:
+    """Rows and bytes in an operator's runs."""
+    return sum(run.rows for run in manifest.runs), sum(run.size for run in manifest.runs)
+
+
+def kept_of(reports: list[Report]) -> dict[str, list[str]]:
+    """Outbox files by node, in the order of their tasks."""
+    out: dict[str, list[tuple[int, str]]] = {}
+    for report in reports:
+        for node, file in report.get("outbox", {}).items():
+            out.setdefault(node, []).append((report["task"], file["key"]))
+    return {node: [key for _, key in sorted(files)] for node, files in out.items()}
+
+
+def as_rechannel_error(error: BaseException) -> BaseException:
+    """An error of this library as it is; anything else as a TimestepError that says where it came from."""
+    if isinstance(error, RechannelError | KeyboardInterrupt | SystemExit):
+        return error
+    made = TimestepError(f"the job stopped: {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made

@@ -1,0 +1,303 @@
+"""What the journal can say: one frozen value per kind of entry, and the sealed file of each.
+
+An entry is numbered and carries the epoch of the driver that wrote it; its body is one of the
+kinds below. Bodies hold plain JSON values where they carry what others define (offsets, layouts,
+staged results): what is folded is always what was read back from the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, TypeAlias
+
+from rechannel.errors import DamagedStateError
+from rechannel.model.configuration import Configuration
+from rechannel.state.manifest import Edit
+from rechannel.state.sealed import seal, unseal
+
+FORMAT = 1
+"""Version of the format of journal entries; readers refuse later ones."""
+
+Json: TypeAlias = Any
+"""A value that JSON can hold: None, bool, int, float, str, list or dict with str keys."""
+
+
+class Body(Protocol):
+    """What one kind of entry says."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A driver took over; a new epoch begins.
+
+    host, pid: where it runs. time_ms: when, Unix milliseconds. fingerprint: of its program.
+    version: of Rechannel. keep_versions: how many committed timesteps stay for looking back; the
+    journal that appends the entry fills it in.
+    """
+
+    host: str
+    pid: int
+    time_ms: int
+    fingerprint: str
+    version: str
+    keep_versions: int = 1
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {
+            "host": self.host,
+            "pid": self.pid,
+            "time_ms": self.time_ms,
+            "fingerprint": self.fingerprint,
+            "version": self.version,
+            "keep_versions": self.keep_versions,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRange:
+    """What a timestep reads of one source: [start, end) in the source's own offsets.
+
+    layout: how the range is split among tasks, so that a replay splits it the same way.
+    """
+
+    start: Json
+    end: Json
+    layout: Json = None
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"start": self.start, "end": self.end, "layout": self.layout}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A timestep will run: what it reads and under which configuration. Fixed for every replay.
+
+    sources: by source name. configuration_version: what it runs under. configuration: the whole
+    value, only where the journal does not know that version yet. now_ms: its time, Unix
+    milliseconds.
+    """
+
+    timestep: int
+    sources: Mapping[str, SourceRange]
+    configuration_version: int
+    now_ms: int
+    configuration: Configuration | None = None
+
+    def __post_init__(self) -> None:
+        """Check that version and value agree."""
+        given = self.configuration
+        if self.timestep < 0 or (given and given.version != self.configuration_version):
+            msg = f"intent of timestep {self.timestep}: configuration and its version disagree"
+            raise ValueError(msg)
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {
+            "timestep": self.timestep,
+            "sources": {name: span.to_json() for name, span in self.sources.items()},
+            "configuration_version": self.configuration_version,
+            "now_ms": self.now_ms,
+            "configuration": self.configuration.to_json() if self.configuration else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        given = data["configuration"]
+        return cls(
+            timestep=data["timestep"],
+            sources={name: SourceRange.from_json(s) for name, s in data["sources"].items()},
+            configuration_version=data["configuration_version"],
+            now_ms=data["now_ms"],
+            configuration=Configuration.from_json(given) if given else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A timestep is done: this entry is its commit.
+
+    edits: what changes in the manifest, by operator. offsets: where each source goes on. staged:
+    result of each sink that waits to be published. outbox: keys of the output files, by operator.
+    """
+
+    timestep: int
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    offsets: Mapping[str, Json] = field(default_factory=dict)
+    staged: Mapping[str, Json] = field(default_factory=dict)
+    outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {
+            "timestep": self.timestep,
+            "edits": {name: edit.to_json() for name, edit in self.edits.items()},
+            "offsets": dict(self.offsets),
+            "staged": dict(self.staged),
+            "outbox": {name: list(keys) for name, keys in self.outbox.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(
+            timestep=data["timestep"],
+            edits={name: Edit.from_json(edit) for name, edit in data["edits"].items()},
+            offsets=data["offsets"],
+            staged=data["staged"],
+            outbox={name: tuple(keys) for name, keys in data["outbox"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The staged result of one sink of one committed timestep is where readers see it."""
+
+    timestep: int
+    sink: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"timestep": self.timestep, "sink": self.sink}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationChanged:
+    """From a timestep on, another configuration holds; whatever was planned for later is void.
+
+    cause: id of the request that led to it.
+    """
+
+    from_timestep: int
+    configuration: Configuration
+    cause: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {
+            "from_timestep": self.from_timestep,
+            "configuration": self.configuration.to_json(),
+            "cause": self.cause,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(
+            from_timestep=data["from_timestep"],
+            configuration=Configuration.from_json(data["configuration"]),
+            cause=data["cause"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Anything else worth keeping. The state holds the latest body of every kind.
+
+    kind: what it is about. body: None forgets the kind.
+    """
+
+    kind: str
+    body: Json
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"kind": self.kind, "body": self.body}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The driver ended of its own will. time_ms: when, Unix milliseconds."""
+
+    time_ms: int
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"time_ms": self.time_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+_KINDS: Mapping[str, type[Body]] = {
+    "opened": Opened,
+    "intent": Intent,
+    "committed": Committed,
+    "published": Published,
+    "configuration_changed": ConfigurationChanged,
+    "note": Note,
+    "closed": Closed,
+}
+_NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the journal. number: 1 for the first. epoch: which driver wrote it."""
+
+    number: int
+    epoch: int
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of the body, as the file spells it."""
+        return _NAMES[type(self.body)]
+
+    def to_bytes(self) -> bytes:
+        """The sealed file. Raises TypeError or ValueError when a value is not JSON."""
+        return seal(
+            {
+                "format": FORMAT,
+                "number": self.number,
+                "epoch": self.epoch,
+                "kind": self.kind,
+                "body": self.body.to_json(),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview, *, name: str) -> Entry:
+        """Invert `to_bytes`. name: what to call the file in messages.
+
+        Raises DamagedStateError, NewerFormatError.
+        """
+        record = unseal(data, name=name, newest=FORMAT)
+        try:
+            body = _KINDS[record["kind"]].from_json(record["body"])
+            return cls(number=record["number"], epoch=record["epoch"], body=body)
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{name} is intact but makes no sense ({error!r}); restore it from a copy"
+            raise DamagedStateError(msg) from error

@@ -1,0 +1,62 @@
+"""Which dataflow a state directory belongs to: `dataflow.json`, written by its first driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rechannel.errors import OtherDataflowError
+from rechannel.state.keys import IDENTITY
+from rechannel.state.sealed import seal, unseal
+from rechannel.state.store import Store
+
+FORMAT = 1
+"""Version of the format of the state directory as a whole; readers refuse later ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What must not change between two starts on one state directory.
+
+    name: of the dataflow. operators: by name, a fingerprint of what ties its state to it (key and
+    state schema; not its logic, which may change).
+    """
+
+    name: str
+    operators: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        """Freeze the mapping."""
+        object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+
+    def claim(self, store: Store) -> None:
+        """Mark a new state directory as this dataflow's, or check that it is.
+
+        Raises OtherDataflowError naming what differs, NewerFormatError, DamagedStateError.
+        """
+        record = {"format": FORMAT, "name": self.name, "operators": dict(self.operators)}
+        if not store.create(IDENTITY, seal(record)):
+            self._check(read_identity(store))
+
+    def _check(self, found: Identity) -> None:
+        if found.name != self.name:
+            difference = f"dataflow {found.name!r}, not to {self.name!r}"
+        elif found.operators != self.operators:
+            names = found.operators.keys() | self.operators.keys()
+            changed = sorted(n for n in names if found.operators.get(n) != self.operators.get(n))
+            difference = f"a {self.name!r} whose operators {changed} have other keys or state"
+        else:
+            return
+        msg = (
+            f"this state directory belongs to {difference}."
+            " Give this dataflow a state directory of its own"
+        )
+        raise OtherDataflowError(msg)
+
+
+def read_identity(store: Store) -> Identity:
+    """Whose state directory it is. Raises MissingFileError when nobody's yet."""
+    record: dict[str, Any] = unseal(store.read(IDENTITY), name=IDENTITY, newest=FORMAT)
+    return Identity(name=record["name"], operators=record["operators"])

@@ -1,0 +1,265 @@
+"""What the journal says so far, as a value: the fold of its entries. Pure.
+
+The rules, which `apply` enforces before an entry may be written:
+
+- The first entry is `Opened`, and every `Opened` begins the next epoch. All other entries belong to
+  the epoch of the latest one: a driver that lost its place cannot add to the story of another.
+- Timesteps are intended in order without gaps, and committed in that order. Intended and not yet
+  committed ones are *open*: after a crash they run again, with the same sources and configuration.
+- A configuration holds from its timestep on; it can change only for timesteps not yet intended.
+- What a commit stages for sinks stays until it is reported as published.
+
+The latest `keep_versions` committed timesteps are kept as versions; they share their runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from rechannel.engine.entries import (
+    Body,
+    Closed,
+    Committed,
+    ConfigurationChanged,
+    Entry,
+    Intent,
+    Json,
+    Note,
+    Opened,
+    Published,
+)
+from rechannel.errors import NotReadyError
+from rechannel.model.configuration import Configuration
+from rechannel.state.keys import timestep_of
+from rechannel.state.manifest import Manifest
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """State and output as of one committed timestep.
+
+    manifests: live state, by operator. outbox: keys of the output files of this timestep, by
+    operator. now_ms: time of the timestep, Unix milliseconds: timeouts are seen as of then.
+    """
+
+    manifests: Mapping[str, Manifest] = field(default_factory=dict)
+    outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    now_ms: int = 0
+
+    def __post_init__(self) -> None:
+        """Freeze the mappings."""
+        object.__setattr__(self, "manifests", _frozen(self.manifests))
+        object.__setattr__(self, "outbox", _frozen(self.outbox))
+
+    def files(self) -> set[str]:
+        """Keys of all segments and outbox files of this version."""
+        segments = set[str]().union(*(m.segments() for m in self.manifests.values()))
+        return segments.union(*self.outbox.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """Everything needed to go on after entry `number`.
+
+    number: of the latest entry, 0 when there is none. epoch, driver: who wrote it. closed: whether
+    that driver ended of its own will. last_committed: latest committed timestep. versions: by
+    timestep. offsets: where each source goes on. open_intents: intended and not committed, in
+    order. configurations: (timestep, what holds from it on), ascending. unpublished: staged results
+    by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
+    """
+
+    number: int = 0
+    epoch: int = 0
+    driver: Opened | None = None
+    closed: bool = False
+    last_committed: int | None = None
+    versions: Mapping[int, Version] = field(default_factory=dict)
+    offsets: Mapping[str, Json] = field(default_factory=dict)
+    open_intents: tuple[Intent, ...] = ()
+    configurations: tuple[tuple[int, Configuration], ...] = ()
+    unpublished: Mapping[int, Mapping[str, Json]] = field(default_factory=dict)
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    keep_versions: int = 1
+
+    def __post_init__(self) -> None:
+        """Freeze the mappings, drop versions beyond the bound and configurations before them."""
+        if self.keep_versions < 1:
+            msg = f"keep_versions must be at least 1, not {self.keep_versions}"
+            raise ValueError(msg)
+        kept = sorted(self.versions)[-self.keep_versions :]
+        versions = {timestep: self.versions[timestep] for timestep in kept}
+        object.__setattr__(self, "versions", _frozen(versions))
+        for name in ("offsets", "unpublished", "notes"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        if kept:
+            object.__setattr__(self, "configurations", _since(self.configurations, kept[0]))
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next entry."""
+        return self.number + 1
+
+    @property
+    def manifests(self) -> Mapping[str, Manifest]:
+        """Live state by operator, as of the latest commit."""
+        return Version().manifests if self.last_committed is None else self._latest.manifests
+
+    @property
+    def now_ms(self) -> int:
+        """Time of the latest committed timestep, Unix milliseconds; 0 before the first."""
+        return self._latest.now_ms
+
+    @property
+    def last_intended(self) -> int | None:
+        """Latest timestep that was intended or committed."""
+        return self.open_intents[-1].timestep if self.open_intents else self.last_committed
+
+    @property
+    def _latest(self) -> Version:
+        return Version() if self.last_committed is None else self.versions[self.last_committed]
+
+    def configuration_at(self, timestep: int) -> Configuration:
+        """What holds at a timestep. Raises NotReadyError when the journal does not say."""
+        for since, configuration in reversed(self.configurations):
+            if since <= timestep:
+                return configuration
+        msg = f"the journal holds no configuration for timestep {timestep}"
+        raise NotReadyError(msg)
+
+    def apply(self, entry: Entry) -> JournalState:
+        """The state after one more entry. Raises ValueError when the rules do not allow it."""
+        opening = isinstance(entry.body, Opened)
+        if entry.number != self.next_number:
+            msg = f"entry {entry.number} does not follow entry {self.number}"
+            raise ValueError(msg)
+        if entry.epoch != self.epoch + opening or not entry.epoch:
+            msg = f"entry {entry.number} is of epoch {entry.epoch}, the journal in {self.epoch}"
+            raise ValueError(msg)
+        if self.closed and not opening:
+            msg = f"entry {entry.number} comes after the driver of epoch {self.epoch} had closed"
+            raise ValueError(msg)
+        after = _FOLDS[type(entry.body)](self, entry.body)
+        return replace(after, number=entry.number, epoch=entry.epoch)
+
+
+def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
+    """Segment and outbox keys that no kept version names and no open timestep may still name.
+
+    Files of timesteps behind the latest commit may belong to attempts under way: they stay.
+    """
+    if state.last_committed is None:
+        return []
+    named = set[str]().union(*(version.files() for version in state.versions.values()))
+    return [
+        key
+        for key in keys
+        if key not in named
+        and (timestep := timestep_of(key)) is not None
+        and timestep <= state.last_committed
+    ]
+
+
+def _opened(state: JournalState, body: Opened) -> JournalState:
+    return replace(state, driver=body, closed=False, keep_versions=body.keep_versions)
+
+
+def _closed(state: JournalState, _: Closed) -> JournalState:
+    return replace(state, closed=True)
+
+
+def _intent(state: JournalState, body: Intent) -> JournalState:
+    last = state.last_intended
+    if last is not None and body.timestep != last + 1:
+        msg = f"timestep {body.timestep} is intended, but the next one is {last + 1}"
+        raise ValueError(msg)
+    if body.configuration is not None:
+        held = {**dict(state.configurations), body.timestep: body.configuration}
+        state = replace(state, configurations=tuple(sorted(held.items(), key=_timestep)))
+    holds = {since: c.version for since, c in state.configurations if since <= body.timestep}
+    if not holds or holds[max(holds)] != body.configuration_version:
+        msg = (
+            f"timestep {body.timestep} is intended under configuration"
+            f" {body.configuration_version}, which is not the one that holds from then on"
+        )
+        raise ValueError(msg)
+    return replace(state, open_intents=(*state.open_intents, body))
+
+
+def _committed(state: JournalState, body: Committed) -> JournalState:
+    if not state.open_intents or state.open_intents[0].timestep != body.timestep:
+        waiting = [intent.timestep for intent in state.open_intents]
+        msg = f"timestep {body.timestep} cannot be committed: open, in this order, are {waiting}"
+        raise ValueError(msg)
+    manifests = dict(state.manifests)
+    for operator, edit in body.edits.items():
+        manifests[operator] = manifests.get(operator, Manifest()).apply(edit)
+    now_ms = state.open_intents[0].now_ms
+    version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms)
+    staged = {body.timestep: _frozen(body.staged)} if body.staged else {}
+    return replace(
+        state,
+        last_committed=body.timestep,
+        open_intents=state.open_intents[1:],
+        versions={**state.versions, body.timestep: version},
+        offsets={**state.offsets, **body.offsets},
+        unpublished={**state.unpublished, **staged},
+    )
+
+
+def _published(state: JournalState, body: Published) -> JournalState:
+    left = dict(state.unpublished.get(body.timestep, {}))
+    if body.sink not in left:
+        msg = f"sink {body.sink!r} has nothing to publish of timestep {body.timestep}"
+        raise ValueError(msg)
+    del left[body.sink]
+    unpublished = {**state.unpublished, body.timestep: _frozen(left)}
+    if not left:
+        del unpublished[body.timestep]
+    return replace(state, unpublished=unpublished)
+
+
+def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
+    last = state.last_intended
+    if last is not None and body.from_timestep <= last:
+        msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
+        raise ValueError(msg)
+    before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
+    return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
+
+
+def _noted(state: JournalState, body: Note) -> JournalState:
+    others = {kind: value for kind, value in state.notes.items() if kind != body.kind}
+    return replace(state, notes=others if body.body is None else {**others, body.kind: body.body})
+
+
+_FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
+    Opened: _opened,
+    Intent: _intent,
+    Committed: _committed,
+    Published: _published,
+    ConfigurationChanged: _changed,
+    Note: _noted,
+    Closed: _closed,
+}
+
+
+def _since(
+    configurations: tuple[tuple[int, Configuration], ...], timestep: int
+) -> tuple[tuple[int, Configuration], ...]:
+    """Drop what no longer holds at a timestep or later."""
+    first = sum(1 for since, _ in configurations[1:] if since <= timestep)
+    return configurations[first:]
+
+
+def _timestep(held: tuple[int, Configuration]) -> int:
+    return held[0]
+
+
+def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))

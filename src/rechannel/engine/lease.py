@@ -1,0 +1,143 @@
+"""The lease: a courtesy between drivers, so that a second one is refused before it does harm.
+
+`lease.json` names the holder and when it last gave a sign. A second driver is refused while the
+holder gives signs, unless the holder is known to be dead (same host, process gone), or it insists
+(`takeover`). A holder without a sign for `FRESH_MS` counts as stopped, whether its process lives or
+not. The lease can be raced and proves nothing: what fences a driver is the journal.
+
+Clock and process table are arguments; only `process_started` looks at the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from rechannel.errors import DamagedStateError, FencedError, StateInUseError
+from rechannel.state.keys import LEASE
+from rechannel.state.sealed import seal, unseal
+from rechannel.state.store import Store
+
+FORMAT = 1
+"""Version of the format of the lease; readers refuse later ones."""
+
+FRESH_MS = 10_000
+"""A holder whose latest sign is older than this counts as stopped."""
+
+_SAME_START_MS = 1_000
+"""Two readings of one process's start differ by less: they are rounded to clock ticks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds the lease.
+
+    host, pid, started_ms: the process; start time in Unix milliseconds, since process ids come
+    again. epoch: the journal epoch it is about to open. heartbeat_ms: its latest sign.
+    """
+
+    host: str
+    pid: int
+    started_ms: int
+    epoch: int
+    heartbeat_ms: int
+
+    def same_driver(self, other: Holder) -> bool:
+        """Whether both are signs of one driver."""
+        return replace(self, heartbeat_ms=0) == replace(other, heartbeat_ms=0)
+
+
+class Lease:
+    """A held lease. The driver calls `renew` every second or so, from any thread."""
+
+    def __init__(self, store: Store, holder: Holder, clock: Callable[[], int]) -> None:
+        """Use `Lease.acquire`."""
+        self._store = store
+        self._clock = clock
+        self.holder = holder
+
+    @classmethod
+    def acquire(
+        cls,
+        store: Store,
+        holder: Holder,
+        *,
+        clock: Callable[[], int],
+        started: Callable[[int], int | None],
+        takeover: bool = False,
+    ) -> Lease:
+        """Take the lease, or raise StateInUseError naming who holds it.
+
+        holder: the new one; its heartbeat is set here. clock: Unix milliseconds. started: start
+        time of a living process of this host in Unix milliseconds, else None
+        (`process_started`).
+        """
+        now = clock()
+        present = read_lease(store)
+        if present and not takeover and _holds(present, holder.host, now, started):
+            age = max(0, now - present.heartbeat_ms) / 1000
+            msg = (
+                f"the state directory is in use: process {present.pid} on host {present.host} gave"
+                f" a sign {age:.1f} s ago. Stop it first, or start with takeover=True to fence it"
+            )
+            raise StateInUseError(msg)
+        lease = cls(store, replace(holder, heartbeat_ms=now), clock)
+        lease._write()
+        return lease
+
+    def renew(self) -> None:
+        """Give a sign. Raises FencedError when another driver took the lease meanwhile."""
+        present = read_lease(self._store)
+        if present and not present.same_driver(self.holder):
+            msg = (
+                f"process {present.pid} on host {present.host} took over the state directory in"
+                f" epoch {present.epoch}; this driver must stop"
+            )
+            raise FencedError(msg)
+        self.holder = replace(self.holder, heartbeat_ms=self._clock())
+        self._write()
+
+    def release(self) -> None:
+        """Give the lease back, unless another driver has it."""
+        present = read_lease(self._store)
+        if present and present.same_driver(self.holder):
+            self._store.delete(LEASE)
+
+    def _write(self) -> None:
+        self._store.put(LEASE, seal({"format": FORMAT, **asdict(self.holder)}))
+
+
+def read_lease(store: Store) -> Holder | None:
+    """Who holds the lease, fresh or not; None when nobody does.
+
+    A lease torn by a power failure is nobody's: it is no state, and may be lost.
+    """
+    try:
+        record = unseal(store.read(LEASE), name=LEASE, newest=FORMAT)
+    except DamagedStateError:
+        return None
+    del record["format"]
+    return Holder(**record)
+
+
+def process_started(pid: int) -> int | None:
+    """Start time of a living process of this host in Unix milliseconds; None when there is none."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return int(process.create_time() * 1000)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _holds(present: Holder, host: str, now_ms: int, started: Callable[[int], int | None]) -> bool:
+    """Whether the present holder keeps others out."""
+    if now_ms - present.heartbeat_ms >= FRESH_MS:
+        return False
+    if present.host != host:
+        return True
+    since = started(present.pid)
+    return since is not None and abs(since - present.started_ms) < _SAME_START_MS

@@ -1,0 +1,63 @@
+"""Reading outbox files: rows that a stage kept for sinks and DataFrame functions behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.errors import DamagedStateError
+from rechannel.state.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def outbox_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of outbox files, in the order of the keys and of the rows in each.
+
+    Raises MissingFileError or DamagedStateError naming the file.
+    """
+    for key in keys:
+        try:
+            with pa.ipc.open_file(pa.py_buffer(store.read(key))) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number)
+        except pa.ArrowInvalid as error:
+            msg = (
+                f"{key} is not the Arrow file that was written ({error}). Restore it from a copy of"
+                " the state directory; the job refuses to guess its rows"
+            )
+            raise DamagedStateError(msg) from error
+
+
+@dataclass(frozen=True)
+class OutboxRows:
+    """mapInArrow function over one number per partition: the rows of the file of that number."""
+
+    store: Store
+    keys: tuple[str, ...]
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, rows out."""
+        for batch in numbers:
+            yield from outbox_tables(
+                self.store, (self.keys[i] for i in batch.column(0).to_pylist())
+            )
+
+
+def outbox_frame(
+    spark: SparkSession, keys: Sequence[str], store: Store, schema: pa.Schema
+) -> DataFrame:
+    """Rows of outbox files as a DataFrame, one partition per file; no files give no rows.
+
+    store: one that can be pickled and that executors reach. schema: columns of all the files.
+    """
+    from rechannel.sources.spark import empty_frame, spark_schema
+
+    if not keys:
+        return empty_frame(spark, schema)
+    numbers = spark.range(0, len(keys), 1, len(keys))
+    return numbers.mapInArrow(OutboxRows(store, tuple(keys)), spark_schema(schema))

@@ -1,0 +1,36 @@
+"""Stage programs of a plan: what is shipped to tasks once per logic version."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pyarrow as pa
+
+from rechannel.engine.physical import PhysicalPlan, Stage
+from rechannel.kernels.program import StageProgram
+from rechannel.state.store import Store
+
+
+def program_of(stage: Stage, store: Store, version: int = 1) -> StageProgram:
+    """The program of a stage."""
+    return StageProgram(
+        operator=stage.name,
+        root=stage.root,
+        store=store,
+        logic=stage.logic,
+        version=version,
+        fingerprint=state_fingerprint(stage),
+    )
+
+
+def programs_of(plan: PhysicalPlan, store: Store) -> dict[str, StageProgram]:
+    """Programs of all stages, by name."""
+    return {stage.name: program_of(stage, store) for stage in plan.stages}
+
+
+def state_fingerprint(stage: Stage) -> str:
+    """Sixteen hex digits that change when key or state columns change; empty for a front."""
+    if stage.logic is None:
+        return ""
+    schema = pa.schema([*stage.logic.key_schema, *stage.logic.state_schema])
+    return hashlib.sha256(schema.remove_metadata().serialize().to_pybytes()).hexdigest()[:16]

@@ -1,0 +1,205 @@
+"""Sinks: what is staged before a commit, and what is published behind it, again after a crash if need be.
+
+A sink straight behind frames (no stage) is *staged* before the commit: its files are written under a hidden
+name, which the commit names.
+A sink behind a stage needs nothing before the commit: the rows lie in outbox files that the commit names.
+Behind the commit either is published; a sink whose publication is durable gets an entry in the journal when
+that is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rechannel.engine.entries import Published
+from rechannel.engine.journal import Journal
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.physical import Frame, OutboxFrame, SinkPlan, leaves
+from rechannel.engine.runner import Timestep
+from rechannel.sinks.writer import Rows, SinkWriter, Staged
+
+
+class RowsOf(Protocol):
+    """Makes the rows of a frame readable for a sink."""
+
+    def __call__(
+        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> Rows:
+        """Rows of a sink's frame. decided: needed only by frames over sources."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    sink: SinkPlan
+    timestep: int
+    staged: Staged | None
+    rows: Callable[[], Rows] | None
+    journalled: bool
+
+
+class Publisher:
+    """Publishes committed timesteps in order, in a thread of its own."""
+
+    def __init__(
+        self,
+        *,
+        sinks: tuple[SinkPlan, ...],
+        writers: Mapping[str, SinkWriter],
+        rows_of: RowsOf,
+        journal: Journal,
+        backlog: int,
+    ) -> None:
+        """Start the thread; it waits for work."""
+        self._sinks = sinks
+        self._writers = writers
+        self._rows_of = rows_of
+        self._journal = journal
+        self._backlog = backlog
+        self._work: deque[_Work] = deque()
+        self._changed = threading.Condition()
+        self._volatile: dict[tuple[int, str], Staged] = {}
+        self._closed = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._loop, name="rechannel-publish", daemon=True)
+        self._thread.start()
+
+    def recover(self, state: JournalState) -> None:
+        """Publish again what was committed and not published."""
+        by_name = {sink.sink.name: sink for sink in self._sinks}
+        for timestep, staged in sorted(state.unpublished.items()):
+            for name, what in staged.items():
+                if name in by_name:
+                    self._add(self._from_journal(by_name[name], timestep, what))
+
+    def _from_journal(self, sink: SinkPlan, timestep: int, what: Mapping[str, Any]) -> _Work:
+        if "outbox" in what:
+            kept = {node: list(keys) for node, keys in what["outbox"].items()}
+            return _Work(sink, timestep, None, lambda: self._rows_of(sink, None, kept), True)
+        return _Work(sink, timestep, what["staged"], None, True)
+
+    def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
+        """What the commit must name for each sink whose publication is durable."""
+        self._check()
+        out: dict[str, Any] = {}
+        for sink in self._sinks:
+            writer = self._writers[sink.sink.name]
+            if sink.direct:
+                result = writer.stage(self._rows_of(sink, decided, kept), decided.number)
+                if writer.durable:
+                    out[sink.sink.name] = {"staged": result}
+                else:
+                    self._volatile[decided.number, sink.sink.name] = result
+            elif writer.durable:
+                out[sink.sink.name] = {"outbox": _kept_for(sink.frame, kept)}
+        return out
+
+    def publish(
+        self, decided: Timestep, kept: Mapping[str, list[str]], staged: Mapping[str, Any]
+    ) -> None:
+        """Queue a committed timestep."""
+        for sink in self._sinks:
+            name = sink.sink.name
+            if sink.direct:
+                volatile = self._volatile.pop((decided.number, name), None)
+                result = staged[name]["staged"] if name in staged else volatile
+                self._add(_Work(sink, decided.number, result, None, name in staged))
+                continue
+            files = _kept_for(sink.frame, kept)
+            self._add(
+                _Work(
+                    sink,
+                    decided.number,
+                    None,
+                    lambda sink=sink, files=files: self._rows_of(sink, None, files),  # type: ignore[misc]
+                    name in staged,
+                )
+            )
+
+    def _add(self, work: _Work) -> None:
+        with self._changed:
+            self._work.append(work)
+            self._changed.notify_all()
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._work or self._closed)
+                if not self._work or self._error is not None:
+                    if self._closed:
+                        return
+                    self._changed.wait_for(lambda: self._closed)
+                    return
+                work = self._work[0]
+            try:
+                self._do(work)
+            except BaseException as error:
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+                continue
+            with self._changed:
+                self._work.popleft()
+                self._changed.notify_all()
+
+    def _do(self, work: _Work) -> None:
+        writer = self._writers[work.sink.sink.name]
+        staged = work.staged
+        if work.rows is not None:
+            staged = writer.stage(work.rows(), work.timestep)
+        if staged is not None:
+            writer.publish(staged, work.timestep)
+        if work.journalled:
+            self._journal.append(Published(timestep=work.timestep, sink=work.sink.sink.name))
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def idle(self) -> bool:
+        """Whether everything committed is published. Raises what a sink raised."""
+        with self._changed:
+            self._check()
+            return not self._work
+
+    def has_room(self) -> bool:
+        """Whether another timestep may start. Raises what a sink raised."""
+        with self._changed:
+            self._check()
+            return self._lag() <= self._backlog
+
+    def _lag(self) -> int:
+        return len({work.timestep for work in self._work})
+
+    def wait_for_room(self) -> None:
+        """Wait until sinks have caught up enough. Raises what a sink raised."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._error is not None or self._lag() <= self._backlog or self._closed
+            )
+            self._check()
+
+    def drain(self) -> None:
+        """Wait until everything is published. Raises what a sink raised."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._work or self._error is not None)
+            self._check()
+
+    def close(self) -> None:
+        """End the thread after what it is doing; unpublished timesteps are published at the next start."""
+        with self._changed:
+            self._closed = True
+            self._work.clear()
+            self._changed.notify_all()
+        self._thread.join(timeout=60)
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Outbox files that a frame reads."""
+    nodes = [leaf.node for leaf in leaves(frame) if isinstance(leaf, OutboxFrame)]
+    return {node: list(kept.get(node, [])) for node in nodes}

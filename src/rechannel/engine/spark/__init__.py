@@ -1,0 +1,1 @@
+"""Stages as Spark jobs."""

@@ -1,0 +1,78 @@
+"""What only Spark can tell about a dataflow before it runs: columns of DataFrame functions, and whether they
+can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from rechannel.dataflow.graph import Transform
+from rechannel.engine.spark.private import PlanAnalysis
+from rechannel.engine.spark.session import is_connect
+from rechannel.errors import DataflowError, NonDeterministicError
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Columns of a DataFrame as tasks see them: timestamps in microseconds, UTC."""
+    return to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=False)
+
+
+def transform_schema(
+    spark: SparkSession, node: Transform, inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Columns of a DataFrame function's result, from its analysed plan; no data is read.
+
+    Raises DataflowError when the function fails on these columns, NonDeterministicError when its plan may give another
+    result the next time.
+    """
+    empty = spark.createDataFrame([], from_arrow_schema(inputs[0]))
+    what = f"{node.name!r} ({node.where})"
+    try:
+        made: Any = node.function(empty)
+        schema = arrow_schema(made)
+    except AnalysisException as error:
+        msg = f"the function of {what} does not fit its input {inputs[0].names}: {error}"
+        raise DataflowError(msg) from error
+    if not node.materialise:
+        refuse_unstable(spark, made, what)
+    return schema
+
+
+def refuse_unstable(spark: SparkSession, frame: DataFrame, what: str) -> None:
+    """Raise NonDeterministicError when a plan may give another result the next time."""
+    complaint = _explained(frame) if is_connect(spark) else PlanAnalysis.complaint(frame)
+    if complaint:
+        msg = (
+            f"the function of {what} would give another result if its timestep were replayed: {complaint}. "
+            "Make it a function of its rows, or allow its result to be kept with materialise=True"
+        )
+        raise NonDeterministicError(msg)
+
+
+_UNSTABLE_WORDS = (
+    "rand(",
+    "randn(",
+    "uuid(",
+    "monotonically_increasing_id",
+    "current_timestamp",
+    "current_date",
+    "localtimestamp",
+    "now(",
+    "input_file_name",
+    "GlobalLimit",
+    "LocalLimit",
+    "Sample ",
+)
+
+
+def _explained(frame: Any) -> str | None:
+    """The same question without private API: look for the words in the explained plan."""
+    text = frame._explain_string(extended=True)
+    plan = text.partition("== Optimized Logical Plan ==")[0]
+    found = next((word for word in _UNSTABLE_WORDS if word in plan), None)
+    return f"its plan contains {found.rstrip('( ')}" if found else None

@@ -1,0 +1,79 @@
+"""Bulk load on Spark: scatter by hash, one task per slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from rechannel.engine.runner import Report
+from rechannel.engine.spark.binding import arrow_schema
+from rechannel.engine.spark.calls import Shipped, identity, settle
+from rechannel.engine.spark.runner import ROWS, reports_of
+from rechannel.kernels.load import Load, Scatter
+from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.model.routing import Routing
+
+
+@dataclass(frozen=True)
+class ScatterCall:
+    """mapInArrow function in front of the exchange."""
+
+    shipped: Shipped
+    names: tuple[str, ...]
+    slices: Routing
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """State rows in, blobs out."""
+        settle()
+        context: Any = TaskContext.get()
+        scatter = Scatter(self.shipped.program(), self.names, self.slices)
+        yield from scatter.run(batches, context.partitionId())
+
+
+@dataclass(frozen=True)
+class LoadCall:
+    """mapInArrow function behind the exchange."""
+
+    shipped: Shipped
+    step: StageStep
+    slices: Routing
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Blobs in, a report out."""
+        settle()
+        number, attempt, _ = identity()
+        yield from Load(self.shipped.program(), self.step, self.slices).run(
+            batches, number, attempt
+        )
+
+
+class SparkLoader:
+    """Loads DataFrames."""
+
+    def rows(self, table: Any) -> int:
+        """Count them."""
+        return int(table.count())
+
+    def schema(self, table: Any) -> pa.Schema:
+        """Columns."""
+        return arrow_schema(table)
+
+    def load(
+        self,
+        program: StageProgram,
+        step: StageStep,
+        table: Any,
+        names: tuple[str, ...],
+        slices: Routing,
+    ) -> list[Report]:
+        """One job."""
+        shipped = Shipped.of(program)
+        scattered = table.mapInArrow(ScatterCall(shipped, names, slices), ROWS)
+        loaded = scattered.repartitionById(slices.tasks, "p").mapInArrow(
+            LoadCall(shipped, step, slices), ROWS
+        )
+        return reports_of(loaded.toArrow())

@@ -1,0 +1,318 @@
+"""Stages executed on Spark: every unit is one job over shared exchanges.
+
+    frame -> front task (mapInArrow) -> exchange (repartitionById) -> stateful task (mapInArrow) -> exchange -> ...
+
+Rows of every exchange are (partition, blob). A stage that later stages of the timestep wait for returns its
+reports through
+one partition of its own, which the unit's action reads; the last stage's action reads what the tasks emit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from rechannel.engine.outbox import outbox_frame
+from rechannel.engine.physical import (
+    ApplyFrame,
+    Frame,
+    OutboxFrame,
+    PhysicalPlan,
+    SourceFrame,
+    Stage,
+    UnionFrame,
+    leaves,
+)
+from rechannel.engine.runner import Report, SourceSlice, Timestep
+from rechannel.engine.spark.calls import (
+    BLOCK,
+    FILE,
+    FrameFrontCall,
+    NativeFrontCall,
+    Shipped,
+    StatefulCall,
+    plain_path,
+)
+from rechannel.engine.spark.failures import translate
+from rechannel.engine.splits import assign
+from rechannel.engine.steps import layout_of, partitions_of
+from rechannel.kernels.measure import decode_report
+from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.kernels.receive import split_reports
+from rechannel.kernels.wire import from_batches
+from rechannel.sources.reader import SourceReader
+
+ROWS = StructType(
+    [StructField("p", IntegerType(), False), StructField("blob", BinaryType(), False)]
+)
+
+
+class Exchange(Protocol):
+    """A shuffle run once and read by many (private.SharedExchange, public.PersistedExchange)."""
+
+    partitions: int
+
+    def read(self, first: int, stop: int) -> DataFrame:
+        """Rows of a range of partitions."""
+
+    def submit(self) -> None:
+        """Start it ahead of its readers, where possible."""
+
+    def release(self) -> None:
+        """Free it."""
+
+
+class Jobs(Protocol):
+    """Names the jobs that a thread starts, and cancels them."""
+
+    def describe(self, text: str) -> None:
+        """Set the description."""
+
+    def tag(self, tag: str) -> None:
+        """Add a tag."""
+
+    def untag(self, tag: str) -> None:
+        """Remove a tag."""
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the tag's jobs."""
+
+
+MakeExchange = Callable[[SparkSession, DataFrame, int], Exchange]
+
+
+@dataclass
+class _Open:
+    """What a timestep holds while it is under way."""
+
+    decided: Timestep
+    exchanges: dict[str, Exchange] = field(default_factory=dict)
+    loose: dict[str, DataFrame] = field(default_factory=dict)
+    kept: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class SparkRunner:
+    """Runs units as Spark jobs. ahead: start fronts at once (for timesteps in flight) instead of with their
+    first reader."""
+
+    spark: SparkSession
+    plan: PhysicalPlan
+    programs: Mapping[str, StageProgram]
+    readers: Mapping[str, SourceReader]
+    make_exchange: MakeExchange
+    jobs: Jobs
+    job: str
+    ahead: bool = False
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _shipped: dict[str, Shipped] = field(default_factory=dict)
+    _ranges: dict[int, DataFrame] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self, timestep: Timestep) -> None:
+        """Remember what the timestep reads."""
+        self._open[timestep.number] = _Open(timestep)
+
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+        """Plan the unit and, unless a later unit's job will run it, run it."""
+        self.jobs.describe(f"rechannel:{self.job}:{timestep}:{stage}")
+        self.jobs.tag(self._tag)
+        try:
+            return self._run(self._open[timestep], self.plan.stage(stage), step)
+        except Exception as error:
+            raise translate(error, stage, timestep) from error
+        finally:
+            self.jobs.untag(self._tag)
+
+    @property
+    def _tag(self) -> str:
+        return f"rechannel-{self.job}"
+
+    def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[Report]:
+        if stage.logic is None:
+            rows = self._front(held, stage, step)
+        else:
+            call = StatefulCall(self._ship(stage.name), step)
+            rows = self._inbox(held, stage).mapInArrow(call, ROWS)
+        if not stage.consumers:
+            return reports_of(rows.toArrow())
+        if stage.reports_apart:
+            last = partitions_of(stage, held.decided.configuration)
+            exchange = self.make_exchange(self.spark, rows, last + 1)
+            held.exchanges[stage.name] = exchange
+            return reports_of(exchange.read(last, last + 1).toArrow())
+        if self._joins_others(stage):
+            held.loose[stage.name] = rows
+            return []
+        partitions = partitions_of(stage, held.decided.configuration)
+        exchange = self.make_exchange(self.spark, rows, partitions)
+        held.exchanges[stage.name] = exchange
+        if self.ahead:
+            exchange.submit()
+        return []
+
+    def _joins_others(self, stage: Stage) -> bool:
+        """Whether all of a front's rows go to one operator that has other producers too: one exchange serves
+        them all."""
+        operators = {operator for operator, _ in stage.consumers}
+        return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
+
+    def _inbox(self, held: _Open, stage: Stage) -> DataFrame:
+        """Blobs for a stateful stage: partition i is for task i."""
+        tasks = held.decided.configuration.operators[stage.name].tasks
+        ranges = [self._range(held, name, stage.name) for name in stage.producers]
+        if len(ranges) == 1 and ranges[0][0] is not None:
+            only, first = ranges[0][0], ranges[0][1]
+            return only.read(first, first + tasks)
+        frames = []
+        for name, (shared, first) in zip(stage.producers, ranges, strict=True):
+            rows = held.loose[name] if shared is None else shared.read(first, first + tasks)
+            frames.append(rows.select((F.col("p") - first).cast("int").alias("p"), "blob"))
+        joined = frames[0]
+        for frame in frames[1:]:
+            joined = joined.union(frame)
+        exchange = self.make_exchange(self.spark, joined, tasks)
+        held.exchanges[f"into {stage.name}"] = exchange
+        return exchange.read(0, tasks)
+
+    def _range(self, held: _Open, producer: str, consumer: str) -> tuple[Exchange | None, int]:
+        layout = layout_of(self.plan.stage(producer), held.decided.configuration)
+        first = next(first for (name, _), (first, _) in layout.items() if name == consumer)
+        return held.exchanges.get(producer), first
+
+    def _front(self, held: _Open, stage: Stage, step: StageStep) -> DataFrame:
+        frame = stage.frame
+        shipped = self._ship(stage.name)
+        if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
+            part = held.decided.slices[frame.source.name]
+            tasks = held.decided.configuration.operators[stage.name].tasks
+            splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
+            reader = self.readers[frame.source.name].split_reader(
+                part.start, part.end, list(part.layout)
+            )
+            call = NativeFrontCall(shipped, step, reader, splits)
+            return self._numbers(len(splits)).mapInArrow(call, ROWS)
+        if frame is None:
+            msg = f"stage {stage.name!r} reads nothing"
+            raise ValueError(msg)
+        rows = self._frame(held.decided.slices, held.kept, frame)
+        order, files = "task", dict[str, int]()
+        if stage.root.feeds_ordered():
+            rows, order, files = self._with_origin(held, frame, rows)
+        return rows.mapInArrow(FrameFrontCall(shipped, step, order, files), ROWS)
+
+    def _with_origin(
+        self, held: _Open, frame: Frame, rows: DataFrame
+    ) -> tuple[DataFrame, str, dict[str, int]]:
+        """Add hidden columns that say which file and block a row is from, if the functions left that knowable."""
+        origins = list(leaves(frame))
+        if len(origins) == 1 and isinstance(origins[0], SourceFrame):
+            layout = held.decided.slices[origins[0].source.name].layout
+            files = {plain_path(str(s["file"])): i for i, s in enumerate(layout) if "file" in s}
+            try:
+                located = rows.select(
+                    "*",
+                    F.col("_metadata.file_path").alias(FILE),
+                    F.col("_metadata.file_block_start").alias(BLOCK),
+                )
+                _ = located.schema
+            except AnalysisException:
+                return rows, "rows", {}
+            return located, "file", files
+        return rows, "rows", {}
+
+    def _frame(
+        self, slices: Mapping[str, SourceSlice], kept: Mapping[str, list[str]], frame: Frame
+    ) -> DataFrame:
+        if isinstance(frame, SourceFrame):
+            part = slices[frame.source.name]
+            made: DataFrame = self.readers[frame.source.name].frame(
+                self.spark, part.start, part.end, list(part.layout)
+            )
+            return made
+        if isinstance(frame, OutboxFrame):
+            store = next(iter(self.programs.values())).store
+            return outbox_frame(self.spark, kept.get(frame.node, []), store, frame.schema)
+        if isinstance(frame, ApplyFrame):
+            return frame.transform.function(self._frame(slices, kept, frame.child))
+        assert isinstance(frame, UnionFrame)  # noqa: S101 - the last member of the union type
+        joined = self._frame(slices, kept, frame.children[0])
+        for child in frame.children[1:]:
+            joined = joined.unionByName(self._frame(slices, kept, child))
+        return joined
+
+    def frame(
+        self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> DataFrame:
+        """Rows of a frame, for sinks. decided: needed only by frames over sources."""
+        slices = {} if decided is None else decided.slices
+        return self._frame(slices, kept, frame)
+
+    def kept(self, timestep: int, node: str, keys: list[str]) -> None:
+        """Remember a node's outbox files."""
+        self._open[timestep].kept[node] = keys
+
+    def _ship(self, stage: str) -> Shipped:
+        with self._lock:
+            if stage not in self._shipped:
+                self._shipped[stage] = Shipped.of(self.programs[stage])
+            return self._shipped[stage]
+
+    def _numbers(self, tasks: int) -> DataFrame:
+        """One row per task; made once, because planning a range costs as much as planning its use."""
+        with self._lock:
+            if tasks not in self._ranges:
+                self._ranges[tasks] = self.spark.range(0, tasks, 1, tasks)
+            return self._ranges[tasks]
+
+    def release(self, timestep: int) -> None:
+        """Delete the timestep's shuffles."""
+        held = self._open.pop(timestep, None)
+        for exchange in held.exchanges.values() if held else ():
+            exchange.release()
+
+    def cancel(self) -> None:
+        """Cancel every job of this dataflow."""
+        self.jobs.cancel(self._tag)
+
+    def close(self) -> None:
+        """Release what is still open."""
+        for timestep in list(self._open):
+            self.release(timestep)
+
+
+def reports_of(rows: pa.Table) -> list[Report]:
+    """Reports among (partition, blob) rows."""
+    _, bodies = split_reports(from_batches(rows.combine_chunks().to_batches()))
+    return [decode_report(body) for body in bodies]
+
+
+class NoJobs:
+    """For sessions without job tags (Spark Connect has its own, per thread)."""
+
+    def __init__(self, spark: Any) -> None:
+        """Keep the session."""
+        self._spark = spark
+
+    def describe(self, text: str) -> None:
+        """Nothing to describe."""
+
+    def tag(self, tag: str) -> None:
+        """Tag operations of this thread."""
+        self._spark.addTag(tag)
+
+    def untag(self, tag: str) -> None:
+        """Stop tagging."""
+        self._spark.removeTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        """Interrupt the tag's operations."""
+        self._spark.interruptTag(tag)

@@ -1,0 +1,46 @@
+"""A scan of state as a Spark DataFrame: one task per range of hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rechannel.engine.spark.calls import Shipped, settle
+from rechannel.kernels.program import StageProgram, TaskState
+from rechannel.kernels.scan import finished
+from rechannel.kernels.stateful import logic_of
+
+BATCH_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class ScanCall:
+    """mapInArrow function: numbers of ranges in, rows of state out."""
+
+    shipped: Shipped
+    tasks: tuple[TaskState, ...]
+    now_ms: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row per range in."""
+        settle()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                rows = finished(self.shipped.program(), self.tasks[number], self.now_ms)
+                for start in range(0, rows.num_rows, BATCH_ROWS):
+                    yield rows.slice(start, BATCH_ROWS)
+
+
+def scan_frame(
+    spark: SparkSession, program: StageProgram, tasks: list[TaskState], now_ms: int
+) -> DataFrame:
+    """Live state as a DataFrame; it reads immutable files, so it stays what it is while the job goes on."""
+    count = len(tasks)
+    call: Any = ScanCall(Shipped.of(program), tuple(tasks), now_ms)
+    schema = from_arrow_schema(logic_of(program).output_schema)
+    return spark.range(0, count, 1, count).mapInArrow(call, schema)

@@ -1,0 +1,171 @@
+"""A Spark session fit for timesteps, and what is missing on one that somebody else made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from rechannel.errors import JavaError
+
+OLDEST_JAVA = 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One setting: what it should be, what it costs when it is not, and whether it can be set on a running session."""
+
+    key: str
+    value: str
+    cost: str
+    live: bool = False
+
+
+ADVICE = (
+    Advice(
+        key="spark.python.unix.domain.socket.enabled",
+        value="true",
+        cost="every Python stage talks TCP: about 40 ms more per stage",
+    ),
+    Advice(
+        key="spark.sql.adaptive.enabled",
+        value="false",
+        cost="Spark plans every timestep in pieces: tens of milliseconds more",
+        live=True,
+    ),
+    Advice(
+        key="spark.sql.execution.arrow.maxRecordsPerBatch",
+        value="200000",
+        cost="rows reach Python in batches of 10,000: slower for large timesteps",
+        live=True,
+    ),
+    Advice(
+        key="spark.shuffle.reduceLocality.enabled",
+        value="false",
+        cost="tasks are pulled to where their input is and not to where their state is",
+    ),
+    Advice(
+        key="spark.sql.session.timeZone",
+        value="UTC",
+        cost="timestamps are shown in local time; state keeps them in UTC",
+        live=True,
+    ),
+)
+"""What `session` sets and `advise` looks for."""
+
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.worker.reuse": "true",
+    "spark.locality.wait": "500ms",
+    # The paper's rule for stragglers: a copy of a task that takes 1.4 times the median of its stage. It pays
+    # where there
+    # are several hosts (Spark never starts a copy on the host of the original).
+    "spark.speculation.multiplier": "1.4",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.shuffle.sort.bypassMergeThreshold": "1000",
+}
+
+
+def session(
+    master: str | None = None,
+    *,
+    name: str = "rechannel",
+    speculation: bool | None = None,
+    **config: str,
+) -> Any:
+    """A SparkSession with everything set that timesteps profit from.
+
+    master: Spark's; default `local[*]`, with retries of failed tasks (plain `local[n]` has none).
+    speculation: default on
+    unless the master is local. config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`).
+    Raises JavaError when Java is missing or older than 17.
+    """
+    require_java()
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    where = retrying(master or "local[*]")
+    local = where.startswith("local[")
+    settings = {
+        **DEFAULTS,
+        **{advice.key: advice.value for advice in ADVICE},
+        "spark.speculation": str((not local) if speculation is None else speculation).lower(),
+        **{key.replace("__", "."): value for key, value in config.items()},
+    }
+    builder = SparkSession.builder.master(where).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def retrying(master: str) -> str:
+    """A local master that runs failed tasks again, as clusters do: local[n] becomes local[n,4]."""
+    if master == "local":
+        return "local[1,4]"
+    if master.startswith("local[") and "," not in master:
+        return f"{master[:-1]},4]"
+    return master
+
+
+def advise(spark: Any) -> list[str]:
+    """What a session made elsewhere lacks, and what that costs; one sentence each, empty when nothing is missing."""
+    out = []
+    for advice in ADVICE:
+        found = spark.conf.get(advice.key, None)
+        if str(found).lower() != advice.value.lower():
+            when = (
+                "can be set now with spark.conf.set"
+                if advice.live
+                else "is set when the session is made"
+            )
+            out.append(f"{advice.key} is {found}, better {advice.value}: {advice.cost} ({when})")
+    if not is_connect(spark):
+        master = spark.sparkContext.master
+        if master.startswith("local[") and "," not in master:
+            out.append(f"master {master} never runs a failed task again: use {retrying(master)}")
+    return out
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether a session is a Spark Connect client (no JVM in reach)."""
+    return ".connect." in type(spark).__module__
+
+
+def require_java() -> None:
+    """Raise JavaError, saying what to do, when Java is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if not java or not shutil.which(java):
+        msg = (
+            f"no Java found ({'JAVA_HOME=' + home if home else 'no `java` on the PATH'}); Spark needs "
+            f"Java {OLDEST_JAVA} or newer: install a JRE and set JAVA_HOME"
+        )
+        raise JavaError(msg)
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = java_version(text)
+    if version is not None and version < OLDEST_JAVA:
+        msg = (
+            f"{java} is Java {version}; Spark needs Java {OLDEST_JAVA} or newer: "
+            "install one and point JAVA_HOME to it"
+        )
+        raise JavaError(msg)
+
+
+def java_version(text: str) -> int | None:
+    """Major version from what `java -version` prints; None when it says none."""
+    _, _, rest = text.partition('version "')
+    parts = rest.partition('"')[0].replace("-", ".").split(".")
+    if not parts[0].isdigit():
+        return None
+    major = int(parts[0])
+    return int(parts[1]) if major == 1 and len(parts) > 1 and parts[1].isdigit() else major

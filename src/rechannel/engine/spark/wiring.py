@@ -1,0 +1,55 @@
+"""Chooses private or public API for a session and builds the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rechannel.engine.outbox import outbox_tables
+from rechannel.engine.physical import OutboxFrame, PhysicalPlan, SinkPlan
+from rechannel.engine.publishing import RowsOf
+from rechannel.engine.runner import Timestep
+from rechannel.engine.spark.private import JobTags, SharedExchange
+from rechannel.engine.spark.public import PersistedExchange
+from rechannel.engine.spark.runner import NoJobs, SparkRunner
+from rechannel.engine.spark.session import is_connect
+from rechannel.kernels.program import StageProgram
+from rechannel.sinks.writer import Rows
+from rechannel.sources.reader import SourceReader
+
+
+def spark_runner(
+    spark: Any,
+    plan: PhysicalPlan,
+    programs: Mapping[str, StageProgram],
+    readers: Mapping[str, SourceReader],
+    *,
+    job: str,
+    ahead: bool,
+) -> tuple[SparkRunner, RowsOf]:
+    """A runner for this session, and what makes rows for sinks."""
+    connect = is_connect(spark)
+    runner = SparkRunner(
+        spark=spark,
+        plan=plan,
+        programs=programs,
+        readers=readers,
+        make_exchange=PersistedExchange if connect else SharedExchange,
+        jobs=NoJobs(spark) if connect else JobTags(spark),
+        job=job,
+        ahead=ahead and not connect,
+    )
+
+    def rows_of(sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]) -> Rows:
+        frame = runner.frame(sink.frame, decided, kept)
+        source = sink.frame
+        if isinstance(source, OutboxFrame):
+            # Sinks that want Arrow rows take them from the files themselves: no job is needed.
+            keys = kept.get(source.node, [])
+            store = next(iter(programs.values())).store
+            return Rows(frame=frame, tables=lambda: outbox_tables(store, keys), schema=sink.schema)
+        return Rows(
+            frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema
+        )
+
+    return runner, rows_of

@@ -1,0 +1,79 @@
+"""The live state of an operator, readable while the job runs: a scan of the manifest's runs, on Spark or here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.physical import PhysicalPlan
+from rechannel.errors import NotReadyError, UnknownOperatorError
+from rechannel.kernels.program import StageProgram, TaskState
+from rechannel.kernels.scan import canonical, finished
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Manifest
+
+ROWS_PER_TASK = 4_000_000
+"""A scan has at least one task per so many rows, so that a large state does not have to fit in one."""
+
+
+class StateView:
+    """Reads state from what the journal says."""
+
+    def __init__(
+        self, plan: PhysicalPlan, programs: Mapping[str, StageProgram], spark: Any | None
+    ) -> None:
+        """Bind to a plan."""
+        self._plan = plan
+        self._programs = programs
+        self._spark = spark
+
+    def frame(self, operator: str, state: JournalState, timestep: int | None) -> Any:
+        """State in the operator's output columns: a DataFrame on Spark, a table in process."""
+        program = self._program(operator)
+        tasks, now_ms = self._tasks(operator, state, timestep)
+        if self._spark is None:
+            batches = [finished(program, task, now_ms) for task in tasks]
+            return pa.Table.from_batches(batches)
+        from rechannel.engine.spark.scanning import scan_frame
+
+        return scan_frame(self._spark, program, tasks, now_ms)
+
+    def canonical(self, operator: str, state: JournalState, timestep: int | None) -> pa.Table:
+        """State exactly as stored, in one order."""
+        program = self._program(operator)
+        tasks, now_ms = self._tasks(operator, state, timestep)
+        return pa.concat_tables([canonical(program, task, now_ms) for task in tasks])
+
+    def _program(self, operator: str) -> StageProgram:
+        names = [stage.name for stage in self._plan.stateful]
+        if operator not in names:
+            msg = f"there is no operator with state called {operator!r}; there are {names}"
+            raise UnknownOperatorError(msg)
+        return self._programs[operator]
+
+    def _tasks(
+        self, operator: str, state: JournalState, timestep: int | None
+    ) -> tuple[list[TaskState], int]:
+        manifest, now_ms = manifest_at(operator, state, timestep)
+        rows = sum(run.rows_in(run.clip) for run in manifest.runs)
+        pieces = max(1, int(rows // ROWS_PER_TASK) + 1)
+        routing = Routing.even(bins=pieces, tasks=pieces)
+        owned = [routing.intervals_of(i) for i in range(pieces)]
+        return [TaskState(own=own, runs=manifest.within(own)) for own in owned], now_ms
+
+
+def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, int]:
+    """The manifest of an operator as of a commit, and the commit's time. Raises NotReadyError when that is not kept."""
+    if timestep is None:
+        return state.manifests.get(operator, Manifest()), state.now_ms
+    version = state.versions.get(timestep)
+    if version is None:
+        msg = (
+            f"state of timestep {timestep} is not kept; kept are {sorted(state.versions)} "
+            "(setting keep_versions)"
+        )
+        raise NotReadyError(msg)
+    return version.manifests.get(operator, Manifest()), version.now_ms

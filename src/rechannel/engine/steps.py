@@ -1,0 +1,161 @@
+"""From a Configuration and manifests to what each stage of a timestep is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rechannel.engine.physical import PhysicalPlan, Stage
+from rechannel.kernels.program import Address, StageStep, TaskState
+from rechannel.model.configuration import Configuration, OperatorConfiguration
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.merging import MergePolicy, plan_merges
+
+
+def first_configuration(
+    plan: PhysicalPlan, *, tasks: int, bins: int, interval_ms: int, in_flight: int
+) -> Configuration:
+    """The Configuration a new job starts with: the user's numbers where given, defaults elsewhere."""
+    operators: dict[str, OperatorConfiguration] = {}
+    for stage in plan.stages:
+        node = plan.dataflow.by_name[stage.name]
+        wanted = getattr(node, "tasks", None) or tasks
+        routing = None
+        if stage.logic is not None:
+            count = max(getattr(node, "bins", None) or bins, wanted)
+            routing = Routing.even(bins=count, tasks=wanted)
+        operators[stage.name] = OperatorConfiguration(tasks=wanted, routing=routing)
+    return Configuration(operators=operators, interval_ms=interval_ms, in_flight=in_flight)
+
+
+def routing_of(configuration: Configuration, operator: str) -> Routing:
+    """Routing of a stateful operator. Raises ValueError for a stateless one."""
+    routing = configuration.operators[operator].routing
+    if routing is None:
+        msg = f"operator {operator!r} has no routing"
+        raise ValueError(msg)
+    return routing
+
+
+def layout_of(stage: Stage, configuration: Configuration) -> dict[tuple[str, int], tuple[int, int]]:
+    """Range of partitions that every consumer has in a stage's exchange: (consumer, input) -> (first, stop)."""
+    out: dict[tuple[str, int], tuple[int, int]] = {}
+    position: dict[str, int] = {}
+    total = 0
+    for operator, index in stage.consumers:
+        if operator not in position:
+            position[operator] = total
+            total += configuration.operators[operator].tasks
+        first = position[operator]
+        out[operator, index] = (first, first + configuration.operators[operator].tasks)
+    return out
+
+
+def partitions_of(stage: Stage, configuration: Configuration) -> int:
+    """Number of partitions of a stage's exchange that carry data."""
+    return max((stop for _, stop in layout_of(stage, configuration).values()), default=0)
+
+
+def stage_step(
+    plan: PhysicalPlan,
+    stage: Stage,
+    configuration: Configuration,
+    *,
+    timestep: int,
+    now_ms: int,
+    manifest: Manifest,
+    policy: MergePolicy,
+) -> StageStep:
+    """What the tasks of a stage are told in one timestep. manifest: the operator's state of the timestep before."""
+    addresses = {
+        (operator, index): Address(
+            first=first,
+            routing=routing_of(configuration, operator),
+            combined=_combined(plan, configuration, operator),
+        )
+        for (operator, index), (first, _) in layout_of(stage, configuration).items()
+    }
+    reports_to = partitions_of(stage, configuration) if stage.reports_apart else -1
+    number = [s.name for s in plan.stages].index(stage.name)
+    if stage.logic is None:
+        return StageStep(
+            timestep=timestep,
+            now_ms=now_ms,
+            number=number,
+            addresses=addresses,
+            reports_to=reports_to,
+        )
+    routing = routing_of(configuration, stage.name)
+    return StageStep(
+        timestep=timestep,
+        now_ms=now_ms,
+        number=number,
+        addresses=addresses,
+        reports_to=reports_to,
+        tasks=tuple(
+            task_state(routing, task, manifest, timestep, policy) for task in range(routing.tasks)
+        ),
+        routing=routing,
+    )
+
+
+def task_state(
+    routing: Routing, task: int, manifest: Manifest, timestep: int, policy: MergePolicy
+) -> TaskState:
+    """State that a task reads and merges."""
+    own = routing.intervals_of(task)
+    runs = manifest.within(own)
+    return TaskState(own=own, runs=runs, merges=plan_merges(runs, own, timestep, policy))
+
+
+def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:
+    logic = plan.stage(operator).logic
+    return bool(
+        logic
+        and logic.combinable
+        and not logic.ordered
+        and configuration.operators[operator].combines
+    )
+
+
+def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
+    """One edit of an operator's manifest from the reports of its tasks."""
+    edits = [
+        Edit.from_json(report["edit"])
+        for report in reports
+        if report["operator"] == operator and "edit" in report
+    ]
+    return Edit(
+        retire=tuple(r for edit in edits for r in edit.retire),
+        add=tuple(run for edit in edits for run in edit.add),
+    )
+
+
+COMBINE_BELOW = 0.75
+"""Combining pays when it leaves less than this share of the rows (it costs a reduction here and saves moving rows)."""
+
+
+def resolve_combine(
+    configuration: Configuration, reports: Sequence[Mapping[str, Any]]
+) -> Configuration:
+    """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered)."""
+    offered: dict[str, int] = {}
+    keys: dict[str, int] = {}
+    for report in reports:
+        for operator, _, rows, _, distinct, _ in report.get("sent", ()):
+            offered[operator] = offered.get(operator, 0) + rows
+            keys[operator] = keys.get(operator, 0) + distinct
+    for operator, rows in offered.items():
+        current = configuration.operators[operator]
+        combining = keys[operator] < COMBINE_BELOW * rows
+        if rows and combining != current.combining:
+            changed = OperatorConfiguration(
+                tasks=current.tasks,
+                routing=current.routing,
+                combine=current.combine,
+                combining=combining,
+                logic=current.logic,
+            )
+            configuration = configuration.with_operator(operator, changed)
+    return configuration

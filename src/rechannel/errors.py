@@ -1,0 +1,120 @@
+"""Every error that Rechannel raises, split by who is wrong and what to do next.
+
+RechannelError
+├── DataflowError            the program is wrong: change it, nothing has run
+│   ├── DuplicateNameError       two nodes or sinks carry one name
+│   ├── UnknownColumnError       a column is named that the stream does not have
+│   ├── UnknownOperatorError     an operator is named that the dataflow does not have
+│   ├── SerialisationError       a function cannot be sent to workers
+│   └── NonDeterministicError    a transform would give another result when replayed
+├── SetUpError               the machine or the session cannot do it: install or set something
+│   ├── JavaError                Java is missing or too old
+│   └── SessionError             this Spark session cannot do what was asked
+├── RefusedError             the request is understood and refused: change the request
+│   ├── StateInUseError          another driver runs on this state directory
+│   ├── OtherDataflowError       the state directory belongs to another dataflow
+│   └── NewerFormatError         written by a newer version of Rechannel
+├── FencedError              lost race: another driver took over; this one must stop
+├── NotReadyError            not yet: ask again later
+├── DamagedStateError        stored bytes are not what was written: stop, restore, never guess
+│   └── MissingFileError         a file that the journal names is gone
+├── SourceError              the input is not what was promised
+│   └── SchemaDriftError         a file or partition has another schema than the stream
+├── StorageError             the store refused to write (disk full, permissions)
+└── TimestepError            a timestep failed; nothing of it was committed
+    └── UserFunctionError        the user's own function raised: its traceback is shown
+"""
+
+from __future__ import annotations
+
+
+class RechannelError(Exception):
+    """Root of the tree. The message names the thing that is wrong and the next step to try."""
+
+
+class DataflowError(RechannelError):
+    """The dataflow as written cannot run."""
+
+
+class DuplicateNameError(DataflowError):
+    """Two operators, sources or sinks share one name."""
+
+
+class UnknownColumnError(DataflowError):
+    """A column is named that the stream does not have."""
+
+
+class UnknownOperatorError(DataflowError):
+    """An operator is named that the dataflow does not have."""
+
+
+class SerialisationError(DataflowError):
+    """A function of the dataflow cannot be sent to the workers."""
+
+
+class NonDeterministicError(DataflowError):
+    """A transform would give another result if its timestep were replayed."""
+
+
+class SetUpError(RechannelError):
+    """The machine or the Spark session lacks something."""
+
+
+class JavaError(SetUpError):
+    """Java is missing or older than 17."""
+
+
+class SessionError(SetUpError):
+    """The Spark session cannot do what was asked of it."""
+
+
+class RefusedError(RechannelError):
+    """A request was understood and refused; the message says what would be accepted."""
+
+
+class StateInUseError(RefusedError):
+    """Another driver holds the state directory."""
+
+
+class OtherDataflowError(RefusedError):
+    """The state directory belongs to another dataflow."""
+
+
+class NewerFormatError(RefusedError):
+    """The state directory was written in a format newer than this version reads."""
+
+
+class FencedError(RechannelError):
+    """Another driver took over the state directory; this one may not commit any more."""
+
+
+class NotReadyError(RechannelError):
+    """What was asked for does not exist yet; ask again later."""
+
+
+class DamagedStateError(RechannelError):
+    """A stored file does not hold the bytes that were written; the job refuses to guess."""
+
+
+class MissingFileError(DamagedStateError):
+    """A file that the journal names does not exist."""
+
+
+class SourceError(RechannelError):
+    """A source does not deliver what it promised."""
+
+
+class SchemaDriftError(SourceError):
+    """A file or partition has another schema than the stream was started with."""
+
+
+class StorageError(RechannelError):
+    """The store could not write: disk full, no permission, no connection."""
+
+
+class TimestepError(RechannelError):
+    """A timestep failed. Nothing of it was committed; a restart runs it again."""
+
+
+class UserFunctionError(TimestepError):
+    """A function of the user raised; operator, timestep and the user's traceback are shown."""

@@ -1,0 +1,149 @@
+"""Down the tree of branches: user functions, outbox files, blobs for consumers."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.measure import Measures
+from rechannel.kernels.program import Branch, StageProgram, StageStep
+from rechannel.kernels.send import Channel, Order, Sender
+from rechannel.state.keys import outbox_key
+from rechannel.state.store import Store
+
+Parcels = Iterator[tuple[int, bytes]]
+
+
+@dataclass
+class Emitter:
+    """Emits the rows of one task. Call `rows` any number of times, then `finish` once."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    measures: Measures
+    _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
+    _kept: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
+        yield from self._down(self.program.root, batch, order)
+
+    def _down(self, branch: Branch, batch: pa.RecordBatch, order: Order) -> Parcels:
+        if branch.outbox and batch.num_rows:
+            self._kept.setdefault(branch.node, []).append(batch)
+        for consumer in branch.consumers:
+            address = self.step.addresses[consumer.operator, consumer.input]
+            channel = Channel(
+                operator=consumer.operator,
+                input=consumer.input,
+                first=address.first,
+                routing=address.routing,
+                logic=consumer.logic,
+                combined=address.combined,
+            )
+            key = (consumer.operator, consumer.input)
+            sender = self._senders.setdefault(
+                key, Sender(channel, (self.step.number << 20) | self.task)
+            )
+            with self.measures.activity("send"):
+                parcels = list(sender.send(batch, order))
+            yield from parcels
+        for below in branch.branches:
+            for made, at in self._apply(below, batch, order):
+                yield from self._down(below, made, at)
+
+    def _apply(
+        self, branch: Branch, batch: pa.RecordBatch, order: Order
+    ) -> Iterator[tuple[pa.RecordBatch, Order]]:
+        """Rows that a user's function makes of a batch, checked against the declared columns."""
+        function = branch.function
+        if function is None:
+            yield batch, order
+            return
+        if not isinstance(order, int):
+            # The function may drop and add rows, so all that is known of the result's place is where its input began.
+            order = int(order[0]) if len(order) else 0
+        with self.measures.activity("process"):
+            made = guarded(branch.node, lambda: _as_list(function(batch)))
+        for piece in made:
+            if not piece.schema.equals(branch.schema):
+                piece = conform(branch.node, piece, branch.schema)  # noqa: PLW2901
+            yield piece, order
+
+    def finish(self) -> dict[str, Any]:
+        """Write outbox files; what was sent and kept, for the report."""
+        with self.measures.activity("outbox"):
+            kept = {
+                node: write_outbox(
+                    self.program.store,
+                    outbox_key(
+                        operator=node,
+                        timestep=self.step.timestep,
+                        task=self.task,
+                        attempt=self.attempt,
+                    ),
+                    batches,
+                )
+                for node, batches in self._kept.items()
+            }
+        sent = [
+            [operator, into, s.stats.offered, s.stats.sent, s.stats.keys, s.stats.size]
+            for (operator, into), s in self._senders.items()
+        ]
+        return {"sent": sent, "outbox": kept}
+
+
+def guarded(node: str, call: Callable[[], Any]) -> Any:
+    """Run a user's function; what it raises is shown with the node's name and the user's own traceback."""
+    try:
+        return call()
+    except UserFunctionError:
+        raise
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        msg = f"the function of {node!r} raised {type(error).__name__}: {error}\n{text}"
+        raise UserFunctionError(msg) from error
+
+
+def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Reorder and cast a batch to the declared columns. Raises UserFunctionError naming what does not fit."""
+    missing = [name for name in schema.names if name not in batch.schema.names]
+    if missing:
+        msg = (
+            f"the function of {node!r} returned columns {batch.schema.names}, "
+            f"but {missing} are declared; return them or change `schema=`"
+        )
+        raise UserFunctionError(msg)
+    try:
+        columns = [batch.column(batch.schema.get_field_index(f.name)).cast(f.type) for f in schema]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        msg = f"the function of {node!r} returned {batch.schema}, declared is {schema}: {error}"
+        raise UserFunctionError(msg) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def write_outbox(store: Store, key: str, batches: list[pa.RecordBatch]) -> dict[str, Any]:
+    """Keep rows in one Arrow file of the store, whole or not at all."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    data = sink.getvalue()
+    store.put(key, memoryview(data))
+    rows = sum(batch.num_rows for batch in batches)
+    return {"key": key, "rows": rows, "size": data.size}
+
+
+def _as_list(made: Any) -> list[pa.RecordBatch]:
+    if isinstance(made, pa.RecordBatch):
+        return [made]
+    if isinstance(made, pa.Table):
+        return list(made.to_batches())
+    return list(made)

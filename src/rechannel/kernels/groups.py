@@ -1,0 +1,43 @@
+"""Rows sorted so that equal keys are neighbours, and where each group starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A partition of rows 0..rows-1 into consecutive, non-empty groups.
+
+    starts: shape (groups,), ascending, first element 0 (empty when rows is 0).
+    rows: number of rows.
+    """
+
+    starts: IntArray
+    rows: int
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return len(self.starts)
+
+    @cached_property
+    def ends(self) -> IntArray:
+        """One past the last row of each group. Shape (groups,)."""
+        return np.append(self.starts[1:], self.rows).astype(np.int64)
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Rows of each group. Shape (groups,)."""
+        return self.ends - self.starts
+
+    @cached_property
+    def ids(self) -> IntArray:
+        """Group number of each row. Shape (rows,)."""
+        return np.repeat(np.arange(self.count, dtype=np.int64), self.sizes)

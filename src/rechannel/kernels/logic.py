@@ -1,0 +1,139 @@
+"""What a stateful operator is to the kernels: one protocol, implemented per operator family.
+
+The partition kernel (before the exchange) and the state kernel (behind it) know nothing of counts or user
+functions. They
+hash, sort, group, look up, merge and write; a `StatefulLogic` says what the state of a key is and how rows change it.
+Implementations are frozen values, pickled to workers, and pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import Groups
+
+Columns = list[pa.Array]
+"""Columns of equal length; which field each one is, is said by a schema that goes with them."""
+
+
+class AggregateFunction(Protocol):
+    """One aggregate column, e.g. the mean of `price`. Vectorised over groups; pure; order-free unless `ordered`.
+
+    All float results are bit-for-bit independent of row order and of how rows were split between partial states.
+    """
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the input columns that `partial` wants, in this order (empty for count of rows)."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the result depends on the order of rows within a group (first, last, last_n)."""
+
+    def state_fields(self, inputs: list[pa.Field]) -> list[pa.Field]:
+        """Fields of the state, given the fields of the inputs. Raises DataflowError for types it cannot take."""
+
+    def output_field(self, inputs: list[pa.Field]) -> pa.Field:
+        """Field (type; the name is replaced by the caller) of the finished value."""
+
+    def partial(self, values: Columns, groups: Groups) -> Columns:
+        """One state row per group from input rows. Row order within a group is the stream's order."""
+
+    def merge(self, states: Columns, groups: Groups) -> Columns:
+        """One state row per group from state rows; within a group, rows are in stream order (oldest first)."""
+
+    def merge_pair(self, old: Columns, new: Columns, found: npt.NDArray[np.bool_]) -> Columns:
+        """Element-wise merge of old state (valid only where `found`) with new state of the same length."""
+
+    def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
+        """Finished value of every state row."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Arrivals:
+    """What one task received for its keys in one timestep.
+
+    keys: key columns, one row per distinct key, ascending by hash.
+    hashes: shape (keys,).
+    values: wire columns (see `StatefulLogic.wire_schema`), rows sorted by key and, within a key, by stream order.
+    groups: which rows of `values` belong to which key.
+    combined: whether `values` are partial states (after `combine`) or raw rows.
+    old: state columns of every key as of the timestep before (null/undefined where not `found`).
+    found: shape (keys,), whether the key had state.
+    now_ms: journalled time of the timestep, Unix milliseconds.
+    timestep: its number.
+    """
+
+    keys: Columns
+    hashes: npt.NDArray[np.uint64]
+    values: Columns
+    groups: Groups
+    combined: bool
+    old: Columns
+    found: npt.NDArray[np.bool_]
+    now_ms: int
+    timestep: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Applied:
+    """What a stateful operator answers.
+
+    state: new state columns, one row per key of `Arrivals.keys`.
+    dropped: shape (keys,) where the key's state ends here, or None when none does.
+    output: rows to emit (schema `StatefulLogic.output_schema`).
+    output_hashes: hash of the key that each output row belongs to, shape (output rows,), ascending.
+    """
+
+    state: Columns
+    dropped: npt.NDArray[np.bool_] | None
+    output: pa.RecordBatch
+    output_hashes: npt.NDArray[np.uint64]
+
+
+class StatefulLogic(Protocol):
+    """A family of stateful operators, bound to schemas."""
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Key columns."""
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """State columns, without key and hash."""
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """What the operator emits: key columns first."""
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Raw columns that travel to the operator when rows are not combined."""
+
+    @property
+    def combinable(self) -> bool:
+        """Whether `combine` may be used before the exchange."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows of a key must arrive in stream order."""
+
+    def wire_schema(self, *, combined: bool) -> pa.Schema:
+        """Columns that travel: `value_schema` raw, or the state's columns when combined."""
+
+    def combine(self, values: Columns, groups: Groups) -> Columns:
+        """Partial states of raw rows, one row per group (columns of `wire_schema(combined=True)`)."""
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """The new state of every key, and what to emit."""
+
+    def live(self, state: Columns, now_ms: int) -> npt.NDArray[np.bool_] | None:
+        """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Present state rows to people: rows of `output_schema` (used by `job.state`)."""

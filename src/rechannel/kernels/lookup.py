@@ -1,0 +1,151 @@
+"""Find the state of keys: point look-ups of sorted hashes in sorted, memory-mapped runs, newest run first.
+
+Cost follows the keys asked for, not the rows stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Columns
+from rechannel.kernels.sorting import fast_take, from_numpy, is_plain, take
+from rechannel.model.hashing import hash_is_key, keys_equal
+from rechannel.model.hashspace import HashArray, Intervals
+from rechannel.state.segment import Segment
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRun:
+    """A run with its segment opened."""
+
+    segment: Segment
+    clip: Intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Hit:
+    """Needles (ascending) that one run answers, and at which of its rows."""
+
+    run: OpenRun
+    needles: IntArray
+    rows: IntArray
+
+
+def find(runs: Sequence[OpenRun], hashes: HashArray, keys: Columns) -> list[Hit]:
+    """The newest row of every key, tombstones included. Needles are ascending and distinct as keys."""
+    hits: list[Hit] = []
+    open_needles = np.arange(len(hashes), dtype=np.int64)
+    exact = hash_is_key(keys)
+    for run in runs:
+        if len(open_needles) == 0:
+            break
+        wanted = _within(run, hashes, open_needles)
+        if len(wanted) == 0:
+            continue
+        needles, rows = _search(run, hashes, keys, wanted, exact=exact)
+        if len(needles):
+            run.segment.touch(rows)
+            hits.append(Hit(run, needles, rows))
+            open_needles = _without(open_needles, needles, len(hashes))
+    return hits
+
+
+def gather(
+    hits: list[Hit], count: int, schema: pa.Schema, offset: int
+) -> tuple[Columns, npt.NDArray[np.bool_]]:
+    """State columns of every needle, and whether it has live state (tombstones do not count).
+
+    offset: position of the first state column in a segment's columns (behind the keys).
+    """
+    found = np.zeros(count, dtype=np.bool_)
+    kept: list[Hit] = []
+    for hit in hits:
+        alive = hit
+        dropped = hit.run.segment.dropped
+        if dropped is not None:
+            keep = ~dropped[hit.rows]
+            alive = Hit(hit.run, hit.needles[keep], hit.rows[keep])
+        found[alive.needles] = True
+        kept.append(alive)
+    columns = [_gather(kept, count, schema.field(i), offset + i) for i in range(len(schema))]
+    return columns, found
+
+
+def _within(run: OpenRun, hashes: HashArray, needles: IntArray) -> IntArray:
+    """Needles whose hash lies in the run's clip and may be in the segment."""
+    asked = hashes[needles] if len(needles) < len(hashes) else hashes
+    pieces = [needles[piece] for piece in run.clip.slices(asked)]
+    if not pieces:
+        return needles[:0]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _search(
+    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, *, exact: bool
+) -> tuple[IntArray, IntArray]:
+    segment = run.segment
+    if segment.rows == 0:
+        return needles[:0], needles[:0]
+    asked = hashes[needles]
+    rows = np.searchsorted(segment.hashes, asked)
+    inside = np.minimum(rows, segment.rows - 1)
+    match = segment.hashes[inside] == asked
+    needles, rows = needles[match], rows[match]
+    if exact and hash_is_key([segment.column(i) for i in range(len(keys))]):
+        return needles, rows
+    return _same_keys(segment, hashes, keys, needles, rows)
+
+
+def _same_keys(
+    segment: Segment, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Compare keys, not only hashes; a needle whose hash is shared looks at the next rows of that hash."""
+    done_needles: list[IntArray] = []
+    done_rows: list[IntArray] = []
+    while len(needles):
+        segment.touch(rows)
+        stored = [fast_take(segment.column(i), rows) for i in range(len(keys))]
+        alike = keys_equal(take(keys, needles), stored)
+        done_needles.append(needles[alike])
+        done_rows.append(rows[alike])
+        needles, rows = needles[~alike], rows[~alike] + 1
+        inside = rows < segment.rows
+        needles, rows = needles[inside], rows[inside]
+        again = segment.hashes[rows] == hashes[needles]
+        needles, rows = needles[again], rows[again]
+    if not done_needles:
+        return needles, rows
+    needles, rows = np.concatenate(done_needles), np.concatenate(done_rows)
+    order = np.argsort(needles, kind="stable")
+    return needles[order], rows[order]
+
+
+def _without(needles: IntArray, gone: IntArray, count: int) -> IntArray:
+    keep = np.zeros(count, dtype=np.bool_)
+    keep[needles] = True
+    keep[gone] = False
+    return np.flatnonzero(keep)
+
+
+def _gather(hits: list[Hit], count: int, field: pa.Field, index: int) -> pa.Array:
+    sources = [(hit, hit.run.segment.column(index)) for hit in hits if len(hit.needles)]
+    if is_plain(field.type) and all(column.null_count == 0 for _, column in sources):
+        values = np.zeros(count, dtype=field.type.to_pandas_dtype())
+        for hit, column in sources:
+            values[hit.needles] = column.to_numpy(zero_copy_only=True)[hit.rows]
+        return from_numpy(values, field.type)
+    pieces = [column.take(pa.array(hit.rows)) for hit, column in sources]
+    place = np.full(count, -1, dtype=np.int64)
+    start = 0
+    for hit, _ in sources:
+        place[hit.needles] = np.arange(start, start + len(hit.needles))
+        start += len(hit.needles)
+    if not pieces:
+        return pa.nulls(count, field.type)
+    return pa.concat_arrays(pieces).take(pa.array(place, mask=place < 0))

@@ -1,0 +1,74 @@
+"""What a task measures of itself, and the report in which it says so.
+
+A report is one JSON object and travels as a row of the data: exactly the winning attempts arrive, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass
+class Measures:
+    """Milliseconds per activity of one task, and counts. `cpu_ms` covers the whole task."""
+
+    started_ms: float = field(default_factory=lambda: time.time() * 1e3)
+    ms: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    _cpu: float = field(default_factory=time.process_time)
+
+    @contextmanager
+    def activity(self, name: str) -> Iterator[None]:
+        """Add the time of a block to an activity."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - start) * 1e3
+
+    def waiting(self, items: Iterable[T]) -> Iterator[T]:
+        """Pass items on; the time until each arrives counts as `wait`."""
+        iterator = iter(items)
+        while True:
+            with self.activity("wait"):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to a count."""
+        self.counts[name] = self.counts.get(name, 0) + amount
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; closes the measurement."""
+        return {
+            "started_ms": round(self.started_ms, 3),
+            "finished_ms": round(time.time() * 1e3, 3),
+            "cpu_ms": round((time.process_time() - self._cpu) * 1e3, 3),
+            "ms": {name: round(value, 3) for name, value in self.ms.items()},
+            "counts": self.counts,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+
+
+def encode_report(report: dict[str, Any]) -> bytes:
+    """Report as bytes."""
+    return json.dumps(report, separators=(",", ":")).encode()
+
+
+def decode_report(data: bytes) -> dict[str, Any]:
+    """Invert `encode_report`."""
+    report: dict[str, Any] = json.loads(data)
+    return report

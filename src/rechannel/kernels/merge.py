@@ -1,0 +1,101 @@
+"""Merge sorted runs: the newest row of every key stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Columns
+from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.sorting import group_rows, take
+from rechannel.model.hashspace import HashArray, Intervals
+
+
+class Rows:
+    """Sorted state rows in memory: hashes, key and state columns, and which rows are tombstones."""
+
+    __slots__ = ("columns", "dropped", "hashes")
+
+    def __init__(
+        self, hashes: HashArray, columns: Columns, dropped: npt.NDArray[np.bool_] | None
+    ) -> None:
+        """Take the arrays as they are."""
+        self.hashes = hashes
+        self.columns = columns
+        self.dropped = dropped
+
+    def __len__(self) -> int:
+        """Number of rows, tombstones included."""
+        return len(self.hashes)
+
+
+Live = Callable[[Columns], npt.NDArray[np.bool_] | None]
+"""Which rows still count, from their state columns; None = all."""
+
+
+def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
+    """Rows of a run in the given hashes, without copying; touched blocks are verified."""
+    segment = run.segment
+    all_dropped = segment.dropped
+    out = []
+    for piece in run.clip.intersect(where).slices(segment.hashes):
+        segment.touch(piece)
+        columns = [
+            segment.column(i).slice(piece.start, piece.stop - piece.start)
+            for i in range(len(segment.schema))
+        ]
+        dropped = None if all_dropped is None else all_dropped[piece]
+        out.append(Rows(segment.hashes[piece], columns, dropped))
+    return out
+
+
+def merge_rows(parts: Sequence[Rows], keys: int, live: Live, *, bottom: bool) -> Rows:
+    """One sorted run from parts given newest first; of equal keys the first part's row stays.
+
+    keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go.
+    """
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    columns = [
+        pa.concat_arrays([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))
+    ]
+    dropped = _concat_dropped(parts)
+    ordered = hashes[order]
+    groups, untangled = group_rows(ordered, take(columns[:keys], order))
+    if untangled is not None:
+        order = order[untangled]
+    keep = order[groups.starts]
+    if bottom:
+        keep = _only_live(keep, columns[keys:], dropped, live)
+        dropped = None
+    return Rows(
+        hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
+    )
+
+
+def _concat_dropped(parts: Sequence[Rows]) -> npt.NDArray[np.bool_] | None:
+    if all(part.dropped is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(part), dtype=np.bool_) if part.dropped is None else part.dropped
+            for part in parts
+        ]
+    )
+
+
+def _only_live(
+    keep: IntArray, state: Columns, dropped: npt.NDArray[np.bool_] | None, live: Live
+) -> IntArray:
+    if dropped is not None:
+        keep = keep[~dropped[keep]]
+    alive = live(state)
+    return keep if alive is None else keep[alive[keep]]
+
+
+def _some(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    return mask if bool(mask.any()) else None

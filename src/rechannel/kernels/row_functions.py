@@ -1,0 +1,102 @@
+"""Functions of one row at a time, as functions of a record batch: `map`, `flat_map`, `filter`.
+
+A row is a NamedTuple of the stream's columns. An answer is a tuple in the order of the declared
+columns, or a dict by their names; where one column is declared, anything else is that column's
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.track_rows import check_tuples, columns_of, python_rows
+from rechannel.kernels.user_errors import function_name, user_error
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowMap:
+    """One row becomes one row."""
+
+    function: Callable[[Any], Any]
+    schema: pa.Schema
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply the function to every row. Raises UserFunctionError naming the row."""
+        rows = rows_of(batch)
+        answers: list[Any] = []
+        try:
+            answers.extend(map(self.function, rows))
+        except Exception as error:
+            raise _error(self.function, rows[len(answers)], error) from error
+        return _batch(answers, self.schema, self.function)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowFlatMap:
+    """One row becomes any number of rows."""
+
+    function: Callable[[Any], Iterable[Any]]
+    schema: pa.Schema
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply the function to every row. Raises UserFunctionError naming the row."""
+        answers: list[Any] = []
+        for row in rows_of(batch):
+            try:
+                answers.extend(self.function(row))
+            except Exception as error:
+                raise _error(self.function, row, error) from error
+        return _batch(answers, self.schema, self.function)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowFilter:
+    """Rows for which the function says yes."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Ask the function about every row. Raises UserFunctionError naming the row."""
+        rows = rows_of(batch)
+        keep: list[bool] = []
+        try:
+            keep.extend(bool(self.function(row)) for row in rows)
+        except Exception as error:
+            raise _error(self.function, rows[len(keep)], error) from error
+        return batch.filter(pa.array(keep, pa.bool_()))
+
+
+def rows_of(batch: pa.RecordBatch) -> list[Any]:
+    """Every row of a batch as a NamedTuple."""
+    return python_rows(batch.columns, tuple(batch.schema.names), batch.num_rows)
+
+
+def _batch(answers: list[Any], schema: pa.Schema, function: object) -> pa.RecordBatch:
+    name = function_name(function)
+
+    def what(row: int) -> str:
+        return f"row {row} of what {name} returned"
+
+    tuples = [_as_tuple(answer, schema, name) for answer in answers]
+    check_tuples(tuples, schema, what)
+    return pa.RecordBatch.from_arrays(columns_of(tuples, schema, what), schema=schema)
+
+
+def _as_tuple(answer: Any, schema: pa.Schema, name: str) -> Any:
+    if isinstance(answer, tuple):
+        return answer
+    if isinstance(answer, Mapping):
+        if answer.keys() != set(schema.names):
+            msg = f"{name} returned {answer!r}; its columns are {', '.join(schema.names)}"
+            raise UserFunctionError(msg)
+        return tuple(answer[column] for column in schema.names)
+    return (answer,) if len(schema) == 1 else answer
+
+
+def _error(function: object, row: Any, error: Exception) -> UserFunctionError:
+    return user_error(f"{function_name(function)} for {row!r}", error)

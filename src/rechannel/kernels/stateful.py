@@ -1,0 +1,302 @@
+"""The stateful task: (blobs, runs of the timestep before) -> (output, segments, report). Pure but for the
+files it writes.
+
+Files carry the attempt's name; the report says which ones count; others are swept. Nothing that exists is changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.emit import Emitter
+from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
+from rechannel.kernels.lookup import OpenRun, find, gather
+from rechannel.kernels.measure import Measures, encode_report
+from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.program import StageProgram, StageStep, TaskState
+from rechannel.kernels.receive import Received, receive, split_reports
+from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.state.keys import segment_key
+from rechannel.state.manifest import Edit, Run
+from rechannel.state.merging import Merge
+from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+
+INLINE = 2.0
+"""A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
+than a new run
+plus the merges it would cause, and look-ups then see one run."""
+
+BASE_LEVEL = 30
+"""Level of a run that holds everything its task knows: no sweep but the last one takes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatefulTask:
+    """One task of a stateful stage in one timestep. origin: what the cluster calls it, for its own figures."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    origin: dict[str, int] | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """(partition, blob) rows in, (partition, blob) rows out; the last blob is the task's report."""
+        yield from to_batches(self._parcels(batches))
+
+    def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        measures = Measures()
+        blobs, passing = split_reports(from_batches(measures.waiting(batches)))
+        emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+        report = self._apply(blobs, emitter, measures)
+        yield from report.pop("parcels")
+        report.update(emitter.finish())
+        report.update(measures.to_json())
+        for body in [*passing, encode_report(report)]:
+            yield self.step.reports_to, report_blob(self.task, body)
+
+    def _apply(self, blobs: list[Blob], emitter: Emitter, measures: Measures) -> dict[str, Any]:
+        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        with measures.activity("deserialise"):
+            received = receive(logic, blobs)
+        runs = [open_run(self.program, run) for run in state.runs]
+        with measures.activity("lookup"):
+            hits = find(runs, received.hashes, received.keys)
+            old, found = gather(
+                hits, len(received.hashes), logic.state_schema, len(logic.key_schema)
+            )
+            found = _alive(logic, old, found, self.step.now_ms)
+        with measures.activity("process"):
+            applied = self._user(logic, received, old, found)
+        edit = self._store(received, applied, found, runs, measures)
+        parcels = list(emitter.rows(applied.output, applied.output_hashes))
+        measures.count("rows_in", received.rows)
+        measures.count("bytes_in", sum(blob.message.size for blob in blobs))
+        measures.count("keys", len(received.hashes))
+        measures.count("keys_found", int(found.sum()))
+        measures.count("rows_out", applied.output.num_rows)
+        measures.count("runs", len(runs))
+        return {
+            "operator": self.program.operator,
+            "task": self.task,
+            "attempt": self.attempt,
+            "timestep": self.step.timestep,
+            "spark": self.origin,
+            "edit": edit.to_json(),
+            "bins": pack_bins(self.step.routing, received),
+            "parcels": parcels,
+        }
+
+    def _user(
+        self,
+        logic: StatefulLogic,
+        received: Received,
+        old: Columns,
+        found: npt.NDArray[np.bool_],
+    ) -> Applied:
+        arrivals = Arrivals(
+            keys=received.keys,
+            hashes=received.hashes,
+            values=received.values,
+            groups=received.groups,
+            combined=received.combined,
+            old=old,
+            found=found,
+            now_ms=self.step.now_ms,
+            timestep=self.step.timestep,
+        )
+        try:
+            return logic.apply(arrivals)
+        except UserFunctionError as error:
+            msg = f"operator {self.program.operator!r}, timestep {self.step.timestep}: {error}"
+            raise UserFunctionError(msg) from error
+
+    def _store(
+        self,
+        received: Received,
+        applied: Applied,
+        found: npt.NDArray[np.bool_],
+        runs: list[OpenRun],
+        measures: Measures,
+    ) -> Edit:
+        """Write what changed and merge what is due; the edit of the manifest."""
+        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        fresh = _fresh(received, applied, has_older=bool(runs))
+        writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        older = sum(run.rows_in(state.own) for run in state.runs)
+        if len(fresh) and runs and older <= INLINE * len(fresh):
+            with measures.activity("merge"):
+                parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
+                whole = merge_rows(
+                    parts, len(logic.key_schema), _live(logic, self.step.now_ms), bottom=True
+                )
+                measures.count("rows_merged", sum(len(part) for part in parts))
+            with measures.activity("write"):
+                added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
+            seqs = tuple(sorted({run.seq for run in state.runs}, reverse=True))
+            return Edit(retire=((seqs, state.own),), add=added)
+        level = 0 if runs else BASE_LEVEL
+        with measures.activity("write"):
+            added = writer.write(fresh, state.own, self.step.timestep, level)
+        retired, merged = self._merges(state, runs, writer, measures)
+        return Edit(retire=retired, add=(*added, *merged))
+
+    def _merges(
+        self, state: TaskState, runs: list[OpenRun], writer: RunWriter, measures: Measures
+    ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
+        logic = logic_of(self.program)
+        retired: list[tuple[tuple[int, ...], Intervals]] = []
+        added: list[Run] = []
+        for merge in state.merges:
+            parts = _merge_parts(state, runs, merge)
+            if not parts:
+                continue
+            with measures.activity("merge"):
+                whole = merge_rows(
+                    parts,
+                    len(logic.key_schema),
+                    _live(logic, self.step.now_ms),
+                    bottom=merge.bottom,
+                )
+                measures.count("rows_merged", sum(len(part) for part in parts))
+            with measures.activity("write"):
+                added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))
+            retired.append((merge.seqs, merge.where))
+        return tuple(retired), tuple(added)
+
+
+@dataclass
+class RunWriter:
+    """Writes the runs of one task; nothing is written for no rows."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    _number: int = 0
+
+    def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
+        """One segment of sorted rows, as a run that counts in `where`."""
+        if not len(rows):
+            return ()
+        logic = logic_of(self.program)
+        operator, timestep = self.program.operator, self.step.timestep
+        key = segment_key(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=f"{self.attempt}.{self._number}",
+        )
+        self._number += 1
+        meta = SegmentMeta(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=self.attempt,
+            logic=self.program.version,
+            schema=self.program.fingerprint,
+        )
+        schema = pa.schema([*logic.key_schema, *logic.state_schema])
+        columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+        size = write_segment(
+            self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
+        )
+        return (
+            Run(
+                segment=key,
+                clip=where,
+                seq=seq,
+                level=level,
+                rows=len(rows),
+                size=size,
+                span=where.width,
+            ),
+        )
+
+
+def open_run(program: StageProgram, run: Run) -> OpenRun:
+    """Map the run's segment."""
+    return OpenRun(open_segment(program.store, run.segment), run.clip)
+
+
+def report_blob(task: int, body: bytes) -> bytes:
+    """A report as a blob."""
+    return pack(
+        Blob(
+            kind=REPORT,
+            input=0,
+            producer=task,
+            sequence=0,
+            combined=False,
+            rows=0,
+            message=pa.py_buffer(body),
+        )
+    )
+
+
+def pack_bins(routing: Routing | None, received: Received) -> str | None:
+    """Rows per bin of what was received, compressed; None when all rows are in one bin's worth of routing."""
+    if routing is None or received.rows == 0:
+        return None
+    rows = np.diff(received.groups.starts, append=received.groups.rows)
+    edges = np.searchsorted(received.hashes, np.asarray(routing.starts, dtype=np.uint64))
+    total = np.concatenate(([0], np.cumsum(rows)))
+    per_bin = np.diff(np.append(total[edges], total[-1])).astype("<u4")
+    return base64.b64encode(zlib.compress(per_bin.tobytes(), 1)).decode()
+
+
+def unpack_bins(text: str) -> npt.NDArray[np.uint32]:
+    """Invert `pack_bins`: rows per bin. Shape (bins,)."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")
+
+
+def logic_of(program: StageProgram) -> StatefulLogic:
+    """The logic of a stateful stage. Raises ValueError for a front."""
+    if program.logic is None:
+        msg = f"stage {program.operator!r} has no state"
+        raise ValueError(msg)
+    return program.logic
+
+
+def _live(logic: StatefulLogic, now_ms: int) -> Callable[[Columns], npt.NDArray[np.bool_] | None]:
+    return lambda state: logic.live(state, now_ms)
+
+
+def _alive(
+    logic: StatefulLogic, old: Columns, found: npt.NDArray[np.bool_], now_ms: int
+) -> npt.NDArray[np.bool_]:
+    alive = logic.live(old, now_ms)
+    return found if alive is None else found & alive
+
+
+def _fresh(received: Received, applied: Applied, *, has_older: bool) -> Rows:
+    """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
+    columns = [*received.keys, *applied.state]
+    dropped = applied.dropped
+    if dropped is None or not bool(dropped.any()):
+        return Rows(received.hashes, columns, None)
+    if has_older:
+        return Rows(received.hashes, columns, dropped)
+    keep = pa.array(np.flatnonzero(~dropped))
+    return Rows(received.hashes[~dropped], [column.take(keep) for column in columns], None)
+
+
+def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge) -> list[Rows]:
+    seqs = set(merge.seqs)
+    return [
+        part
+        for run, opened in zip(state.runs, runs, strict=True)
+        if run.seq in seqs
+        for part in slices_of(opened, merge.where)
+    ]

@@ -1,0 +1,219 @@
+"""`track`: the state of a key is whatever the user's function makes of its rows.
+
+The operator of D-Streams (SOSP'13, section 3.3) in two flavours: `TrackLogic` calls a Python
+function once per key, `TrackBatchesLogic` calls one for all keys at a time. The first touches
+Python objects per key, because that is what was asked for; all conversions are by whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Applied, Arrivals, Columns
+from rechannel.kernels.track_frame import FrameAnswer, KeyedFrame, read_answer
+from rechannel.kernels.track_rows import (
+    LazyColumns,
+    Rows,
+    check_tuples,
+    column_of,
+    columns_of,
+    python_keys,
+    python_rows,
+    python_values,
+    row_type,
+)
+from rechannel.kernels.tracking import Mask, Tracking
+from rechannel.kernels.user_errors import function_name, user_error
+
+Update = Callable[[Any, Any, Rows], Any]
+"""(key, state or None, rows) -> new state, or None to drop the key."""
+
+Initialise = Callable[[Any, Any], Any]
+"""(key, first row) -> state."""
+
+UpdateBatches = Callable[[KeyedFrame], FrameAnswer]
+"""All changed keys of a task -> their new state columns."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackLogic(Tracking):
+    """One Python function per key.
+
+    A key without state is initialised by its first row, if there is an `initialise`, and updated
+    with its other rows, if there are any; without `initialise`, `update` gets None for the state.
+    Where `initialise` answers None, the key stays without state and its next row is offered. State
+    is a scalar when it has one column, else a NamedTuple. Keys likewise: a scalar, or a tuple.
+    """
+
+    update: Update
+    initialise: Initialise | None = None
+
+    @property
+    def state_type(self) -> Any:
+        """The NamedTuple in which the function sees a state of several columns."""
+        return row_type(tuple(self.fields.names), "State")
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Call the user's function once per key. Raises UserFunctionError naming the key."""
+        count = arrivals.groups.count
+        keys = python_keys(arrivals.keys, count)
+        present = self.present(arrivals)
+        calls = _Calls(
+            keys=keys,
+            states=self._states(arrivals, present),
+            rows=LazyColumns(arrivals.values, tuple(self.value_schema.names)),
+            starts=arrivals.groups.starts.tolist(),
+            ends=arrivals.groups.ends.tolist(),
+        )
+        if self.initialise is None or present.all():
+            results = self._update(calls)
+        else:
+            results = self._begin(calls, self.initialise, self._firsts(arrivals, present))
+        dropped = np.fromiter((r is None for r in results), np.bool_, count)
+        kept = [r for r in results if r is not None] if dropped.any() else results
+        return self.answer(arrivals, self._columns(kept, keys, dropped), dropped)
+
+    def _states(self, arrivals: Arrivals, present: Mask) -> list[Any]:
+        """State of every key as Python sees it; None where there is none."""
+        old = arrivals.old[: len(self.fields)]
+        if present.all():
+            return self._python_states(old)
+        where = np.flatnonzero(present)
+        known = self._python_states([column.take(pa.array(where)) for column in old])
+        return _scatter(known, where, len(present))
+
+    def _firsts(self, arrivals: Arrivals, present: Mask) -> list[Any]:
+        """First row of every key without state; None for the others."""
+        where = np.flatnonzero(~present)
+        index = pa.array(arrivals.groups.starts[where])
+        columns = [column.take(index) for column in arrivals.values]
+        rows = python_rows(columns, tuple(self.value_schema.names), len(where))
+        return _scatter(rows, where, len(present))
+
+    def _python_states(self, columns: Columns) -> list[Any]:
+        if len(columns) == 1:
+            return python_values(columns[0])
+        return python_rows(columns, tuple(self.fields.names), len(columns[0]), "State")
+
+    def _update(self, calls: _Calls) -> list[Any]:
+        update, results = self.update, []
+        rows = map(Rows, repeat(calls.rows), calls.starts, calls.ends)
+        try:
+            for key, state, mine in zip(calls.keys, calls.states, rows, strict=True):
+                results.append(update(key, state, mine))
+        except Exception as error:
+            raise user_error(_call(update, calls.keys[len(results)]), error) from error
+        return results
+
+    def _begin(self, calls: _Calls, initialise: Initialise, firsts: list[Any]) -> list[Any]:
+        """As `_update`, with rows spent on making a state where there is none."""
+        update, rows, as_state = self.update, calls.rows, self._as_state
+        results: list[Any] = []
+        called: Callable[..., Any] = update
+        each = zip(calls.keys, calls.states, firsts, calls.starts, calls.ends, strict=True)
+        try:
+            for key, old, first, begin, end in each:
+                state, start = old, begin
+                if state is None:
+                    called = initialise
+                    state, start = as_state(initialise(key, first), key), begin + 1
+                    while state is None and start < end:
+                        state = as_state(initialise(key, rows.at(start)), key)
+                        start += 1
+                if start < end:
+                    called = update
+                    state = update(key, state, Rows(rows, start, end))
+                results.append(state)
+        except Exception as error:
+            raise user_error(_call(called, calls.keys[len(results)]), error) from error
+        return results
+
+    def _as_state(self, state: Any, key: Any) -> Any:
+        """What `initialise` answered, as `update` expects it."""
+        if state is None or len(self.fields) == 1:
+            return state
+        if not isinstance(state, tuple | list) or len(state) != len(self.fields):
+            what = f"the state that initialise made of key {key!r}"
+            check_tuples([state], self.fields, lambda _: what)
+        return self.state_type._make(state)
+
+    def _columns(self, states: list[Any], keys: list[Any], dropped: Mask) -> Columns:
+        name = function_name(self.update)
+
+        def what(row: int) -> str:
+            return f"the state that {name} made of key {keys[np.flatnonzero(~dropped)[row]]!r}"
+
+        if len(self.fields) == 1:
+            return [column_of(states, self.fields.field(0), what)]
+        check_tuples(states, self.fields, what)
+        return columns_of(states, self.fields, what)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Calls:
+    """What the user's function is called with: key, state or None, and rows from start to end."""
+
+    keys: list[Any]
+    states: list[Any]
+    rows: LazyColumns
+    starts: list[int]
+    ends: list[int]
+
+
+def _call(function: Callable[..., Any], key: Any) -> str:
+    return f"{function_name(function)} for key {key!r}"
+
+
+def _scatter(values: list[Any], where: IntArray, count: int) -> list[Any]:
+    """A list of `count` with the values at the given places and None elsewhere."""
+    spread: list[Any] = [None] * count
+    for place, value in zip(where.tolist(), values, strict=True):
+        spread[place] = value
+    return spread
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackBatchesLogic(Tracking):
+    """One function for all changed keys of a task.
+
+    Which keys share a call depends on the number of tasks and on the batch: the state of a key must
+    follow from that key's own state and rows alone.
+    """
+
+    update: UpdateBatches
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Call the user's function once. Raises UserFunctionError."""
+        if arrivals.groups.count == 0:
+            empty = [pa.array([], field.type) for field in self.fields]
+            return self.answer(arrivals, empty, np.zeros(0, dtype=np.bool_))
+        frame = KeyedFrame.of(
+            keys=pa.RecordBatch.from_arrays(arrivals.keys, schema=self.key_schema),
+            state=pa.RecordBatch.from_arrays(
+                arrivals.old[: len(self.fields)], names=self.fields.names
+            ),
+            found=self.present(arrivals),
+            rows=pa.RecordBatch.from_arrays(arrivals.values, schema=self.value_schema),
+            groups=arrivals.groups,
+        )
+        name = function_name(self.update)
+        try:
+            answer = self.update(frame)
+        except Exception as error:
+            raise user_error(f"{name} for {len(frame)} keys", error) from error
+        state, dropped = self._read(answer, len(frame), name)
+        return self.answer(arrivals, state, dropped)
+
+    def _read(self, answer: FrameAnswer, count: int, name: str) -> tuple[Columns, Mask]:
+        columns, dropped = read_answer(answer, self.fields, count, name)
+        if not dropped.any():
+            return columns, dropped
+        stay = pa.array(np.flatnonzero(~dropped))
+        return [column.take(stay) for column in columns], dropped

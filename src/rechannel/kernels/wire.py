@@ -1,0 +1,122 @@
+"""What travels through an exchange: rows (partition, blob).
+
+A blob is a 64-byte header and one Arrow record batch message without its schema (both ends know it). Its length is a
+multiple of 64, so that blobs packed one behind the other in an Arrow binary column stay aligned and are read in place.
+
+    0   4   magic "RCB1"            12  4  producer task
+    4   2   kind (1 data, 2 report) 16  4  sequence number within the producer
+    6   2   input of the receiver   20  4  1 if rows are partial states (combined)
+    8   4   length of the message   24  8  rows
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+MAGIC = b"RCB1"
+DATA, REPORT = 1, 2
+ALIGNMENT = 64
+BLOB_BYTES = 8 << 20
+"""A blob is cut so that it stays near this size: JVM byte arrays of that size are still cheap to allocate."""
+
+BATCH_BYTES = 64 << 20
+"""Blobs are handed to Spark in Arrow batches of at most about this size."""
+
+SCHEMA = pa.schema([pa.field("p", pa.int32(), False), pa.field("blob", pa.binary(), False)])
+DDL = "p int not null, blob binary not null"
+
+_HEADER = struct.Struct("<4sHHIIIIQ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """One parcel for one partition of an exchange."""
+
+    kind: int
+    input: int
+    producer: int
+    sequence: int
+    combined: bool
+    rows: int
+    message: pa.Buffer
+
+
+def pack(blob: Blob) -> bytes:
+    """Header, message, padding."""
+    size = blob.message.size
+    header = _HEADER.pack(
+        MAGIC,
+        blob.kind,
+        blob.input,
+        size,
+        blob.producer,
+        blob.sequence,
+        int(blob.combined),
+        blob.rows,
+    )
+    padding = -(ALIGNMENT + size) % ALIGNMENT
+    return b"".join((header.ljust(ALIGNMENT, b"\0"), memoryview(blob.message), bytes(padding)))
+
+
+def unpack(data: pa.Buffer) -> Blob:
+    """Invert `pack` without copying the message."""
+    magic, kind, into, size, producer, sequence, combined, rows = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        msg = "a blob of an exchange does not start with its magic number"
+        raise ValueError(msg)
+    return Blob(
+        kind=kind,
+        input=into,
+        producer=producer,
+        sequence=sequence,
+        combined=bool(combined),
+        rows=rows,
+        message=data.slice(ALIGNMENT, size),
+    )
+
+
+def to_batches(parcels: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    """Record batches of (partition, blob) rows, cut at about BATCH_BYTES."""
+    targets: list[int] = []
+    blobs: list[bytes] = []
+    size = 0
+    for target, blob in parcels:
+        targets.append(target)
+        blobs.append(blob)
+        size += len(blob)
+        if size >= BATCH_BYTES:
+            yield _batch(targets, blobs)
+            targets, blobs, size = [], [], 0
+    if blobs:
+        yield _batch(targets, blobs)
+
+
+def _batch(targets: list[int], blobs: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(targets, pa.int32()), pa.array(blobs, pa.binary())], schema=SCHEMA
+    )
+
+
+def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
+    """Blobs of (partition, blob) rows."""
+    for batch in batches:
+        column = batch.column(1)
+        offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+        offsets = offsets[column.offset : column.offset + len(column) + 1].tolist()
+        data = column.buffers()[2]
+        for start, stop in pairwise(offsets):
+            yield unpack(data.slice(start, stop - start))
+
+
+def encode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into slices whose messages stay near BLOB_BYTES."""
+    pieces = max(1, -(-batch.nbytes // BLOB_BYTES))
+    step = max(1, -(-batch.num_rows // pieces))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)

@@ -1,0 +1,1 @@
+"""Small algebra: hashes, hash space, routing, configuration."""

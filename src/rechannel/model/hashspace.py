@@ -1,0 +1,110 @@
+"""The hash space: integers in [0, 2^64), and sets of half-open intervals of it.
+
+A key's place is its 64-bit hash. Bins, tasks and segments all own *intervals* of that space, so one small
+algebra (intersect, subtract, union, mask) serves routing, the manifest, merging and moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+SPACE = 1 << 64
+
+HashArray = npt.NDArray[np.uint64]
+"""Shape (rows,), one hash per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A set of hashes as disjoint, ascending, non-touching half-open intervals [lo, hi)."""
+
+    spans: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        """Check order and disjointness."""
+        last = -1
+        for lo, hi in self.spans:
+            if not (last < lo < hi <= SPACE):
+                msg = f"intervals must ascend, be disjoint and lie in [0, 2^64): {self.spans}"
+                raise ValueError(msg)
+            last = hi
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[int, int]]) -> Intervals:
+        """Build from any spans: empty ones are dropped, overlapping and touching ones joined."""
+        merged: list[tuple[int, int]] = []
+        for lo, hi in sorted(spans):
+            if lo >= hi:
+                continue
+            if merged and lo <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(hi, merged[-1][1]))
+            else:
+                merged.append((lo, hi))
+        return cls(tuple(merged))
+
+    @classmethod
+    def everything(cls) -> Intervals:
+        """The whole hash space."""
+        return cls(((0, SPACE),))
+
+    @classmethod
+    def nothing(cls) -> Intervals:
+        """The empty set."""
+        return cls(())
+
+    def __bool__(self) -> bool:
+        """Tell whether the set holds any hash."""
+        return bool(self.spans)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield (lo, hi) in ascending order."""
+        return iter(self.spans)
+
+    @property
+    def width(self) -> int:
+        """Number of hashes in the set."""
+        return sum(hi - lo for lo, hi in self.spans)
+
+    def intersect(self, other: Intervals) -> Intervals:
+        """Hashes in both sets."""
+        out: list[tuple[int, int]] = []
+        a, b = self.spans, other.spans
+        i = j = 0
+        while i < len(a) and j < len(b):
+            lo, hi = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+            if lo < hi:
+                out.append((lo, hi))
+            if a[i][1] < b[j][1]:
+                i += 1
+            else:
+                j += 1
+        return Intervals.of(out)
+
+    def complement(self) -> Intervals:
+        """Hashes not in the set."""
+        out, last = [], 0
+        for lo, hi in self.spans:
+            out.append((last, lo))
+            last = hi
+        out.append((last, SPACE))
+        return Intervals.of(out)
+
+    def subtract(self, other: Intervals) -> Intervals:
+        """Hashes in this set and not in the other."""
+        return self.intersect(other.complement()) if other else self
+
+    def union(self, other: Intervals) -> Intervals:
+        """Hashes in either set."""
+        return Intervals.of(self.spans + other.spans)
+
+    def slices(self, ordered: HashArray) -> Iterator[slice]:
+        """Yield, for each interval, the slice of an ascending hash array that lies in it."""
+        for lo, hi in self.spans:
+            start = int(np.searchsorted(ordered, np.uint64(lo)))
+            stop = len(ordered) if hi == SPACE else int(np.searchsorted(ordered, np.uint64(hi)))
+            if start < stop:
+                yield slice(start, stop)

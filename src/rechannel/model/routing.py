@@ -1,0 +1,117 @@
+"""Bins (contiguous ranges of the hash space) and the routing table bin -> task.
+
+The number of bins is not fixed: because a bin is a range, it can be split and merged. Routing is a value; a change of
+placement is another value that holds from a later timestep.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.model.hashspace import SPACE, HashArray, Intervals
+
+
+def even_starts(bins: int) -> tuple[int, ...]:
+    """First hash of each of `bins` ranges of (nearly) equal width."""
+    return tuple(i * SPACE // bins for i in range(bins))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """Which task owns which hashes.
+
+    starts: first hash of each bin, ascending, the first one 0.
+    owners: task of each bin, same length, each in [0, tasks).
+    tasks: number of tasks of the operator; a task may own no bin.
+    """
+
+    starts: tuple[int, ...]
+    owners: tuple[int, ...]
+    tasks: int
+
+    def __post_init__(self) -> None:
+        """Check that the bins tile the space and that every owner exists."""
+        if not self.starts or self.starts[0] != 0 or len(self.starts) != len(self.owners):
+            msg = "routing needs at least one bin, the first at hash 0, and one owner per bin"
+            raise ValueError(msg)
+        if any(a >= b for a, b in zip(self.starts, self.starts[1:], strict=False)):
+            msg = "bin starts must ascend"
+            raise ValueError(msg)
+        if self.starts[-1] >= SPACE or min(self.owners) < 0 or max(self.owners) >= self.tasks:
+            msg = f"every bin must lie in the hash space and belong to one of {self.tasks} tasks"
+            raise ValueError(msg)
+
+    @classmethod
+    def even(cls, *, bins: int, tasks: int) -> Routing:
+        """Bins of equal width, each task owning one contiguous range of them."""
+        owners = tuple(i * tasks // bins for i in range(bins))
+        return cls(starts=even_starts(bins), owners=owners, tasks=tasks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as compact JSON; a worker rebuilds the same routing once."""
+        return (_routing_from, (json.dumps(self.to_json()),))
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return len(self.starts)
+
+    @cached_property
+    def _runs(self) -> tuple[HashArray, npt.NDArray[np.int32]]:
+        """Neighbouring bins of one owner joined: (first hash, owner) of each run."""
+        owners = np.asarray(self.owners, dtype=np.int32)
+        first = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
+        return np.asarray(self.starts, dtype=np.uint64)[first], owners[first]
+
+    def task_of(self, hashes: HashArray) -> npt.NDArray[np.int32]:
+        """Owning task of every hash. Shape (rows,) -> (rows,)."""
+        first, owners = self._runs
+        return owners[np.searchsorted(first, hashes, side="right") - 1]
+
+    def cuts(self, ordered: HashArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Cut an ascending hash array at owner borders: (offsets with both ends, owner of each piece)."""
+        first, owners = self._runs
+        inner = np.searchsorted(ordered, first[1:])
+        return np.concatenate(([0], inner, [len(ordered)])).astype(np.int64), owners
+
+    def intervals_of(self, task: int) -> Intervals:
+        """Hashes that a task owns."""
+        ends = (*self.starts[1:], SPACE)
+        mine = zip(self.starts, ends, self.owners, strict=True)
+        return Intervals.of((lo, hi) for lo, hi, owner in mine if owner == task)
+
+    def rows_per_bin(self, ordered: HashArray) -> npt.NDArray[np.int64]:
+        """Count the rows of an ascending hash array in every bin. Shape (bins,)."""
+        edges = np.searchsorted(ordered, np.asarray(self.starts, dtype=np.uint64))
+        return np.diff(np.append(edges, len(ordered)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Compact JSON: even bins by their number, owners run-length encoded."""
+        first = [0, *(i for i in range(1, self.bins) if self.owners[i] != self.owners[i - 1])]
+        even = self.starts == even_starts(self.bins)
+        return {
+            "tasks": self.tasks,
+            "bins": self.bins if even else [str(s) for s in self.starts],
+            "owners": [[i, self.owners[i]] for i in first],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Routing:
+        """Invert `to_json`."""
+        bins = data["bins"]
+        starts = even_starts(bins) if isinstance(bins, int) else tuple(int(s) for s in bins)
+        runs = [(int(i), int(owner)) for i, owner in data["owners"]]
+        ends = [i for i, _ in runs[1:]] + [len(starts)]
+        owners = [o for (i, o), end in zip(runs, ends, strict=True) for _ in range(end - i)]
+        return cls(starts=starts, owners=tuple(owners), tasks=int(data["tasks"]))
+
+
+@lru_cache(maxsize=64)
+def _routing_from(text: str) -> Routing:
+    return Routing.from_json(json.loads(text))

@@ -1,0 +1,62 @@
+"""Settings of a job: one frozen value, every field with its unit, default and reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rechannel.errors import RefusedError
+from rechannel.state.local import Durability
+from rechannel.state.merging import MergePolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a job runs where the dataflow does not say.
+
+    tasks: tasks per operator; None = the session's default parallelism.
+    bins: bins per stateful operator, a power of two by habit. 256 cost nothing measurable and are fine
+    enough to balance
+        a hundred tasks.
+    interval_ms: distance between timestep starts; 0 = as soon as possible.
+    in_flight: timesteps under way at once; 1 = the next one starts when the last is committed. 2 lets the fronts of a
+        timestep overlap the state work of the one before: more throughput, a little more latency.
+    poll_ms: how long to wait before asking sources again that had nothing.
+    keep_versions: committed timesteps that `job.state(name, timestep=t)` can look back to.
+    snapshot_every: commits between two journal snapshots: a restart reads at most this many entries.
+    durability: POWER = what a commit names survives a power cut (fsync); PROCESS = it survives the death of
+    every process
+        (what Spark's own state stores promise on a local file system).
+    publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
+    merging: how state is merged.
+    """
+
+    tasks: int | None = None
+    bins: int = 256
+    interval_ms: int = 0
+    in_flight: int = 1
+    poll_ms: int = 5
+    keep_versions: int = 4
+    snapshot_every: int = 64
+    durability: Durability = Durability.POWER
+    publish_backlog: int = 8
+    merging: MergePolicy = field(default_factory=MergePolicy)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot work."""
+        lowest = {
+            "bins": 1,
+            "in_flight": 1,
+            "poll_ms": 1,
+            "keep_versions": 1,
+            "snapshot_every": 1,
+            "publish_backlog": 1,
+            "interval_ms": 0,
+        }
+        for name, least in lowest.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                msg = f"setting {name} must be a whole number of at least {least}, not {value!r}"
+                raise RefusedError(msg)
+        if self.tasks is not None and self.tasks < 1:
+            msg = f"setting tasks must be at least 1, not {self.tasks!r}"
+            raise RefusedError(msg)

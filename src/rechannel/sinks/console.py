@@ -1,0 +1,57 @@
+"""The first rows of every timestep on standard output, for a person who watches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.sinks.writer import Rows, Staged
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass
+class ConsoleWriter:
+    """Prints a table per timestep that has rows. rows: at most so many of them.
+
+    A timestep may be printed twice or not at all when the driver dies: a view, not a record.
+    """
+
+    name: str
+    rows: int
+    console: Console
+    durable: bool = False
+    _staged: dict[int, pa.Table] = field(default_factory=dict)
+
+    def stage(self, rows: Rows, timestep: int) -> Staged:
+        """Hold the first rows, and one more to know whether there are more."""
+        self._staged[timestep] = rows.head(self.rows + 1)
+        return {}
+
+    def publish(self, staged: Staged, timestep: int) -> None:
+        """Print them."""
+        del staged
+        held = self._staged.pop(timestep, None)
+        if held is not None and held.num_rows:
+            self._print(held, timestep)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _print(self, held: pa.Table, timestep: int) -> None:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        more = held.num_rows > self.rows
+        count = f"first {self.rows} rows" if more else f"{held.num_rows} rows"
+        table = Table(title=f"{self.name} · timestep {timestep} · {count}", box=box.SIMPLE)
+        for field_ in held.schema:
+            right = pa.types.is_integer(field_.type) or pa.types.is_floating(field_.type)
+            table.add_column(Text(field_.name), justify="right" if right else "left")
+        for row in held.slice(0, self.rows).to_pylist():
+            table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
+        self.console.print(table)

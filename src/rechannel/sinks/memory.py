@@ -1,0 +1,60 @@
+"""A table in the driver's memory, readable while the job runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+
+import pyarrow as pa
+
+from rechannel.sinks.writer import Rows, Staged
+
+
+@dataclass
+class MemoryWriter:
+    """Keeps every published timestep of this process. table_name: what people ask for.
+
+    A timestep is there once, however often it is published. Nothing survives the process.
+    """
+
+    table_name: str
+    schema: pa.Schema | None = None
+    durable: bool = False
+    _staged: dict[int, pa.Table] = field(default_factory=dict)
+    _published: dict[int, pa.Table] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def stage(self, rows: Rows, timestep: int) -> Staged:
+        """Hold the rows."""
+        table = rows.table()
+        with self._lock:
+            self.schema = rows.schema
+            self._staged[timestep] = table
+        return {"rows": table.num_rows}
+
+    def publish(self, staged: Staged, timestep: int) -> None:
+        """Show what is held; a timestep that an earlier process held is gone with it."""
+        del staged
+        with self._lock:
+            table = self._staged.pop(timestep, None)
+            if table is not None and table.num_rows:
+                self._published[timestep] = table
+
+    def timesteps(self) -> list[tuple[int, pa.Table]]:
+        """Number and rows of every published timestep that has rows, in order."""
+        with self._lock:
+            return sorted(self._published.items())
+
+    def last(self, count: int) -> list[tuple[int, pa.Table]]:
+        """The latest of them, oldest first."""
+        return self.timesteps()[-count:] if count > 0 else []
+
+    def table(self) -> pa.Table:
+        """All rows in the order of timesteps; without columns before the first timestep."""
+        tables = [table for _, table in self.timesteps()]
+        if tables:
+            return pa.concat_tables(tables)
+        return (self.schema or pa.schema([])).empty_table()
+
+    def close(self) -> None:
+        """The rows stay readable."""

@@ -1,0 +1,93 @@
+"""From what a sink is to what writes it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rechannel.errors import DataflowError
+from rechannel.sinks.console import ConsoleWriter
+from rechannel.sinks.files import FileWriter, Folder
+from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter
+from rechannel.sinks.local import LocalFolder, arrow_writer
+from rechannel.sinks.memory import MemoryWriter
+from rechannel.sinks.outlets import (
+    ConsoleOutlet,
+    FileOutlet,
+    ForEachBatchOutlet,
+    MemoryOutlet,
+    NoopOutlet,
+)
+from rechannel.sinks.spark import HadoopFolder, spark_writer
+from rechannel.sinks.writer import SinkWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(?=/|$)")
+
+
+class Described(Protocol):
+    """An outlet, whatever room it comes from."""
+
+    def describe(self) -> str:
+        """One short line for messages."""
+
+
+def open_sink(
+    outlet: Described,
+    *,
+    job: str,
+    name: str = "",
+    spark: SparkSession | None = None,
+    token: str | None = None,
+    sync: bool = True,
+) -> SinkWriter:
+    """Open a sink for one driver.
+
+    job: tells the job's state directory from all others, for ever: numbers of timesteps mean
+    something only together with it. name: of the sink. spark: None = only what needs no JVM.
+    token: of this driver, unlike every other's (drawn if not given). sync: whether local files
+    survive the loss of power.
+    Raises RefusedError when a path holds the output of another job, DataflowError, StorageError.
+    """
+    if isinstance(outlet, FileOutlet):
+        return _files(outlet, f"{job}.{name}", spark, token or secrets.token_hex(6), sync)
+    if isinstance(outlet, MemoryOutlet):
+        return MemoryWriter(outlet.name)
+    if isinstance(outlet, ConsoleOutlet):
+        from rich.console import Console
+
+        return ConsoleWriter(name or job, outlet.rows, Console())
+    if isinstance(outlet, ForEachBatchOutlet):
+        return ForEachBatchWriter(name or job, outlet.function)
+    if isinstance(outlet, NoopOutlet):
+        return NoopWriter()
+    msg = (
+        f"nobody knows how to write {outlet.describe()!r} ({type(outlet).__name__});"
+        " use an outlet of rechannel.sinks.outlets"
+    )
+    raise DataflowError(msg)
+
+
+def _files(
+    outlet: FileOutlet, owner: str, spark: SparkSession | None, token: str, sync: bool
+) -> FileWriter:
+    found = _SCHEME.match(outlet.path)
+    root, folder = outlet.path.rstrip("/"), _local(sync)
+    if found is None or found["scheme"] == "file":
+        root = str(Path(_SCHEME.sub("", outlet.path, count=1)).absolute())
+    elif spark is not None:
+        folder = HadoopFolder(spark)
+    else:
+        msg = f"{outlet.path} needs a Spark session; without one, files are written to local paths"
+        raise DataflowError(msg)
+    writer = arrow_writer if spark is None else spark_writer
+    write = writer(outlet.format, outlet.options)
+    return FileWriter(root=root, owner=owner, token=token, folder=folder, write=write)
+
+
+def _local(sync: bool) -> Folder:
+    return LocalFolder(sync)

@@ -1,0 +1,89 @@
+"""What sinks are, as values. Making one writes nothing; the writers of this room know how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rechannel.errors import DataflowError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BatchWriter = Callable[["DataFrame", int], Any]
+"""(finished rows of a timestep, its number) -> anything. Called at least once per timestep."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FileOutlet:
+    """Files of a format that Spark writes. A timestep appears whole or not at all."""
+
+    format: str
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that the place is named."""
+        object.__setattr__(self, "options", dict(self.options))
+        if not self.path or not self.format:
+            msg = "a file sink needs a format and a path"
+            raise DataflowError(msg)
+
+    def describe(self) -> str:
+        """Format and path."""
+        return f"{self.format} {self.path}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MemoryOutlet:
+    """A table in the driver's memory, by name."""
+
+    name: str
+
+    def describe(self) -> str:
+        """Kind and name of the table."""
+        return f"memory {self.name}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConsoleOutlet:
+    """The first rows of every timestep on the driver's standard output."""
+
+    rows: int = 20
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        if self.rows < 1:
+            msg = f"rows must be at least 1, not {self.rows}"
+            raise DataflowError(msg)
+
+    def describe(self) -> str:
+        """Kind and number of rows."""
+        return f"console, {self.rows} rows"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ForEachBatchOutlet:
+    """A function of a timestep's finished DataFrame and number, called at least once for each."""
+
+    function: BatchWriter
+
+    def __post_init__(self) -> None:
+        """Check that it can be called."""
+        if not callable(self.function):
+            msg = "for_each_batch needs a function (df, timestep)"
+            raise DataflowError(msg)
+
+    def describe(self) -> str:
+        """Name of the function."""
+        return f"for each batch {getattr(self.function, '__name__', '')}".rstrip()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoopOutlet:
+    """Rows are made and thrown away: for measuring."""
+
+    def describe(self) -> str:
+        """One word."""
+        return "noop"

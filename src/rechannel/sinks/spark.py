@@ -1,0 +1,161 @@
+"""Files through Spark's writers, on any file system that the session's Hadoop knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rechannel.errors import DataflowError, SessionError, StorageError
+from rechannel.sinks.files import WriteRows, missing
+from rechannel.sinks.writer import Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_REFUSALS = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Permission denied",
+    "Read-only file system",
+    "Mkdirs failed",
+    "AccessControlException",
+    "DSQuotaExceededException",
+    "NSQuotaExceededException",
+)
+_COMPLAINTS = 5000
+
+
+def spark_writer(format: str, options: Mapping[str, str]) -> WriteRows:  # noqa: A002 - Spark's word
+    """What writes rows with Spark's own writer of a format."""
+
+    def write(rows: Rows, path: str) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if rows.frame is None:
+            msg = f"files of format {format!r} need rows that Spark made"
+            raise DataflowError(msg)
+        local = path.startswith("/")
+        observed = Observation()
+        counted = rows.frame.observe(observed, F.count(F.lit(1)).alias("rows"))
+        with refusing(path):
+            writer = counted.write.format(format).options(**options)
+            writer.save(f"file:{path}" if local else path)
+        if local and not Path(path).is_dir():
+            msg = (
+                f"Spark wrote {path} on another machine than this driver's: use a path that all"
+                " machines mount, or a URI with a scheme"
+            )
+            raise StorageError(msg)
+        return int(observed.get["rows"])
+
+    return write
+
+
+@contextmanager
+def refusing(path: str) -> Iterator[None]:
+    """What a file system refuses to a Spark job becomes a StorageError; the rest passes."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        reason = next((reason for reason in _REFUSALS if reason in text), None)
+        if reason is None:
+            raise
+        msg = (
+            f"cannot write {path}: {reason}. The timestep is not published: free space or correct"
+            f" the permissions, and start again. Spark says: {text[:_COMPLAINTS]}"
+        )
+        raise StorageError(msg) from error
+
+
+@dataclass(frozen=True)
+class HadoopFolder:
+    """A `Folder` behind URIs, through the classic session's Hadoop.
+
+    A rename is one step on HDFS and its like; an object store copies file by file, so there a
+    reader may see part of a timestep while it is being published.
+    """
+
+    spark: SparkSession
+
+    def __post_init__(self) -> None:
+        """Check that the session can."""
+        if getattr(self.spark, "_jvm", None) is None:
+            msg = (
+                "a file sink with a URI renames through the driver's JVM, which a Spark Connect"
+                " session does not show: use a classic session, or a path that all machines mount"
+            )
+            raise SessionError(msg)
+
+    def names(self, path: str) -> list[str]:
+        """See `Folder.names`."""
+        with _storing("list", path):
+            system, place = self._system(path)
+            if not system.exists(place):
+                return []
+            return sorted(status.getPath().getName() for status in system.listStatus(place))
+
+    def make(self, path: str) -> None:
+        """See `Folder.make`."""
+        with _storing("make", path):
+            system, place = self._system(path)
+            system.mkdirs(place)
+
+    def rename(self, source: str, target: str) -> bool:
+        """See `Folder.rename`."""
+        with _storing("publish", target):
+            system, place = self._system(source)
+            goal = self._hadoop.Path(target)
+            if not system.exists(place):
+                if not system.exists(goal):
+                    raise missing(source)
+                return False
+            # FileSystem.rename would move the source *into* a target that exists.
+            context = self._hadoop.FileContext.getFileContext(place.toUri(), self._settings)
+            kind = self._hadoop.Options.Rename
+            options: Any = self.spark.sparkContext._gateway.new_array(kind, 0)  # type: ignore[union-attr]
+            try:
+                context.rename(place, goal, options)
+            except Exception as error:
+                if "FileAlreadyExistsException" not in str(error):
+                    raise
+                return False
+            return True
+
+    def remove(self, path: str) -> None:
+        """See `Folder.remove`."""
+        with _storing("remove", path):
+            system, place = self._system(path)
+            system.delete(place, True)
+
+    def settle(self, path: str) -> None:
+        """The file system's own promise holds; there is nothing to add."""
+
+    @property
+    def _hadoop(self) -> Any:
+        session: Any = self.spark
+        return session._jvm.org.apache.hadoop.fs
+
+    @property
+    def _settings(self) -> Any:
+        session: Any = self.spark
+        return session._jsparkSession.sessionState().newHadoopConf()
+
+    def _system(self, path: str) -> tuple[Any, Any]:
+        place = self._hadoop.Path(path)
+        return place.getFileSystem(self._settings), place
+
+
+@contextmanager
+def _storing(verb: str, path: str) -> Iterator[None]:
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except Py4JError as error:
+        msg = f"cannot {verb} {path}: {str(error)[:_COMPLAINTS]}"
+        raise StorageError(msg) from error

@@ -1,0 +1,197 @@
+"""Files that appear under a path: each is read once, in the order (time, path) of its arrival.
+
+What a timestep reads is fixed before it starts: the log of files seen (`seen`) is written first,
+then the offset that names it is journalled, with a layout that names every file. A replay reads the
+files of the layout and asks no directory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.errors import SchemaDriftError, SessionError, SourceError
+from rechannel.model.ddl import columns_text, schema_of
+from rechannel.sources.connectors import FilesConnector
+from rechannel.sources.listing import bare, hidden, is_remote, local_files
+from rechannel.sources.parquet import (
+    FILE_BITS,
+    SPLIT_BYTES,
+    ParquetSplits,
+    check_columns,
+    columns_of,
+    readable,
+    split_files,
+)
+from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
+from rechannel.sources.spark import FileFormat, RemoteFiles, split_frame
+from rechannel.state.sealed import seal, unseal
+from rechannel.state.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = 1
+"""Version of the format of the record of columns; readers refuse later ones."""
+
+_SELF_DESCRIBED = ("parquet", "orc", "avro")
+
+
+class FilesReader:
+    """Reads a `FilesConnector`.
+
+    split_bytes: about how large the splits of a Parquet file are.
+    Raises SourceError when columns are not given and no file is there to tell them, SessionError
+    when only Spark can read such files and there is no session.
+    """
+
+    def __init__(
+        self,
+        connector: FilesConnector,
+        *,
+        store: Store,
+        name: str,
+        spark: SparkSession | None = None,
+        split_bytes: int = SPLIT_BYTES,
+    ) -> None:
+        """Find out the columns; nothing is written yet."""
+        self._connector = connector
+        self._store, self._name, self._spark = store, name, spark
+        self._split_bytes = split_bytes
+        self._pattern = connector.path
+        self._local = not is_remote(connector.path)
+        if self._local:
+            self._pattern = str(Path(bare(connector.path)).absolute())
+        self._log = SeenLog(store, name)
+        self._inferred = connector.schema is None
+        self.schema = self._find_schema()
+        self.native = self._may_be_native() and readable(self.schema)
+        if not self.native:
+            self._format()
+
+    def initial(self) -> Offset:
+        """Before the first file."""
+        return SeenLog.start()
+
+    def latest(self, start: Offset, now_ms: int) -> Offset:
+        """Behind the files that are new now, at most `per_timestep` of them. See `SourceReader`."""
+        del now_ms
+        self._log.go_to(start)
+        new = choose(self._unseen(), self._connector.per_timestep)
+        if not new:
+            return start
+        self._keep_schema()
+        return self._log.append(new)
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """Row groups of Parquet files, whole files of other formats.
+
+        Raises SchemaDriftError when a file that describes itself has other columns, SourceError
+        when it cannot be read.
+        """
+        files = self._log.between(start, end)
+        if self.native:
+            return split_files([file.path for file in files], self.schema, self._split_bytes)
+        if self._connector.format in _SELF_DESCRIBED:
+            for file in files:
+                found = self._format().columns(file.path)
+                check_columns(file.path, {f.name: f.type for f in found}, self.schema)
+        return [
+            {"order": number << FILE_BITS, "file": file.path, "size": file.size}
+            for number, file in enumerate(files)
+        ]
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """What reads the splits of local Parquet files."""
+        del start, end, layout
+        return ParquetSplits(self.schema)
+
+    def frame(
+        self, spark: SparkSession, start: Offset, end: Offset, layout: list[Split]
+    ) -> DataFrame:
+        """The files of the layout through Spark's reader.
+
+        Parquet files with nanoseconds, which Spark refuses, come through the split reader.
+        """
+        if any("nanos" in split for split in layout):
+            return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
+        files = list(dict.fromkeys(split["file"] for split in layout))
+        missing = next((f for f in files if self._local and not Path(f).exists()), None)
+        if missing is not None:
+            msg = f"{missing} is gone, though the source has picked it up; restore it"
+            raise SourceError(msg)
+        return self._format(spark).frame(self.schema, files)
+
+    def committed(self, end: Offset) -> None:
+        """Forget pages of the log that were merged; files themselves are never forgotten."""
+        self._log.committed(end)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _unseen(self) -> Iterator[SeenFile]:
+        if self._local:
+            return local_files(self._pattern, lambda path: path in self._log)
+        remote = RemoteFiles(spark=self._format().spark, pattern=self._pattern)
+        return (
+            file
+            for file in remote.find()
+            if file.path not in self._log and not hidden(file.path, self._pattern)
+        )
+
+    def _may_be_native(self) -> bool:
+        connector = self._connector
+        return self._local and connector.format == "parquet" and not connector.options
+
+    def _format(self, spark: SparkSession | None = None) -> FileFormat:
+        session = spark or self._spark
+        if session is None:
+            msg = (
+                f"source {self._name!r}: {self._connector.describe()} can only be read by Spark;"
+                " give the job a Spark session, or read local Parquet files without options"
+            )
+            raise SessionError(msg)
+        connector = self._connector
+        return FileFormat(spark=session, name=connector.format, options=connector.options)
+
+    def _find_schema(self) -> pa.Schema:
+        """Columns as given, as the first start found them, or as the first file tells."""
+        if self._connector.schema is not None:
+            return self._connector.schema
+        kept = self._kept_schema()
+        return self._first_schema() if kept is None else kept
+
+    def _kept_schema(self) -> pa.Schema | None:
+        key = f"{folder_of(self._name)}schema.json"
+        if key not in self._store.list(key):
+            return None
+        return schema_of(unseal(self._store.read(key), name=key, newest=FORMAT)["columns"])
+
+    def _keep_schema(self) -> None:
+        """Write down columns that were found: files that come and go may not change them."""
+        if not self._inferred:
+            return
+        record = {"format": FORMAT, "columns": columns_text(self.schema)}
+        self._store.create(f"{folder_of(self._name)}schema.json", seal(record))
+        if self._kept_schema() != self.schema:
+            msg = (
+                f"source {self._name!r}: another start of this job found other columns than"
+                f" {columns_text(self.schema)}; start again to go on with those"
+            )
+            raise SchemaDriftError(msg)
+        self._inferred = False
+
+    def _first_schema(self) -> pa.Schema:
+        first = choose(self._unseen(), 1)
+        if not first:
+            msg = (
+                f"source {self._name!r}: no file matches {self._pattern}, so its columns are not"
+                " known; put a first file there, or give schema="
+            )
+            raise SourceError(msg)
+        shown = columns_of(first[0].path) if self._may_be_native() else None
+        return shown or self._format().columns(first[0].path)

@@ -1,0 +1,112 @@
+"""Rows as a function of their offset, on a clock or as fast as they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.errors import SourceError
+from rechannel.kernels.user_errors import function_name, user_error
+from rechannel.sources.connectors import GeneratorConnector
+from rechannel.sources.declared import as_declared
+from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.spark import split_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CHUNK_ROWS = 1 << 20
+
+
+class GeneratorReader:
+    """Reads a `GeneratorConnector`.
+
+    Offsets are {"rows": rows generated so far, "since_ms": when the clock of the rate started}; a
+    job that was down catches up, bounded by `per_timestep`.
+    """
+
+    native = True
+
+    def __init__(self, connector: GeneratorConnector) -> None:
+        """The clock starts with the first look."""
+        self._connector = connector
+        self._since_ms: int | None = None
+        self.schema: pa.Schema = connector.schema
+
+    def initial(self) -> Offset:
+        """Before the first row; no clock runs yet."""
+        return {"rows": 0, "since_ms": None}
+
+    def latest(self, start: Offset, now_ms: int) -> Offset:
+        """Behind the rows that are due now. See `SourceReader`."""
+        since_ms = start["since_ms"]
+        if since_ms is None:
+            since_ms = self._since_ms = now_ms if self._since_ms is None else self._since_ms
+        connector, bounds = self._connector, []
+        if connector.rows_per_second is not None:
+            bounds.append(int((now_ms - since_ms) * connector.rows_per_second / 1000))
+        if connector.per_timestep is not None:
+            bounds.append(start["rows"] + connector.per_timestep)
+        if connector.rows is not None:
+            bounds.append(connector.rows)
+        rows = min(bounds)
+        return {"rows": rows, "since_ms": since_ms} if rows > start["rows"] else start
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """Ranges of about equal size, `partitions` of them."""
+        first, count, parts = start["rows"], end["rows"] - start["rows"], self._connector.partitions
+        edges = [first + count * i // parts for i in range(parts + 1)]
+        return [
+            {"order": i, "start": a, "stop": b, "size": b - a}
+            for i, (a, b) in enumerate(pairwise(edges))
+            if a < b
+        ]
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """What calls the function."""
+        del start, end, layout
+        return GeneratedSplits(self._connector)
+
+    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
+        """One partition per split."""
+        reader = self.split_reader(start, end, layout)
+        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
+
+    def committed(self, end: Offset) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True)
+class GeneratedSplits:
+    """Calls the user's function for ranges of rows, a chunk at a time."""
+
+    connector: GeneratorConnector
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Rows of a split.
+
+        Raises UserFunctionError when the function raises, SourceError when it returns other rows
+        than it was asked for.
+        """
+        for start in range(split["start"], split["stop"], _CHUNK_ROWS):
+            yield self._rows(start, min(start + _CHUNK_ROWS, split["stop"]))
+
+    def _rows(self, start: int, stop: int) -> pa.RecordBatch:
+        function, schema = self.connector.function, self.connector.schema
+        asked = f"generator {function_name(function)}({start}, {stop})"
+        try:
+            batch = function(start, stop)
+        except Exception as error:
+            raise user_error(asked, error) from error
+        if not isinstance(batch, pa.RecordBatch) or batch.num_rows != stop - start:
+            got = getattr(batch, "num_rows", type(batch).__name__)
+            msg = f"{asked} must return a RecordBatch of {stop - start} rows, not {got}"
+            raise SourceError(msg)
+        return as_declared(batch, schema, asked)

@@ -1,0 +1,98 @@
+"""Rows that were handed over in this process, for tests and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.errors import SourceError
+from rechannel.sources.connectors import MemoryConnector
+from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.spark import split_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class MemoryReader:
+    """Reads a `MemoryConnector`. Offsets are {"batches": number of batches read}.
+
+    The connector keeps every batch, so a job started anew reads from the first; what was pushed
+    does not survive the process.
+    """
+
+    native = True
+
+    def __init__(self, connector: MemoryConnector) -> None:
+        """Read what the connector holds now and later."""
+        self._connector = connector
+        self.schema: pa.Schema = connector.schema
+
+    def initial(self) -> Offset:
+        """Before the first batch."""
+        return {"batches": 0}
+
+    def latest(self, start: Offset, now_ms: int) -> Offset:
+        """Behind the last batch pushed, at most `per_timestep` of them. See `SourceReader`."""
+        del now_ms
+        done, there, most = (
+            start["batches"],
+            len(self._connector.batches),
+            self._connector.per_timestep,
+        )
+        end = there if most is None else min(there, done + most)
+        return {"batches": end} if end > done else start
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """Every batch in `partitions` pieces of about equal size; empty ones are left out."""
+        return [
+            split for batch in range(start["batches"], end["batches"]) for split in self._cut(batch)
+        ]
+
+    def _cut(self, batch: int) -> Iterator[Split]:
+        parts, rows = self._connector.partitions, self._batch(batch).num_rows
+        for part in range(parts):
+            first, stop = rows * part // parts, rows * (part + 1) // parts
+            if first < stop:
+                order = batch * parts + part
+                yield {"order": order, "batch": batch, "rows": [first, stop], "size": stop - first}
+
+    def _batch(self, number: int) -> pa.RecordBatch:
+        if number >= len(self._connector.batches):
+            msg = (
+                f"the memory source holds {len(self._connector.batches)} batches, but the journal"
+                f" names batch {number}: push the same batches again before a restart"
+            )
+            raise SourceError(msg)
+        return self._connector.batches[number]
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """The batches themselves, on their way to the tasks."""
+        del start, end
+        return MemorySplits({split["batch"]: self._batch(split["batch"]) for split in layout})
+
+    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
+        """One partition per split."""
+        reader = self.split_reader(start, end, layout)
+        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
+
+    def committed(self, end: Offset) -> None:
+        """The connector keeps its batches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True)
+class MemorySplits:
+    """Batches by number."""
+
+    batches: dict[int, pa.RecordBatch]
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece of a batch."""
+        first, stop = split["rows"]
+        yield self.batches[split["batch"]].slice(first, stop - first)

@@ -1,0 +1,207 @@
+"""PySpark's own Python data sources, driven by the timestep loop instead of a streaming query.
+
+The driver keeps one reader for offsets; every task makes a fresh one, as Spark does. Partitions are
+asked again when a timestep is replayed: Spark demands that they are a function of the two offsets.
+A simple reader has one partition, which is read between two offsets, also the first time: its
+`read` only says how far it would get.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from rechannel.errors import SourceError
+from rechannel.kernels.user_errors import user_traceback
+from rechannel.model.ddl import schema_of
+from rechannel.sources.connectors import PythonConnector
+from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.spark import arrow_schema, spark_schema, split_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BATCH_ROWS = 1 << 16
+
+
+class PythonReader:
+    """Reads a `PythonConnector`. Offsets are the data source's own dicts.
+
+    Raises SourceError, with the traceback, when the data source does.
+    """
+
+    native = True
+
+    def __init__(self, connector: PythonConnector) -> None:
+        """Make the data source, if a class was given, and its reader."""
+        self._kind = connector.kind
+        with self._asked("made"):
+            made = isinstance(connector.source, type)
+            source = connector.source(_options(connector)) if made else connector.source
+            columns = _columns(source, connector.schema)
+            self._reader = stream_reader(source, columns)
+        self._source, self._columns = source, columns
+        self._partitions: tuple[tuple[Offset, Offset], list[bytes]] | None = None
+        self.schema: pa.Schema = arrow_schema(columns)
+
+    def initial(self) -> Offset:
+        """Where the data source starts."""
+        with self._asked("initialOffset"):
+            return _plain(self._reader.initialOffset())
+
+    def latest(self, start: Offset, now_ms: int) -> Offset:
+        """How far the data source lets a timestep read. See `SourceReader`."""
+        del now_ms
+        with self._asked("latestOffset"):
+            end = _plain(_latest(self._reader, dict(start)))
+        return start if end == start else end
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """One split per partition; only its number is journalled."""
+        return [{"order": i} for i in range(len(self._pickled(start, end)))]
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """The data source and its partitions, pickled.
+
+        Raises SourceError when it now has another number of partitions than the layout.
+        """
+        partitions = self._pickled(start, end)
+        if len(partitions) != len(layout):
+            msg = (
+                f"the Python data source {self._kind!r} gives {len(partitions)} partitions from"
+                f" {start} to {end} and gave {len(layout)} before: its partitions must be a"
+                " function of the two offsets, or a replay reads other rows"
+            )
+            raise SourceError(msg)
+        made = cloudpickle.dumps((self._source, self._columns))  # type: ignore[no-untyped-call]
+        return PythonSplits(kind=self._kind, source=made, partitions=tuple(partitions))
+
+    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
+        """One partition per partition of the data source."""
+        reader = self.split_reader(start, end, layout)
+        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
+
+    def committed(self, end: Offset) -> None:
+        """Tell the data source."""
+        with self._asked("commit"):
+            self._reader.commit(dict(end))
+
+    def close(self) -> None:
+        """Stop the data source's reader."""
+        stop = getattr(self._reader, "stop", None)
+        if callable(stop):
+            with self._asked("stop"):
+                stop()
+
+    def _pickled(self, start: Offset, end: Offset) -> list[bytes]:
+        if self._partitions is None or self._partitions[0] != (start, end):
+            with self._asked("partitions"):
+                asked = _partitions(self._reader, dict(start), dict(end))
+                pickled = [cloudpickle.dumps(part) for part in asked]  # type: ignore[no-untyped-call]
+            self._partitions = ((start, end), pickled)
+        return self._partitions[1]
+
+    @contextmanager
+    def _asked(self, method: str) -> Iterator[None]:
+        with _blamed(f"the Python data source {self._kind!r} failed when asked: {method}"):
+            yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonSplits:
+    """Reads partitions of a Python data source with a fresh reader each."""
+
+    kind: str
+    source: bytes
+    partitions: tuple[bytes, ...]
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Rows, Rows by name, or Arrow batches of a partition, checked as Spark checks them."""
+        # Spark's own conversion: rows must come out as they would in a streaming query.
+        from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
+
+        number = split["order"]
+        with _blamed(f"the Python data source {self.kind!r} failed to read partition {number}"):
+            source, columns = pickle.loads(self.source)
+            partition = pickle.loads(self.partitions[number])
+            rows = iter(_read(stream_reader(source, columns), partition))
+            yield from records_to_arrow_batches(rows, _BATCH_ROWS, columns, source)
+
+
+def stream_reader(source: DataSource, columns: StructType) -> Any:
+    """The data source's stream reader, or its simple one where it has no other."""
+    try:
+        return source.streamReader(columns)
+    except PySparkNotImplementedError:
+        return source.simpleStreamReader(columns)
+
+
+def _latest(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(reader, SimpleDataSourceStreamReader):
+        rows, end = reader.read(start)
+        if end == start and next(iter(rows), None) is not None:
+            msg = f"read() gave rows and the same offset {start} again: it would never end"
+            raise SourceError(msg)
+        return end
+    if not inspect.signature(reader.latestOffset).parameters:
+        return dict(reader.latestOffset())
+    return dict(reader.latestOffset(start, reader.getDefaultReadLimit()))
+
+
+def _partitions(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    if isinstance(reader, SimpleDataSourceStreamReader):
+        return [InputPartition((start, end))]
+    return list(reader.partitions(start, end))
+
+
+def _read(reader: Any, partition: InputPartition) -> Any:
+    if isinstance(reader, SimpleDataSourceStreamReader):
+        return reader.readBetweenOffsets(*partition.value)
+    return reader.read(partition)
+
+
+def _options(connector: PythonConnector) -> Any:
+    from pyspark.sql.datasource import CaseInsensitiveDict
+
+    return CaseInsensitiveDict(dict(connector.options))
+
+
+def _columns(source: DataSource, declared: pa.Schema | None) -> StructType:
+    if declared is not None:
+        return spark_schema(declared)
+    told = source.schema()
+    return told if isinstance(told, StructType) else spark_schema(schema_of(told))
+
+
+def _plain(offset: Any) -> Offset:
+    """An offset as the journal will give it back. Raises SourceError when JSON cannot hold it."""
+    try:
+        plain = json.loads(json.dumps(offset))
+    except (TypeError, ValueError) as error:
+        msg = f"the offset {offset!r} is not JSON: {error}"
+        raise SourceError(msg) from error
+    if not isinstance(plain, dict):
+        msg = f"an offset must be a dict, not {offset!r}"
+        raise SourceError(msg)
+    return plain
+
+
+@contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """What a data source raises becomes a SourceError with its traceback."""
+    try:
+        yield
+    except Exception as error:
+        msg = f"{what}: {type(error).__name__}: {error}\n\n{user_traceback(error)}"
+        raise SourceError(msg) from error

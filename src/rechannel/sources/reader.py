@@ -1,0 +1,63 @@
+"""The source seam: how the driver asks a source what there is, and how tasks read it.
+
+Offsets, layouts and splits are plain JSON values: they are journalled before a timestep starts, so that a
+replay reads the
+same rows in the same splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+Offset = dict[str, Any]
+"""How far a source has been read. JSON; equal offsets mean the same position."""
+
+Split = dict[str, Any]
+"""A part of a timestep's rows that one task reads from start to end. JSON. `split["order"]` (int, unique and ascending
+within a timestep and independent of the number of tasks) says where it stands in the stream."""
+
+
+class SplitReader(Protocol):
+    """Reads splits on workers. Picklable; holds everything it needs."""
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Rows of a split, in order, always the same, with exactly the columns of the source's schema."""
+
+
+class SourceReader(Protocol):
+    """A source as the driver sees it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns."""
+
+    @property
+    def native(self) -> bool:
+        """Whether tasks can read splits themselves; otherwise rows come through `frame` (Spark's own readers)."""
+
+    def initial(self) -> Offset:
+        """Where a new stream starts."""
+
+    def latest(self, start: Offset, now_ms: int) -> Offset:
+        """How far a timestep that begins at `start` may read now, bounded; `start` itself when there is nothing new.
+
+        Raises SourceError when the source cannot be asked.
+        """
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """Splits between two offsets, in stream order. The journal keeps them."""
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """What reads them on workers (native sources)."""
+
+    def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
+        """The rows as a Spark DataFrame (sources that are not native, or in front of a DataFrame function)."""
+
+    def committed(self, end: Offset) -> None:
+        """Everything before `end` is committed: the source may forget it."""
+
+    def close(self) -> None:
+        """Free what the reader holds."""

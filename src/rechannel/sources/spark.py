@@ -1,0 +1,200 @@
+"""What sources need of a Spark session: frames over split readers and files, and remote listings.
+
+Workers unpickle `SplitRows` by reference, so nothing of Spark is imported at the top.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rechannel.errors import SchemaDriftError, SourceError
+from rechannel.sources.reader import Split, SplitReader
+from rechannel.sources.seen import SeenFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_GLOB_MARKS = re.compile(r"([\\*?\[\]{}])")
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE[^]]*\][^\n]*?reading file (?P<file>.+?)\.\s")
+_OTHER_COLUMNS = re.compile(
+    r"CSV header does not conform|COLUMN_DATA_TYPE_MISMATCH|SchemaColumnConvertNotSupported"
+)
+_COMPLAINTS = 5000
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Arrow columns as Spark's; timestamps without a zone become TIMESTAMP_NTZ."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema.remove_metadata())
+
+
+def arrow_schema(columns: StructType) -> pa.Schema:
+    """Spark's columns as its Arrow exchange shows them; timestamps are UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema: pa.Schema = to_arrow_schema(columns, timezone="UTC")
+    return schema.remove_metadata()
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """mapInArrow function over one number per partition: the rows of the split of that number."""
+
+    reader: SplitReader
+    splits: tuple[Split, ...]
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, rows out."""
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self.reader.read(self.splits[number])
+
+
+def split_frame(
+    spark: SparkSession, reader: SplitReader, layout: Sequence[Split], schema: pa.Schema
+) -> DataFrame:
+    """A DataFrame whose partition i is what a split reader reads of split i."""
+    if not layout:
+        return empty_frame(spark, schema)
+    numbers = spark.range(0, len(layout), 1, len(layout))
+    return numbers.mapInArrow(SplitRows(reader, tuple(layout)), spark_schema(schema))
+
+
+def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """No rows under some columns."""
+    return spark.createDataFrame([], spark_schema(schema))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """A file format with its options, as one of Spark's own readers understands them."""
+
+    spark: SparkSession
+    name: str
+    options: Mapping[str, str]
+
+    def frame(self, schema: pa.Schema, files: Sequence[str]) -> DataFrame:
+        """Rows of the files. Raises SourceError naming a file that is not there."""
+        if not files:
+            return empty_frame(self.spark, schema)
+        try:
+            frame: DataFrame = self._reader().schema(spark_schema(schema)).load(_escaped(files))
+            return frame
+        except Exception as error:
+            raise _not_analysed(error, files) from error
+
+    def columns(self, file: str) -> pa.Schema:
+        """Columns that Spark finds in a file. Raises SourceError naming the file."""
+        try:
+            return arrow_schema(self._reader().load(_escaped([file])).schema)
+        except Exception as error:
+            raise _not_analysed(error, [file]) from error
+
+    def _reader(self) -> Any:
+        # A session may be set to skip what it cannot read; a stream that skips loses rows.
+        settled = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+        if self.name == "csv":
+            settled["enforceSchema"] = "false"  # else columns go by position, whatever the header
+        return self.spark.read.format(self.name).options(**{**settled, **self.options})
+
+
+def _escaped(files: Sequence[str]) -> list[str]:
+    """Files as Spark's `load` takes them: local ones with a scheme, no character a glob."""
+    located = (f"file:{file}" if file.startswith("/") else file for file in files)
+    return [_GLOB_MARKS.sub(r"\\\1", file) for file in located]
+
+
+def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
+    known = unreadable(error)
+    if known is not None:
+        return known
+    named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
+    return SourceError(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
+
+
+def unreadable(error: Exception) -> SourceError | None:
+    """What an error of a Spark job says about an input file; None if it is about something else.
+
+    SchemaDriftError when the file has other columns, SourceError when it is damaged or gone.
+    """
+    text = str(error)
+    found = _UNREADABLE.search(text)
+    if found is None:
+        return None
+    file = found["file"].removeprefix("file://")
+    if _OTHER_COLUMNS.search(text):
+        msg = (
+            f"{file} has other columns than the stream was started with; move it away or write it"
+            f" again with the stream's columns. Spark says: {text[:_COMPLAINTS]}"
+        )
+        return SchemaDriftError(msg)
+    msg = (
+        f"{file} cannot be read: it is damaged or gone. Nothing of the timestep was committed:"
+        f" restore the file and start again. Spark says: {text[:_COMPLAINTS]}"
+    )
+    return SourceError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFiles:
+    """Files behind a URI pattern of any scheme that the session's Hadoop knows."""
+
+    spark: SparkSession
+    pattern: str
+
+    def find(self) -> Iterator[SeenFile]:
+        """All files that match, or that lie under a directory that matches; hidden ones too.
+
+        Raises SourceError when the place cannot be listed.
+        """
+        try:
+            if getattr(self.spark, "_jvm", None) is None:
+                yield from self._by_reading()
+            else:
+                yield from self._by_listing()
+        except Exception as error:
+            msg = f"cannot list {self.pattern}: {str(error)[:_COMPLAINTS]}"
+            raise SourceError(msg) from error
+
+    def _by_listing(self) -> Iterator[SeenFile]:
+        """Through Hadoop's file system, in the driver's JVM."""
+        session: Any = self.spark
+        path = session._jvm.org.apache.hadoop.fs.Path(self.pattern)
+        system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+        for status in system.globStatus(path) or ():
+            if status.isDirectory():
+                files = system.listFiles(status.getPath(), True)
+                while files.hasNext():
+                    yield _seen(files.next())
+            else:
+                yield _seen(status)
+
+    def _by_reading(self) -> Iterator[SeenFile]:
+        """Through a job that lists: all that Spark Connect offers."""
+        from pyspark.errors import AnalysisException
+
+        reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        try:
+            found = reader.load(self.pattern)
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return
+            raise
+        facts = found.selectExpr("path", "unix_millis(modificationTime) AS modified", "length")
+        for row in facts.toArrow().to_pylist():
+            yield SeenFile(path=row["path"], modified_ms=row["modified"], size=row["length"])
+
+
+def _seen(status: Any) -> SeenFile:
+    return SeenFile(
+        path=status.getPath().toString(),
+        modified_ms=status.getModificationTime(),
+        size=status.getLen(),
+    )

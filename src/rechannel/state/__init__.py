@@ -1,0 +1,1 @@
+"""Segments, manifest, merge plan, stores."""

@@ -1,0 +1,62 @@
+"""An Arrow IPC file in pieces: written without copying column buffers, cut where the footer begins.
+
+The Arrow file format ends in: footer, length of the footer (4 bytes, little-endian), "ARROW1".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+_MAGIC = b"ARROW1"
+_END = 4 + len(_MAGIC)
+
+
+class _Sink:
+    """A file object that keeps what is written to it. Arrow hands column buffers over uncopied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[memoryview] = []
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        self.parts.append(memoryview(data).cast("B"))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def in_pieces(batch: pa.RecordBatch) -> list[memoryview]:
+    """Bytes of an Arrow IPC file with this one batch."""
+    sink = _Sink()
+    with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.parts
+
+
+def footer_start(parts: Sequence[memoryview]) -> int:
+    """First byte of the footer of a file in pieces; 0 when it does not end like an Arrow file."""
+    total = sum(map(len, parts))
+    if total < _END:
+        return 0
+    end = b"".join(cut(parts, total - _END)[1])
+    length = int.from_bytes(end[:4], "little")
+    return total - _END - length if end[4:] == _MAGIC and length <= total - _END else 0
+
+
+def cut(parts: Sequence[memoryview], at: int) -> tuple[list[memoryview], list[memoryview]]:
+    """Cut a sequence of pieces at a byte, without copying."""
+    left: list[memoryview] = []
+    right: list[memoryview] = []
+    for part in parts:
+        here = min(max(at, 0), len(part))
+        left += [part[:here]] if here else []
+        right += [part[here:]] if here < len(part) else []
+        at -= here
+    return left, right

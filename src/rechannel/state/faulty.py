@@ -1,0 +1,125 @@
+"""A store that fails on command: the scripted half of a simulation.
+
+Every write (put, create, delete) takes the next item of the script: None lets it through, a `Fault`
+does not. There is no chance in here; whoever writes the script decides. After a crash the store is
+dead for whoever holds it, as files are for a dead process: every later call raises `Crash` again.
+The restarted process is another `FaultyStore` around the same inner store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from rechannel.errors import StorageError
+from rechannel.state.store import Store
+
+T = TypeVar("T")
+
+
+class Crash(BaseException):
+    """The process that used the store died here. A death, not an error: no handler stops it."""
+
+
+class FaultKind(StrEnum):
+    """What goes wrong with one write.
+
+    TORN: the machine dies while a put is under way and a prefix stays under the key (what a store
+        without fsync may leave after a power failure). A create is atomic in every store and never
+        tears: for it, as for a delete, TORN is BEFORE.
+    BEFORE: the process dies before the write happened.
+    AFTER: the process dies after the write happened, before it heard of it.
+    FULL: nothing is written, StorageError; the process lives on.
+    """
+
+    TORN = "torn"
+    BEFORE = "before"
+    AFTER = "after"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong.
+
+    kept: the fraction of the bytes that a torn put leaves, in [0, 1].
+    """
+
+    kind: FaultKind
+    kept: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the fraction."""
+        if not 0 <= self.kept <= 1:
+            msg = f"a torn put keeps a fraction in [0, 1], not {self.kept}"
+            raise ValueError(msg)
+
+
+class FaultyStore:
+    """Passes everything to an inner store, except where the script says otherwise."""
+
+    def __init__(self, inner: Store, script: Iterable[Fault | None] = ()) -> None:
+        """Take one item of the script per write; when it ends, nothing fails any more."""
+        self._inner = inner
+        self._script = iter(script)
+        self.writes = 0
+        self.crashed = False
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """See `Store.read`."""
+        return self._alive().read(key, start, length)
+
+    def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
+        """See `Store.put`."""
+        whole = b"".join(data) if isinstance(data, list) else bytes(data)
+
+        def tear(kept: float) -> None:
+            self._inner.put(key, whole[: int(len(whole) * kept)])
+
+        self._write(key, lambda: self._inner.put(key, whole), tear)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """See `Store.create`."""
+        return self._write(key, lambda: self._inner.create(key, data))
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        self._write(key, lambda: self._inner.delete(key))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """See `Store.list`."""
+        return self._alive().list(prefix)
+
+    def size(self, key: str) -> int:
+        """See `Store.size`."""
+        return self._alive().size(key)
+
+    def _write(
+        self, key: str, write: Callable[[], T], tear: Callable[[float], None] | None = None
+    ) -> T:
+        self._alive()
+        fault = next(self._script, None)
+        self.writes += 1
+        if fault is None:
+            return write()
+        if fault.kind is FaultKind.FULL:
+            msg = f"cannot write {key}: {os.strerror(errno.ENOSPC)} (scripted)"
+            raise StorageError(msg)
+        if fault.kind is FaultKind.AFTER:
+            write()
+        elif fault.kind is FaultKind.TORN and tear is not None:
+            tear(fault.kept)
+        self.crashed = True
+        raise self._death()
+
+    def _alive(self) -> Store:
+        if self.crashed:
+            raise self._death()
+        return self._inner
+
+    def _death(self) -> Crash:
+        return Crash(f"the process died at its write number {self.writes}")

@@ -1,0 +1,136 @@
+"""The manifest: which runs make up the state of an operator, as a value.
+
+A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that holds it wins. Who
+reads a run is not written here: a task reads every run that meets the intervals it owns. Moving a bin therefore changes
+the routing table and nothing else, and the size of a manifest follows tasks, runs and moved bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rechannel.model.hashspace import SPACE, Intervals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One segment, clipped.
+
+    segment: key of the segment's file in the store.
+    clip: the hashes for which this run still counts.
+    seq: recency; for any hash, runs that hold it have different seq and the highest wins.
+    level: how many merges its rows went through (0 = written by a timestep).
+    rows, size: rows and bytes of the whole segment, before clipping.
+    span: width of the intervals the segment was written for; rows are spread evenly over it (hashes are uniform).
+    """
+
+    segment: str
+    clip: Intervals
+    seq: int
+    level: int
+    rows: int
+    size: int
+    span: int
+
+    def rows_in(self, where: Intervals) -> float:
+        """Expected number of rows in the given hashes."""
+        return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0
+
+    def to_json(self) -> list[Any]:
+        """Compact JSON: whole-space clips are written as null."""
+        spans = [[str(lo), str(hi)] for lo, hi in self.clip]
+        whole = self.clip.spans == ((0, SPACE),)
+        return [
+            self.segment,
+            None if whole else spans,
+            self.seq,
+            self.level,
+            self.rows,
+            self.size,
+            str(self.span),
+        ]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Run:
+        """Invert `to_json`."""
+        segment, spans, seq, level, rows, size, span = data
+        clip = (
+            Intervals.everything()
+            if spans is None
+            else Intervals(tuple((int(lo), int(hi)) for lo, hi in spans))
+        )
+        return cls(
+            segment=segment, clip=clip, seq=seq, level=level, rows=rows, size=size, span=int(span)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What one timestep changes in a manifest.
+
+    retire: (seqs, intervals): in these hashes, runs with these seq stop counting (they were merged).
+    add: new runs.
+    """
+
+    retire: tuple[tuple[tuple[int, ...], Intervals], ...] = ()
+    add: tuple[Run, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "retire": [
+                [list(seqs), [[str(lo), str(hi)] for lo, hi in where]]
+                for seqs, where in self.retire
+            ],
+            "add": [run.to_json() for run in self.add],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Edit:
+        """Invert `to_json`."""
+        return cls(
+            retire=tuple(
+                (tuple(seqs), Intervals(tuple((int(lo), int(hi)) for lo, hi in spans)))
+                for seqs, spans in data["retire"]
+            ),
+            add=tuple(Run.from_json(run) for run in data["add"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The live state of one operator at one timestep: runs, newest first."""
+
+    runs: tuple[Run, ...] = ()
+
+    def apply(self, edit: Edit) -> Manifest:
+        """The manifest after one timestep. Runs with nothing left to say are dropped."""
+        kept = list(self.runs)
+        for seqs, where in edit.retire:
+            gone = set(seqs)
+            kept = [
+                replace(run, clip=run.clip.subtract(where)) if run.seq in gone else run
+                for run in kept
+            ]
+        runs = [run for run in kept if run.clip] + list(edit.add)
+        return Manifest(tuple(sorted(runs, key=lambda run: -run.seq)))
+
+    def within(self, where: Intervals) -> tuple[Run, ...]:
+        """Runs that meet the given hashes, clipped to them, newest first."""
+        met = ((run, run.clip.intersect(where)) for run in self.runs)
+        return tuple(replace(run, clip=clip) for run, clip in met if clip)
+
+    def segments(self) -> set[str]:
+        """Keys of all segments that count."""
+        return {run.segment for run in self.runs}
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON values."""
+        return [run.to_json() for run in self.runs]
+
+    @classmethod
+    def from_json(cls, data: Iterable[list[Any]]) -> Manifest:
+        """Invert `to_json`."""
+        return cls(tuple(Run.from_json(run) for run in data))

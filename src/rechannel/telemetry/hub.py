@@ -1,0 +1,129 @@
+"""Where the driver's loop tells what happens: turned into events, folded into progress, handed to the log.
+
+Called on the loop's thread after a commit; everything slow (Spark's own figures, writing) is done by the log's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rechannel.telemetry.build import task_finished
+from rechannel.telemetry.events import (
+    Event,
+    JobStarted,
+    JobStopped,
+    OperatorFinished,
+    StateSize,
+    TimestepCommitted,
+    TimestepFailed,
+    TimestepStarted,
+)
+from rechannel.telemetry.log import Complete, EventLog
+from rechannel.telemetry.progress import Progress
+
+
+class Hub:
+    """One job's telemetry. directory: where event files go; None = progress only."""
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        engine: str,
+        directory: Path | None,
+        complete: Complete | None,
+        clock: Callable[[], float],
+        keep: int = 100,
+    ) -> None:
+        """Open the log."""
+        self._job = job
+        self._clock = clock
+        self._progress = Progress(keep=keep)
+        self._log = None if directory is None else EventLog(directory, complete=complete)
+        self._see(JobStarted(job=job, at_ms=int(clock()), engine=engine))
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None:
+        """Facts of the last committed timestep."""
+        return self._progress.last_progress
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        """Facts of the last timesteps, oldest first."""
+        return self._progress.recent_progress
+
+    def started(
+        self,
+        timestep: int,
+        *,
+        now_ms: int,
+        at_ms: float,
+        offsets: Mapping[str, Any],
+        configuration: int,
+    ) -> None:
+        """A timestep was decided."""
+        self._see(
+            TimestepStarted(
+                timestep=timestep,
+                now_ms=now_ms,
+                at_ms=int(at_ms),
+                offsets=offsets,
+                configuration=configuration,
+            )
+        )
+
+    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
+        """All tasks of an operator are done with a timestep."""
+        self._see(OperatorFinished(timestep=timestep, operator=operator, at_ms=int(at_ms)))
+
+    def committed(
+        self,
+        timestep: int,
+        *,
+        reports: list[dict[str, Any]],
+        began_ms: float,
+        at_ms: float,
+        phases: Mapping[str, float],
+        state: Mapping[str, tuple[int, int]],
+        sources: frozenset[str],
+    ) -> None:
+        """A timestep is in the journal. state: (rows, bytes) of every operator. sources: fronts that read
+        from outside."""
+        tasks = [task_finished(report) for report in reports]
+        self._see(
+            *tasks,
+            TimestepCommitted(
+                timestep=timestep,
+                at_ms=int(at_ms),
+                duration_ms=at_ms - began_ms,
+                phases=phases,
+                rows_in=sum(task.rows_in for task in tasks if task.operator in sources),
+                rows_out=sum(kept.rows for task in tasks for kept in task.kept),
+                state={name: StateSize(rows=r, bytes=b) for name, (r, b) in state.items()},
+            ),
+        )
+
+    def failed(self, timestep: int, error: BaseException) -> None:
+        """A timestep failed."""
+        self._see(
+            TimestepFailed(
+                timestep=timestep,
+                at_ms=int(self._clock()),
+                error=type(error).__name__,
+                message=str(error),
+            )
+        )
+
+    def close(self, error: BaseException | None = None) -> None:
+        """The job ended; write what is waiting."""
+        text = None if error is None else str(error)
+        self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
+        if self._log is not None:
+            self._log.close()
+
+    def _see(self, *events: Event) -> None:
+        self._progress.see(*events)
+        if self._log is not None:
+            self._log.append(*events)

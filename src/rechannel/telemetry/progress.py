@@ -1,0 +1,232 @@
+"""How far a job is and how fast: a fold of the event stream. Pure.
+
+Timesteps are committed in order, but run beside each other, so their events come mixed. A sink that
+publishes after the commit is added to the entry of its timestep; tasks told of later are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rechannel.telemetry.events import (
+    Event,
+    JobStarted,
+    OperatorFinished,
+    SinkPublished,
+    TimestepCommitted,
+    TimestepFailed,
+    TimestepStarted,
+)
+from rechannel.telemetry.task_finished import TaskFinished
+
+
+@dataclass(slots=True)
+class _Operator:
+    """Sums over the tasks of one operator in one timestep."""
+
+    tasks: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    keys: int = 0
+    ms: dict[str, float] = field(default_factory=dict)
+    slowest: TaskFinished | None = None
+    finished_ms: int | None = None
+
+    def add(self, task: TaskFinished) -> None:
+        self.tasks += 1
+        self.rows_in += task.rows_in
+        self.rows_out += task.rows_out
+        self.bytes_in += task.bytes_in
+        self.bytes_out += task.bytes_out
+        self.keys += task.keys
+        for activity, ms in task.ms.items():
+            self.ms[activity] = self.ms.get(activity, 0.0) + ms
+        if self.slowest is None or task.busy_ms > self.slowest.busy_ms:
+            self.slowest = task
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tasks": self.tasks,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "keys": self.keys,
+            "ms": _rounded(self.ms),
+            "slowest_task": None if self.slowest is None else _slowest(self.slowest),
+            "finished_ms": self.finished_ms,
+            "state_rows": None,
+            "state_bytes": None,
+        }
+
+
+@dataclass(slots=True)
+class _Timestep:
+    """What is known of a timestep that is not committed."""
+
+    started: TimestepStarted | None = None
+    since_previous_ms: int | None = None
+    operators: dict[str, _Operator] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=dict)
+
+
+class Progress:
+    """The last committed timesteps of a job, as dictionaries of JSON values.
+
+    keep: how many timesteps `recent_progress` holds. One thread calls `see`; any thread may read.
+    """
+
+    def __init__(self, *, keep: int = 100) -> None:
+        if keep < 1:
+            msg = f"keep must be at least 1, not {keep}"
+            raise ValueError(msg)
+        self._keep = keep
+        self._open: dict[int, _Timestep] = {}
+        self._committed = -1
+        self._recent: tuple[dict[str, Any], ...] = ()
+        self._previous: TimestepStarted | None = None
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None:
+        """The newest committed timestep; None before the first.
+
+        timestep, now_ms, started_ms, committed_ms, duration_ms, configuration; phases: ms, by name;
+        rows_in, rows_out; input_rows_per_second (rows by the time since the timestep before began,
+        None for the first), processed_rows_per_second, output_rows_per_second (by the duration);
+        operators: by name: tasks, rows_in, rows_out, bytes_in, bytes_out, keys, ms (by activity, of
+        all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
+        finished_ms, state_rows and state_bytes (None without state);
+        sources: by name, the offsets that were read; sinks: by name, what was published.
+        """
+        recent = self._recent
+        return recent[-1] if recent else None
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        """The last committed timesteps, oldest first; each as in `last_progress`."""
+        return list(self._recent)
+
+    def see(self, *events: Event) -> None:
+        """Take up events in the order in which they happened."""
+        for event in events:
+            self._see(event)
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case JobStarted():
+                # What a driver before this one began is begun anew, or never was.
+                self._open.clear()
+                self._previous = None
+                self._committed = event.timestep - 1
+            case TimestepStarted():
+                self._start(event)
+            case TaskFinished():
+                self._operator(event).add(event)
+            case OperatorFinished():
+                self._operator(event).finished_ms = event.at_ms
+            case SinkPublished():
+                self._publish(event)
+            case TimestepCommitted():
+                self._commit(event)
+            case TimestepFailed():
+                self._open.pop(event.timestep, None)
+            case _:
+                pass
+
+    def _operator(self, event: TaskFinished | OperatorFinished) -> _Operator:
+        if event.timestep <= self._committed:
+            return _Operator()
+        timestep = self._open.setdefault(event.timestep, _Timestep())
+        return timestep.operators.setdefault(event.operator, _Operator())
+
+    def _start(self, event: TimestepStarted) -> None:
+        # A second start of one timestep is its replay: nothing of the first attempt counts.
+        timestep = self._open[event.timestep] = _Timestep(started=event)
+        if self._previous is not None and self._previous.timestep < event.timestep:
+            timestep.since_previous_ms = event.at_ms - self._previous.at_ms
+        self._previous = event
+
+    def _publish(self, event: SinkPublished) -> None:
+        published = {
+            "at_ms": event.at_ms,
+            "duration_ms": event.duration_ms,
+            "rows": event.rows,
+            "bytes": event.bytes,
+        }
+        if event.timestep in self._open:
+            self._open[event.timestep].sinks[event.sink] = published
+        else:
+            self._recent = tuple(_with_sink(entry, event, published) for entry in self._recent)
+
+    def _commit(self, event: TimestepCommitted) -> None:
+        timestep = self._open.pop(event.timestep, None) or _Timestep()
+        entry = _entry(event, timestep)
+        self._recent = (*self._recent, entry)[-self._keep :]
+        # Commits come in order, so whatever is older will not be heard of again.
+        self._committed = event.timestep
+        self._open = {t: known for t, known in self._open.items() if t > event.timestep}
+
+
+def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
+    """The progress that a saved stream shows."""
+    progress = Progress(keep=keep)
+    for event in events:
+        progress.see(event)
+    return progress
+
+
+def _entry(committed: TimestepCommitted, timestep: _Timestep) -> dict[str, Any]:
+    started = timestep.started
+    operators = {name: operator.to_json() for name, operator in timestep.operators.items()}
+    for name, size in committed.state.items():
+        operator = operators.setdefault(name, _Operator().to_json())
+        operator.update(state_rows=size.rows, state_bytes=size.bytes)
+    return {
+        "timestep": committed.timestep,
+        "now_ms": started and started.now_ms,
+        "started_ms": started and started.at_ms,
+        "committed_ms": committed.at_ms,
+        "duration_ms": committed.duration_ms,
+        "configuration": started and started.configuration,
+        "phases": dict(committed.phases),
+        "rows_in": committed.rows_in,
+        "rows_out": committed.rows_out,
+        "input_rows_per_second": _rate(committed.rows_in, timestep.since_previous_ms),
+        "processed_rows_per_second": _rate(committed.rows_in, committed.duration_ms),
+        "output_rows_per_second": _rate(committed.rows_out, committed.duration_ms),
+        "operators": operators,
+        "sources": dict(started.offsets) if started else {},
+        "sinks": timestep.sinks,
+    }
+
+
+def _with_sink(
+    entry: dict[str, Any], event: SinkPublished, published: dict[str, Any]
+) -> dict[str, Any]:
+    """An entry with one more sink: a new one, because readers hold the old one."""
+    if entry["timestep"] != event.timestep:
+        return entry
+    return {**entry, "sinks": {**entry["sinks"], event.sink: published}}
+
+
+def _slowest(task: TaskFinished) -> dict[str, Any]:
+    return {
+        "task": task.task,
+        "host": task.host,
+        "executor": task.executor,
+        "busy_ms": round(task.busy_ms, 3),
+        "ms": dict(task.ms),
+    }
+
+
+def _rate(rows: int, ms: float | None) -> float | None:
+    """Rows per second; None where no time has passed."""
+    return round(rows * 1e3 / ms, 1) if ms is not None and ms > 0 else None
+
+
+def _rounded(ms: dict[str, float]) -> dict[str, float]:
+    return {activity: round(value, 3) for activity, value in ms.items()}

@@ -1,0 +1,113 @@
+"""The manifest against a dict: for every place of the hash space, the newest run that holds it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.state.manifest import Edit, Manifest, Run
+
+# The twin knows 16 places; place c stands for [c, c + 1) * STEP.
+PLACES = 16
+STEP = SPACE // PLACES
+SETS = st.frozensets(st.integers(0, PLACES - 1), min_size=1)
+
+
+def of(places: frozenset[int]) -> Intervals:
+    return Intervals.of((c * STEP, (c + 1) * STEP) for c in places)
+
+
+def run(seq: int, places: frozenset[int], name: str = "a") -> Run:
+    clip = of(places)
+    return Run(
+        segment=f"segments/{name}.arrow",
+        clip=clip,
+        seq=seq,
+        level=0,
+        rows=10 * len(places),
+        size=100,
+        span=clip.width,
+    )
+
+
+@st.composite
+def histories(draw) -> list[tuple[Edit, dict[int, list[str]]]]:
+    """Edits, each with what the twin says after it: place -> segments there, newest first.
+
+    Every timestep writes a run. Some also merge: in some places, one run replaces runs that are
+    neighbours in age there, and takes the place of the newest of them.
+    """
+    twin: dict[int, list[tuple[int, str]]] = {c: [] for c in range(PLACES)}
+    story = []
+    for seq in range(1, draw(st.integers(1, 12)) + 1):
+        written = draw(SETS)
+        retire, add = [], [run(seq, written, f"write-{seq}")]
+        known = sorted({s for held in twin.values() for s, _ in held})
+        if known and draw(st.booleans()):
+            oldest, newest = sorted(draw(st.tuples(*[st.sampled_from(known)] * 2)))
+            where = draw(SETS)
+            retire.append((tuple(range(oldest, newest + 1)), of(where)))
+            add.append(run(newest, where, f"merge-{seq}"))
+            for c in where:
+                left = [held for held in twin[c] if not oldest <= held[0] <= newest]
+                twin[c] = sorted([*left, (newest, f"merge-{seq}")], reverse=True)
+        for c in written:
+            twin[c] = [(seq, f"write-{seq}"), *twin[c]]
+        after = {c: [f"segments/{name}.arrow" for _, name in held] for c, held in twin.items()}
+        story.append((Edit(retire=tuple(retire), add=tuple(add)), after))
+    return story
+
+
+@given(histories())
+def test_every_place_sees_the_runs_that_count_there(history):
+    manifest = Manifest()
+    for edit, twin in history:
+        manifest = manifest.apply(edit)
+        seen = {c: manifest.within(of(frozenset([c]))) for c in range(PLACES)}
+        assert {c: [part.segment for part in parts] for c, parts in seen.items()} == twin
+        assert manifest.segments() == {name for names in twin.values() for name in names}
+
+
+@given(histories(), SETS)
+def test_within_is_the_manifest_seen_through_a_window(history, window):
+    manifest = Manifest()
+    for edit, _ in history:
+        manifest = manifest.apply(edit)
+    seen = manifest.within(of(window))
+    assert [r.seq for r in seen] == sorted((r.seq for r in seen), reverse=True)
+    for part in seen:
+        whole = next(r for r in manifest.runs if r.segment == part.segment)
+        assert part.clip == whole.clip.intersect(of(window))
+    assert Manifest(seen).within(of(window)) == seen
+
+
+@given(histories())
+def test_json_is_read_as_it_was_written(history):
+    manifest = Manifest()
+    for edit, _ in history:
+        assert Edit.from_json(json.loads(json.dumps(edit.to_json()))) == edit
+        manifest = manifest.apply(edit)
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+
+
+@given(SETS, SETS)
+def test_expected_rows_follow_the_width(places, window):
+    made = run(1, places)
+    assert made.rows_in(of(window)) == pytest.approx(10 * len(places & window))
+
+
+def test_unclipped_runs_are_short_in_json():
+    whole = run(1, frozenset(range(PLACES)))
+    assert whole.to_json()[1] is None
+    assert Run.from_json(whole.to_json()) == whole
+
+
+def test_an_edit_does_not_change_the_manifest_it_is_applied_to():
+    before = Manifest().apply(Edit(add=(run(1, frozenset({0})),)))
+    after = before.apply(Edit(retire=(((1,), Intervals.everything()),)))
+    assert [r.seq for r in before.runs] == [1]
+    assert after.runs == ()

@@ -1,0 +1,115 @@
+"""Which files match, and which of them are data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rechannel.errors import SourceError
+from rechannel.sources.listing import bare, fixed_part, hidden, is_remote, local_files
+
+
+def make(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+def found(pattern: Path, seen: frozenset[str] = frozenset()) -> set[str]:
+    return {file.path.rpartition("/")[2] for file in local_files(str(pattern), seen.__contains__)}
+
+
+@pytest.mark.parametrize(
+    ("path", "remote"),
+    [
+        ("/data/*.parquet", False),
+        ("data", False),
+        ("file:/data", False),
+        ("file:///data", False),
+        ("hdfs://host/data", True),
+        ("s3a://bucket", True),
+        ("viewfs:/data", True),
+    ],
+)
+def test_tells_local_paths_from_others(path, remote):
+    assert is_remote(path) is remote
+
+
+@pytest.mark.parametrize(
+    ("path", "plain"),
+    [("file:///a/b", "/a/b"), ("file:/a", "/a"), ("hdfs://h:1/a", "/a"), ("a/b:c/d", "a/b:c/d")],
+)
+def test_takes_scheme_and_host_away(path, plain):
+    assert bare(path) == plain
+
+
+def test_the_fixed_part_ends_before_the_first_wildcard():
+    assert fixed_part("/a/_b/*/c/x?.csv") == "/a/_b"
+    assert fixed_part("/a/b.csv") == "/a/b.csv"
+    assert fixed_part("/a/{b,c}/d") == "/a"
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "is_hidden"),
+    [
+        ("/in/a.csv", "/in/*", False),
+        ("/in/_a.csv", "/in/*", True),
+        ("/in/.a.csv", "/in/*", True),
+        ("/in/_temporary/a.csv", "/in", True),
+        ("/_in/a.csv", "/_in/*", False),
+        ("/in/_a.csv", "/in/_a.csv", True),
+        ("/in/a.csv.crc", "/in/*", True),
+        ("/in/a.csv._COPYING_", "/in/*", True),
+        ("/in/a.csv.tmp", "/in/*", True),
+        ("hdfs://h:9/in/_t/a.csv", "hdfs://h/in/*", True),
+        ("hdfs://h:9/in/t/a.csv", "hdfs://h/in/*", False),
+    ],
+)
+def test_hidden_files_are_no_data(path, pattern, is_hidden):
+    assert hidden(path, pattern) is is_hidden
+
+
+def test_a_glob_finds_what_it_says(tmp_path):
+    make(tmp_path, "a.csv", "b.csv", "c.txt", "sub/d.csv", "_e.csv", ".f.csv")
+    assert found(tmp_path / "*.csv") == {"a.csv", "b.csv"}
+    assert found(tmp_path / "**" / "*.csv") == {"a.csv", "b.csv", "d.csv"}
+    assert found(tmp_path / "a.csv") == {"a.csv"}
+    assert found(tmp_path / "nothing*") == set()
+
+
+def test_a_directory_stands_for_all_files_below_it(tmp_path):
+    make(tmp_path, "x/a", "x/y/b", "x/_temporary/c", "x/.git/d", "x/_SUCCESS", "x/.a.crc", "z/e")
+    assert found(tmp_path / "x") == {"a", "b"}
+    assert found(tmp_path / "*") == {"a", "b", "e"}
+
+
+def test_files_already_seen_are_left_out_by_path(tmp_path):
+    make(tmp_path, "a", "b")
+    assert found(tmp_path, frozenset({str(tmp_path / "a")})) == {"b"}
+
+
+def test_says_time_and_size(tmp_path):
+    make(tmp_path, "a")
+    os.utime(tmp_path / "a", ns=(0, 1_234_567_891_234_567))
+    (file,) = local_files(str(tmp_path), lambda _: False)
+    assert (file.modified_ms, file.size) == (1_234_567_891, 1)
+
+
+def test_a_dangling_link_is_no_file(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "nowhere")
+    assert found(tmp_path) == set()
+
+
+def test_a_directory_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    make(tmp_path, "x/a")
+
+    def refuse(top: str, onerror, followlinks: bool):
+        assert followlinks
+        onerror(PermissionError(13, "Permission denied", f"{top}/closed"))
+        return iter(())
+
+    monkeypatch.setattr(os, "walk", refuse)
+    with pytest.raises(SourceError, match="closed: Permission denied"):
+        found(tmp_path / "x")
