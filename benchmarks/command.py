@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.environment import hardware, versions
-from benchmarks.harness import Benchmark, Result, Workbench
+from benchmarks.harness import Benchmark, Result, UnknownNameError, Workbench
 from benchmarks.picture import draw
 from benchmarks.progress import ConsoleProgress
 from benchmarks.registry import BENCHMARKS
@@ -32,13 +32,13 @@ def main(argv: Sequence[str]) -> int:
         out.print(overview())
         return 0
     benchmark = BENCHMARKS[options.name]
-    try:
-        parameters = benchmark.parameters(quick=options.quick, overrides=dict(options.set))
-    except KeyError as error:
-        parser().error(str(error.args[0]))
     machine = hardware()
     warn_if_busy(float(machine["load_before"]), int(machine["cpus_usable"]), err)
-    result = measure(benchmark, parameters, frozenset(options.only), err)
+    try:
+        parameters = benchmark.parameters(quick=options.quick, overrides=dict(options.set))
+        result = measure(benchmark, parameters, frozenset(options.only), err)
+    except UnknownNameError as error:
+        parser().error(str(error))
     goals = {} if options.quick else benchmark.goals
     rendered = tables(result, goals)
     out.print(rendered)

@@ -20,7 +20,7 @@ from benchmarks.harness import (
 )
 from benchmarks.inputs import write_keyed_batches
 from benchmarks.measurements import steady_seconds
-from benchmarks.trials import Trials, run_trials
+from benchmarks.trials import Trials, phase_metrics, run_trials
 
 MEDIAN = "batch, median"
 SLOWEST = "batch, slowest"
@@ -53,6 +53,7 @@ def compare_batches(
         bench,
         rounds=parameters["rounds"],
         timeout=parameters["timeout_seconds"],
+        check=check_batches,
     )
     warmups = {variant.name: variant.parameters["warmup"] for variant in variants}
     metrics = [m for name in trials.variants for m in batch_metrics(name, trials, warmups[name])]
@@ -65,8 +66,19 @@ def compare_batches(
     )
 
 
+def check_batches(variant: Variant, run: Measurement) -> None:
+    """Refuse a run that did not take its input batch by batch: its times would mean nothing."""
+    expected = variant.parameters["batches"]
+    if not len(run["seconds"]) == len(run["rows"]) == expected:
+        raise ValueError(
+            f"{len(run['seconds'])} times and {len(run['rows'])} row counts for {expected} batches"
+        )
+    steady_seconds([run], variant.parameters["warmup"])
+    phase_metrics(variant.name, [run])
+
+
 def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
-    """Median and slowest batch in seconds, and rows per second, of the steady state."""
+    """Median, slowest batch and phases, and rows per second, of the steady state."""
     runs = trials.of(variant)
     seconds = steady_seconds(runs, warmup)
     rows = sum(sum(run["rows"][warmup:]) for run in runs)
@@ -77,7 +89,11 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
         ("batches counted", float(len(seconds)), "batches"),
     )
     return [
-        Metric(name=name, value=value, unit=unit, variant=variant) for name, value, unit in figures
+        *(
+            Metric(name=name, value=value, unit=unit, variant=variant)
+            for name, value, unit in figures
+        ),
+        *phase_metrics(variant, runs, warmup),
     ]
 
 

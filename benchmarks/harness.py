@@ -24,6 +24,10 @@ Measurement: TypeAlias = Mapping[str, Any]
 """What one run of a variant returns: JSON values only (shapes: `benchmarks.measurements`)."""
 
 
+class UnknownNameError(LookupError):
+    """A parameter or a variant is named that the benchmark does not have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One figure of one variant; `unit` is ``s``, ``ms``, ``rows/s``, ``MB`` or the like."""
@@ -151,7 +155,7 @@ class Benchmark:
     def parameters(self, *, quick: bool, overrides: Parameters) -> dict[str, Any]:
         """The parameters of one run. ``a.b`` in `overrides` reaches into a nested mapping.
 
-        Raises `KeyError` for a parameter that the benchmark does not have.
+        Raises `UnknownNameError` for a parameter that the benchmark does not have.
         """
         chosen: dict[str, Any] = {**self.defaults, **(self.quick if quick else {})}
         for path, value in overrides.items():
@@ -164,7 +168,7 @@ def _replaced(
 ) -> dict[str, Any]:
     name, *rest = path
     if name not in parameters:
-        raise KeyError(f"no parameter {whole!r}; known here: {', '.join(parameters)}")
+        raise UnknownNameError(f"no parameter {whole!r}; known here: {', '.join(parameters)}")
     if rest:
         value = _replaced(parameters[name], tuple(rest), value, whole=whole)
     return {**parameters, name: value}

@@ -18,7 +18,7 @@ from benchmarks.harness import (
 )
 from benchmarks.measurements import latencies_ms
 from benchmarks.ours import measure
-from benchmarks.trials import Trials, run_trials
+from benchmarks.trials import phase_metrics, run_trials
 
 RECHANNEL = "rechannel"
 PEER = "structured_streaming"
@@ -38,14 +38,21 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         Variant(name=PEER, function="benchmarks.peers.latency:run", parameters=parameters),
     ]
     trials = run_trials(
-        variants, bench, rounds=parameters["rounds"], timeout=parameters["timeout_seconds"]
+        variants,
+        bench,
+        rounds=parameters["rounds"],
+        timeout=parameters["timeout_seconds"],
+        check=check,
     )
-    latencies = {name: latencies_of(trials, name, parameters) for name in trials.variants}
+    latencies = {
+        name: np.concatenate([latencies_of(run, parameters) for run in trials.of(name)])
+        for name in trials.variants
+    }
     return Result(
         parameters=parameters,
         metrics=(
             *(metric for name in latencies for metric in percentiles(name, latencies[name])),
-            *(metric for name in latencies for metric in phases(name, trials)),
+            *(metric for name in latencies for metric in phase_metrics(name, trials.of(name))),
             *trials.memory(),
         ),
         ratios=ratios_of(latencies),
@@ -60,14 +67,18 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     )
 
 
-def latencies_of(trials: Trials, variant: str, parameters: Parameters) -> npt.NDArray[np.float64]:
-    """Latency in ms of every row created after the warm-up, over all runs of `variant`."""
+def check(variant: Variant, run: Measurement) -> None:
+    """Refuse a run that did not commit every row once."""
+    latencies_of(run, variant.parameters)
+    phase_metrics(variant.name, [run])
+
+
+def latencies_of(run: Measurement, parameters: Parameters) -> npt.NDArray[np.float64]:
+    """Latency in ms of every row created after the warm-up."""
     rate = parameters["rate"]
     first = parameters["warmup_seconds"] * rate
     end = first + parameters["seconds"] * rate
-    return np.concatenate(
-        [latencies_ms(run, rate=rate, first_row=first, end_row=end) for run in trials.of(variant)]
-    )
+    return latencies_ms(run, rate=rate, first_row=first, end_row=end)
 
 
 def percentiles(variant: str, latencies: npt.NDArray[np.float64]) -> list[Metric]:
@@ -75,19 +86,6 @@ def percentiles(variant: str, latencies: npt.NDArray[np.float64]) -> list[Metric
     return [
         Metric(name=name, value=float(np.percentile(latencies, q)), unit="ms", variant=variant)
         for name, q in PERCENTILES.items()
-    ]
-
-
-def phases(variant: str, trials: Trials) -> list[Metric]:
-    """Where the time goes: the median of each phase of a batch, in ms, over all runs."""
-    found: dict[str, list[float]] = {}
-    for run in trials.of(variant):
-        for name, values in run["phases"].items():
-            found.setdefault(name, []).extend(values)
-    return [
-        Metric(name=f"phase {name}", value=float(np.median(values)), unit="ms", variant=variant)
-        for name, values in found.items()
-        if values
     ]
 
 

@@ -21,7 +21,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class BatchMeasurement(TypedDict):
-    """`seconds` and `rows` of every batch in order, the first ones included."""
+    """`seconds` and `rows`: one entry per batch of the input, in order, the first ones included."""
 
     seconds: list[float]
     rows: list[int]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
-from benchmarks.harness import Failure, Measurement, Metric, Variant, Workbench
+from benchmarks.harness import (
+    Failure,
+    Measurement,
+    Metric,
+    UnknownNameError,
+    Variant,
+    Workbench,
+)
 from benchmarks.process import Run, run_variant
 
 MEGABYTE = 1_000_000
@@ -51,11 +59,37 @@ class Trials:
         )
 
 
+def phase_metrics(variant: str, runs: Sequence[Measurement], warmup: int = 0) -> list[Metric]:
+    """Where the time goes: the median in ms of each phase of a batch over `runs`.
+
+    The first `warmup` batches of each run are left out; a run need not tell its phases.
+    """
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for name, milliseconds in run.get("phases", {}).items():
+            found.setdefault(name, []).extend(milliseconds[warmup:])
+    return [
+        Metric(name=f"phase {name}", value=median(values), unit="ms", variant=variant)
+        for name, values in found.items()
+        if values
+    ]
+
+
 def run_trials(
-    variants: Sequence[Variant], bench: Workbench, *, rounds: int, timeout: float
+    variants: Sequence[Variant],
+    bench: Workbench,
+    *,
+    rounds: int,
+    timeout: float,
+    check: Callable[[Variant, Measurement], None],
 ) -> Trials:
-    """Run A B A B ...: every variant once per round. A variant that failed is not tried again."""
-    chosen = [v for v in variants if not bench.only or v.name in bench.only]
+    """Run A B A B ...: every variant once per round. A variant that failed is not tried again.
+
+    `check` raises `ValueError`, `KeyError` or `TypeError` for a measurement that cannot be used; the
+    run then counts as failed, and those of other variants are not lost. Raises `UnknownNameError`
+    if the workbench asks for a variant that there is not.
+    """
+    chosen = chosen_from(variants, bench.only)
     runs: list[Run] = []
     failed: set[str] = set()
     for number, variant in schedule(chosen, rounds):
@@ -63,13 +97,39 @@ def run_trials(
             continue
         bench.progress.step(f"{variant.name}, round {number + 1} of {rounds}")
         directory = Path(bench.scratch) / "runs" / f"{variant.name}-{number}"
-        run = run_variant(variant, directory, timeout=timeout, detail=bench.progress.detail)
+        run = checked(
+            run_variant(variant, directory, timeout=timeout, detail=bench.progress.detail),
+            variant,
+            check,
+        )
         remove(directory)
         if run.failure is not None:
             failed.add(variant.name)
             bench.progress.step(f"{variant.name} failed: {run.failure.reason}")
         runs.append(run)
     return Trials(runs=tuple(runs))
+
+
+def chosen_from(variants: Sequence[Variant], only: frozenset[str]) -> list[Variant]:
+    """The variants named in `only`, or all."""
+    names = [variant.name for variant in variants]
+    unknown = sorted(only - set(names))
+    if unknown:
+        raise UnknownNameError(f"no variant {unknown[0]!r}; known here: {', '.join(names)}")
+    return [variant for variant in variants if not only or variant.name in only]
+
+
+def checked(run: Run, variant: Variant, check: Callable[[Variant, Measurement], None]) -> Run:
+    """The run, as a failed one if its measurement cannot be used."""
+    if run.measurement is None:
+        return run
+    try:
+        check(variant, run.measurement)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"its measurement cannot be used: {type(error).__name__}: {error}"
+        failure = Failure(variant=variant.name, reason=reason, stderr_tail="")
+        return replace(run, measurement=None, failure=failure)
+    return run
 
 
 def schedule(variants: Sequence[Variant], rounds: int) -> list[tuple[int, Variant]]:

@@ -2,7 +2,7 @@
 
 Nothing is added to the query to measure it: which rows a batch held follows from its offsets, and
 when each row was created follows from the row's number. A batch counts as committed from the moment
-at which its commit file got its name, which is 15 to 25 ms before Spark says that the batch ended.
+at which its commit file got its name, which comes before the end that Spark itself reports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.clock_source import ClockSource
 from benchmarks.harness import Parameters
 from benchmarks.measurements import LatencyMeasurement
-from benchmarks.peers.streaming import POLL_SECONDS, PROGRESS_KEPT, ROCKSDB
+from benchmarks.peers.streaming import POLL_SECONDS, PROGRESS_KEPT, ROCKSDB, phases
 from benchmarks.session import session
 from benchmarks.variant import report
 
@@ -40,10 +40,7 @@ def run(parameters: Parameters) -> LatencyMeasurement:
     return {
         "start_ns": start_ns,
         "commits": [commit_of(p, checkpoint) for p in batches],
-        "phases": {
-            name: [float(p.durationMs.get(name, 0)) for p in batches]
-            for name in sorted({name for p in batches for name in p.durationMs})
-        },
+        "phases": phases(batches),
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.harness import Parameters
@@ -58,7 +60,14 @@ def measure_batches(result: DataFrame, parameters: Parameters) -> BatchMeasureme
     return {
         "seconds": [p.batchDuration / 1_000 for p in batches],
         "rows": [p.numInputRows for p in batches],
+        "phases": phases(batches),
     }
+
+
+def phases(batches: Sequence[StreamingQueryProgress]) -> dict[str, list[float]]:
+    """What Spark says of where the time of each batch went, in ms; a phase it left out took 0."""
+    names = sorted({name for batch in batches for name in batch.durationMs})
+    return {name: [float(batch.durationMs.get(name, 0)) for batch in batches] for name in names}
 
 
 def report_batch(query: StreamingQuery, parameters: Parameters) -> None:

@@ -32,13 +32,19 @@ if TYPE_CHECKING:
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job, RunningJob
+    from rechannel.kernels.track_frame import KeyedFrame
+    from rechannel.kernels.track_rows import Rows
     from rechannel.settings import Settings
+    from rechannel.sources.connectors import MemoryConnector
     from rechannel.state.local import Durability
 
 _HOMES = {
     "Durability": "rechannel.state.local",
     "Job": "rechannel.job",
+    "KeyedFrame": "rechannel.kernels.track_frame",
+    "MemoryConnector": "rechannel.sources.connectors",
     "RechannelError": "rechannel.errors",
+    "Rows": "rechannel.kernels.track_rows",
     "RunningJob": "rechannel.job",
     "Settings": "rechannel.settings",
     "advise": "rechannel.engine.spark.session",
@@ -77,7 +83,10 @@ def __dir__() -> list[str]:
 __all__ = [
     "Durability",
     "Job",
+    "KeyedFrame",
+    "MemoryConnector",
     "RechannelError",
+    "Rows",
     "RunningJob",
     "Settings",
     "__version__",

@@ -211,6 +211,11 @@ class RunningJob:
         """What the next timestep runs under."""
         return self._driver.configuration
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of its sources."""
+        return tuple(self._assembly.readers)
+
     def committed_offset(self, source: str) -> dict[str, Any]:
         """How far a source has been read and committed; empty before the first commit."""
         return dict(self._assembly.journal.state.offsets.get(source) or {})
@@ -432,7 +437,8 @@ class _Assembly:
 
     def _hub(self) -> Hub:
         complete = None
-        if self.spark is not None:
+        written = self.job.settings.telemetry and isinstance(self.store, LocalStore)
+        if self.spark is not None and written:
             from rechannel.telemetry.spark_tasks import open_spark_tasks
 
             tasks = open_spark_tasks(self.spark)
@@ -440,7 +446,9 @@ class _Assembly:
         return Hub(
             self.job.name,
             engine="in-process" if self.spark is None else "spark",
-            directory=self.store.root / "telemetry" if isinstance(self.store, LocalStore) else None,
+            directory=self.store.root / "telemetry"
+            if written and isinstance(self.store, LocalStore)
+            else None,
             complete=complete,
             clock=self.clock,
         )

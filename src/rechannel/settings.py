@@ -28,6 +28,7 @@ class Settings:
         (what Spark's own state stores promise on a local file system).
     publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
     merging: how state is merged.
+    telemetry: write the event stream to the state directory; progress is kept either way.
     """
 
     tasks: int | None = None
@@ -40,6 +41,7 @@ class Settings:
     durability: Durability = Durability.POWER
     publish_backlog: int = 8
     merging: MergePolicy = field(default_factory=MergePolicy)
+    telemetry: bool = True
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work."""

@@ -81,7 +81,7 @@ def check(event, row):
 
 def test_every_task_gets_its_own_figures(spark):
     tasks = open_spark_tasks(spark)
-    rows = [row for _ in range(3) for row in run_timestep(spark)]
+    rows = [row for _ in range(2) for row in run_timestep(spark)]
     events = tasks.complete([finished(row) for row in rows])
     for event, row in zip(events, rows, strict=True):
         check(event, row)
@@ -100,9 +100,9 @@ def test_the_figures_are_those_of_the_attempt_that_won(spark):
 
 def test_a_stage_with_many_tasks(spark):
     tasks = open_spark_tasks(spark)
-    rows = spark.range(0, 120, 1, 60).mapInArrow(who_am_i("front"), DDL).collect()
+    rows = spark.range(0, 60, 1, 30).mapInArrow(who_am_i("front"), DDL).collect()
     events = tasks.complete([finished(row) for row in rows])
-    assert sorted(event.spark.partition for event in events) == list(range(60))
+    assert sorted(event.spark.partition for event in events) == list(range(30))
 
 
 def test_an_unknown_stage_has_no_tasks(spark):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from benchmarks.harness import (
     Picture,
     Result,
     Series,
+    UnknownNameError,
     Variant,
     Workbench,
 )
@@ -105,7 +107,7 @@ def test_latency_is_commit_minus_creation_row_by_row(cuts: list[int], data: st.D
     edges = [0, *sorted(set(cuts))]
     first = data.draw(st.integers(0, edges[-1] - 1))
     end = data.draw(st.integers(first + 1, edges[-1]))
-    commits = [(a, b, 10**9 * (i + 7)) for i, (a, b) in enumerate(zip(edges, edges[1:]))]
+    commits = [(a, b, 10**9 * (i + 7)) for i, (a, b) in enumerate(pairwise(edges))]
     measured = latencies_ms(
         {"start_ns": 11, "commits": commits[::-1]}, rate=100, first_row=first, end_row=end
     )
@@ -252,7 +254,7 @@ def test_quick_and_overrides_replace_defaults() -> None:
 
 @pytest.mark.parametrize("name", ["speed", "size.speed"])
 def test_unknown_parameters_are_refused(name: str) -> None:
-    with pytest.raises(KeyError, match=f"no parameter '{name}'"):
+    with pytest.raises(UnknownNameError, match=f"no parameter '{name}'"):
         benchmark().parameters(quick=False, overrides={name: 1})
 
 
@@ -293,12 +295,61 @@ def test_a_failed_variant_is_kept_as_failed_and_not_tried_again(
         bench(tmp_path, frozenset({"a", "b"})),
         rounds=2,
         timeout=1.0,
+        check=lambda variant, measurement: None,
     )
     assert ran == ["a", "b", "a"]
     assert found.variants == ("a",)
     assert found.of("a") == [{"n": 1}, {"n": 3}]
     assert [failure.variant for failure in found.failures] == ["b"]
     assert [(m.name, m.value, m.variant) for m in found.memory()] == [("memory jvm", 3.0, "a")]
+
+
+def test_a_measurement_that_cannot_be_used_counts_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "run_variant", lambda v, d, **_: succeeded(v.name, {"n": 1}))
+
+    def check(v: Variant, measurement: Any) -> None:
+        if v.name == "b":
+            measurement["seconds"]
+
+    found = trials.run_trials(
+        [variant("a"), variant("b")], bench(tmp_path), rounds=2, timeout=1.0, check=check
+    )
+    assert found.variants == ("a",)
+    assert [failure.reason for failure in found.failures] == [
+        "its measurement cannot be used: KeyError: 'seconds'"
+    ]
+
+
+def test_unknown_variants_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no variant 'z'; known here: a, b"):
+        trials.run_trials(
+            [variant("a"), variant("b")],
+            bench(tmp_path, frozenset({"a", "z"})),
+            rounds=1,
+            timeout=1.0,
+            check=lambda variant, measurement: None,
+        )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"seconds": [1.0] * 4, "rows": [1] * 4},
+        {"seconds": [1.0] * 5, "rows": [1] * 4},
+        {"seconds": [1.0] * 6, "rows": [1] * 6},
+    ],
+)
+def test_a_run_that_did_not_go_batch_by_batch_is_refused(run: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="for 5 batches"):
+        comparison.check_batches(variant("v", batches=5, warmup=2), run)
+
+
+def test_phases_are_medians_without_the_warm_up() -> None:
+    runs = [{"phases": {"plan": [99.0, 1.0, 2.0], "rare": [5.0]}}, {}, {"phases": {"plan": [9, 4]}}]
+    found = trials.phase_metrics("v", runs, warmup=1)
+    assert [(m.name, m.value, m.unit) for m in found] == [("phase plan", 2.0, "ms")]
 
 
 @pytest.fixture
@@ -423,7 +474,7 @@ SECONDS = {
     "telemetry_on": 1.02,
 }
 LARGE_AND_SMALL = {"large": {"rows": 20, "keys": 5}, "small": {"rows": 10, "keys": 2}}
-PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 4, "peer_warmup": 2}
+PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
 
 
 @pytest.mark.parametrize(
@@ -494,7 +545,8 @@ def test_scale_pins_and_speeds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
         ran[v.name] = v
-        return succeeded(v.name, {"seconds": [SECONDS[v.name]] * 9, "rows": [10] * 9})
+        batches = v.parameters["batches"]
+        return succeeded(v.name, {"seconds": [SECONDS[v.name]] * batches, "rows": [1] * batches})
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (4, 7))
@@ -547,7 +599,8 @@ def test_ratios_of_failed_variants_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
-        good = succeeded(v.name, {"seconds": [1.0] * 9, "rows": [10] * 9})
+        batches = v.parameters["batches"]
+        good = succeeded(v.name, {"seconds": [1.0] * batches, "rows": [10] * batches})
         return failed(v.name) if v.name == "hdfs" else good
 
     monkeypatch.setattr(trials, "run_variant", fake)
@@ -569,7 +622,8 @@ def test_goals_are_ratios_of_the_full_size(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
-        batches = {"seconds": [1.0] * 99, "rows": [10] * 99}
+        count = v.parameters.get("batches", 0)
+        batches = {"seconds": [1.0] * count, "rows": [10] * count}
         return succeeded(v.name, {**batches, **latency_run(0)})
 
     monkeypatch.setattr(trials, "run_variant", fake)
@@ -674,8 +728,10 @@ def test_the_command_writes_table_picture_and_json(
     ran = toy_command(monkeypatch, whole)
     out, file = tmp_path / "new" / "out", tmp_path / "also" / "toy.json"
     code = benchmarks.main(
-        ["toy", "--quick", "--out", str(out), "--json", str(file), "--set", "size.keys=7"]
-        + ["--only", "ours"]
+        [
+            *("toy", "--quick", "--out", str(out), "--json", str(file)),
+            *("--set", "size.keys=7", "--only", "ours"),
+        ]
     )
     assert code == 0
     assert ran == [{"size": {"rows": 10, "keys": 7}, "rounds": 1, "only": frozenset({"ours"})}]
@@ -704,6 +760,7 @@ def test_the_command_fails_if_a_variant_failed(
     [
         (["nothing"], "invalid choice"),
         (["scale", "--set", "speed=1"], "no parameter 'speed'"),
+        (["latency", "--only", "nobody"], "no variant 'nobody'"),
         (["scale", "--set", "seed"], "is not NAME=JSON"),
         (["scale", "--set", "durability=power"], "is not JSON"),
     ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zipfile
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,16 +48,14 @@ _MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What was written. ends: the hour (UTC) behind each file, oldest first."""
+    """Files that were written, one per timestep of the replay.
 
-    directory: Path
-    rows: int
+    rows: in all files up to and with each one. ends: the moment (UTC) behind each file.
+    """
+
+    files: Path
+    rows: tuple[int, ...]
     ends: tuple[datetime, ...]
-
-    @property
-    def files(self) -> int:
-        """How many files there are: timesteps of the replay."""
-        return len(self.ends)
 
 
 def require_extra() -> None:
@@ -109,17 +107,18 @@ def write_input(flights: pa.Table, directory: Path, *, hours: int) -> Input:
     """Write a file for every `hours` hours in which a flight was scheduled to leave."""
     directory.mkdir(parents=True)
     since_epoch = flights["scheduled"].to_numpy().astype("datetime64[h]").astype(np.int64)
-    number = (since_epoch - since_epoch[0]) // hours
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    period = (since_epoch - since_epoch[0]) // hours
+    starts = np.flatnonzero(np.diff(period, prepend=-1)).tolist()
+    stops = [*starts[1:], len(period)]
     ends = []
-    for start, stop in zip(starts, [*starts[1:], len(number)], strict=True):
-        path = directory / f"{number[start]:05d}.parquet"
+    for start, stop in zip(starts, stops, strict=True):
+        path = directory / f"{period[start]:05d}.parquet"
         pq.write_table(flights.slice(start, stop - start), path)
-        opens = datetime.fromtimestamp(int(since_epoch[0] + number[start] * hours) * 3600, UTC)
-        # Files are picked up by their time: here it is the one of the flights.
-        os.utime(path, (opens.timestamp(),) * 2)
-        ends.append(opens + timedelta(hours=hours))
-    return Input(directory=directory, rows=flights.num_rows, ends=tuple(ends))
+        hour = int(since_epoch[0] + period[start] * hours)
+        # Files are picked up in the order of their time: here it is the one of their flights.
+        os.utime(path, (hour * 3600, hour * 3600))
+        ends.append(datetime.fromtimestamp((hour + hours) * 3600, UTC))
+    return Input(files=directory / "*.parquet", rows=tuple(stops), ends=tuple(ends))
 
 
 def _days(table: pa.Table) -> pa.ChunkedArray:

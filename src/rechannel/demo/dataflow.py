@@ -2,15 +2,15 @@
 
     flights ── aircraft (track) ── legs ──┬── hours (aggregate)
                                           ├── days (aggregate) ── carriers (aggregate)
-                                          └── out/legs (Parquet)
+                                          └── Parquet files
 
 What a stateful operator emits is one row for every key that changed *in a timestep*: how often a
-key is emitted depends on where the stream was cut. So that no result depends on it, everything
-behind an operator is one of two things:
+key is emitted depends on where the stream was cut. So that no result does, everything behind an
+operator is one of two things:
 
-- `legs` takes from each emitted row what is new in it. The state of an aircraft carries its
-  departures of the timestep, one entry per flight; put in a row each, they are the flights again,
-  every one exactly once, now with the delay that the aircraft had brought along.
+- `legs` takes from each emitted row what is new in it. The state of an aircraft carries its flights
+  of the timestep; put in a row each, they are the flights again, every one exactly once, now with
+  what the aircraft had brought along.
 - `carriers` reads `days` again and again while a day is still growing. It keeps only maxima and
   distinct counts of columns that never shrink: of those the last value of a day is the largest,
   and seeing an earlier one too, or the same one twice, changes nothing.
@@ -18,11 +18,10 @@ behind an operator is one of two things:
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,38 +32,48 @@ from rechannel.dataflow.writer import Flow
 LATE = 15
 """Minutes from which on a flight counts as late, as the U.S. Department of Transportation has it."""
 
-MEMORY = timedelta(hours=12)
+TURNAROUND = timedelta(hours=12)
 """A delay counts as brought along if the aircraft's departure before was at most so long ago."""
 
-TRACKED = (
+KEYS = {
+    "aircraft": ("tailnum",),
+    "legs": ("number",),
+    "hours": ("hour",),
+    "days": ("carrier", "day"),
+    "carriers": ("carrier",),
+}
+"""Every result of the demo, and what identifies its rows."""
+
+_AIRCRAFT = (
     "departed TIMESTAMP, behind BIGINT, legs ARRAY<STRUCT<"
     "number BIGINT, carrier STRING, day DATE, hour INT, delay BIGINT, brought BIGINT>>"
 )
-"""State of an aircraft: its latest departure, the minutes by which it arrived late there (null:
-diverted), and its flights of the latest timestep."""
+"""departed: the aircraft's latest departure. behind: minutes by which it arrived late on that
+flight (null: diverted). legs: its flights of the latest timestep."""
 
-LEGS = (
+_LEGS = (
     "number BIGINT, carrier STRING, day DATE, hour INT, delay BIGINT, brought BIGINT,"
-    " minutes BIGINT, cancelled BIGINT, late BIGINT, knock_on BIGINT"
+    " minutes BIGINT, cancelled BIGINT, late BIGINT,"
+    " came_late BIGINT, late_again BIGINT, came_on_time BIGINT, late_anew BIGINT"
 )
-"""A flight. delay: minutes (null: cancelled). brought: minutes that the aircraft was late before
-(null: not known). minutes: of delay, early departures as 0. cancelled, late, knock_on: 1 or 0."""
+"""delay: minutes (null: cancelled). brought: by how many minutes the aircraft came late (null: not
+known). minutes: of delay, 0 for early departures. All others are 1 or 0."""
 
 
 def follow(tailnum: str | None, aircraft: Any, flights: Any) -> tuple[Any, ...]:
-    """An aircraft and its flights of a timestep -> where it stands behind them, and what it did.
+    """An aircraft and its flights of a timestep -> where it stands behind them, and what they were.
 
     Flights without a tail number (most of them cancelled) are nobody's: nothing is brought along.
     """
-    departed: datetime | None = None if aircraft is None else aircraft.departed
-    behind: int | None = None if aircraft is None else aircraft.behind
+    departed = None if aircraft is None else aircraft.departed
+    behind = None if aircraft is None else aircraft.behind
     legs = []
     for number, scheduled, carrier, day, hour, delay, arrival in zip(
         *(flights[name] for name in ("number", "scheduled", "carrier", "day", "hour")),
         *(flights[name] for name in ("dep_delay", "arr_delay")),
         strict=True,
     ):
-        recent = departed is not None and scheduled - departed <= MEMORY
+        recent = departed is not None and scheduled - departed <= TURNAROUND
         legs.append((number, carrier, day, hour, delay, behind if recent else None))
         if delay is not None and tailnum is not None:
             departed, behind = scheduled, arrival
@@ -76,46 +85,49 @@ def spread(aircraft: pa.RecordBatch) -> pa.RecordBatch:
     legs = pa.RecordBatch.from_struct_array(aircraft.column("legs").flatten())
     delay, brought = legs.column("delay"), legs.column("brought")
     late = pc.fill_null(pc.greater_equal(delay, LATE), False)
-    held_up = pc.fill_null(pc.greater_equal(brought, LATE), False)
-    flags = {
-        "minutes": pc.max_element_wise(pc.fill_null(delay, 0), np.int64(0)),
-        "cancelled": pc.is_null(delay),
+    left = pc.is_valid(delay)
+    came_late = pc.and_(left, pc.fill_null(pc.greater_equal(brought, LATE), False))
+    came_on_time = pc.and_(left, pc.fill_null(pc.less(brought, LATE), False))
+    facts = {
+        "minutes": pc.max_element_wise(pc.fill_null(delay, 0), pa.scalar(0, pa.int64())),
+        "cancelled": pc.invert(left),
         "late": late,
-        "knock_on": pc.and_(late, held_up),
+        "came_late": came_late,
+        "late_again": pc.and_(came_late, late),
+        "came_on_time": came_on_time,
+        "late_anew": pc.and_(came_on_time, late),
     }
-    for name, values in flags.items():
-        legs = legs.append_column(name, values.cast(pa.int64()))
-    return legs
+    columns = [*legs.columns, *(values.cast(pa.int64()) for values in facts.values())]
+    return pa.RecordBatch.from_arrays(columns, names=[*legs.schema.names, *facts])
 
 
-def dataflow(flights: Stream, out: Path) -> list[Flow | Stream]:
-    """The ends of the dataflow. flights: rows as `data.read_flights` has them."""
+def dataflow(flights: Stream, legs_path: Path) -> list[Flow | Stream]:
+    """The ends of the dataflow.
+
+    flights: rows as `data.read_flights` has them. legs_path: where the rows of `legs` go.
+    """
     legs = (
         flights.key_by("tailnum")
-        .track(follow, state=TRACKED, name="aircraft")
-        .map_batches(spread, schema=LEGS, name="legs")
+        .track(follow, state=_AIRCRAFT, name="aircraft")
+        .map_batches(spread, schema=_LEGS, name="legs")
     )
+    counted = ("late", "came_late", "late_again", "came_on_time", "late_anew")
     hours = legs.key_by("hour").aggregate(
-        name="hours",
+        {name: rc.sum(name) for name in counted},
         flights=rc.count(),
-        departed=rc.count("delay"),
         mean_delay=rc.mean("delay"),
-        late=rc.sum("late"),
-        knock_on=rc.sum("knock_on"),
+        name="hours",
     )
     days = legs.key_by("carrier", "day").aggregate(
-        name="days",
+        {name: rc.sum(name) for name in ("cancelled", "minutes", *counted)},
         flights=rc.count(),
-        cancelled=rc.sum("cancelled"),
-        minutes=rc.sum("minutes"),
-        late=rc.sum("late"),
-        knock_on=rc.sum("knock_on"),
+        name="days",
     )
     carriers = days.key_by("carrier").aggregate(
-        name="carriers",
         days=rc.count_distinct("day"),
         most_flights=rc.max("flights"),
         most_cancelled=rc.max("cancelled"),
         most_minutes=rc.max("minutes"),
+        name="carriers",
     )
-    return [legs.write.parquet(out / "legs"), hours, carriers]
+    return [legs.write.parquet(legs_path), hours, carriers]

@@ -14,7 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -100,9 +100,15 @@ class Driver:
         settings: Settings,
         clock: Callable[[], float],
         listener: Listener,
-        housekeep: Callable[[], None],
+        housekeep: Callable[[Callable[[], int | None]], None],
+        executor: Executor | None = None,
     ) -> None:
-        """Take the parts; nothing runs yet. clock: Unix milliseconds."""
+        """Take the parts; nothing runs yet.
+
+        clock: Unix milliseconds. housekeep: called after every commit with what tells the oldest
+        timestep that sinks have still to read. executor: runs units; None = this thread and a pool
+        of its own, so that they overlap where they can.
+        """
         self._plan = plan
         self._journal = journal
         self._runner = runner
@@ -120,8 +126,11 @@ class Driver:
             name: state.offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
         self._last = state.last_intended or 0
-        self._last_now = 0
+        open_intents = state.open_intents
+        # Time never goes back, not even to a driver whose machine's clock does: what timed out stays timed out.
+        self._last_now = open_intents[-1].now_ms if open_intents else state.now_ms
         self._next_due = 0.0
+        self._seen_all = False
         self._schedule = Schedule(
             {
                 stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
@@ -137,6 +146,7 @@ class Driver:
         self._asked = 0
         self._answered = 0
         self._idle = threading.Condition()
+        self._executor = executor
         self._pool: ThreadPoolExecutor | None = None
         self.finished = threading.Event()
         self.error: BaseException | None = None
@@ -168,7 +178,8 @@ class Driver:
     def run(self) -> None:
         """Run until stopped or failed; `error` then says why."""
         try:
-            self._recover()
+            self._publisher.start()
+            self.recover()
             while not (self._stopping.is_set() and not self._flights):
                 self._turn()
             self._publisher.drain()
@@ -192,7 +203,7 @@ class Driver:
         with self._idle:
             self._idle.notify_all()
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Take up what an earlier driver left: intents without commit, commits without publication."""
         state = self._journal.state
         for intent in state.open_intents:
@@ -213,18 +224,26 @@ class Driver:
             self._configuration = state.configurations[-1][1]
         self._publisher.recover(state)
 
-    def _turn(self) -> None:
-        """Open what may be opened, start what may start, commit what is done, then wait for something to happen."""
-        asked = self._asked
+    def step(self) -> bool:
+        """Take what came back, open and start what may be, commit what is done; False if there was nothing.
+
+        It never waits. `run` is this in a loop with waiting in between; a test kit calls `recover`
+        once and then this, with an `executor` that it drives itself.
+        """
+        came = self._take_all()
         opened = self._open_timesteps()
         started = self._start_units()
         committed = self._commit_ready()
-        if opened or started or committed:
+        return came or opened or started or committed
+
+    def _turn(self) -> None:
+        asked = self._asked
+        if self.step():
             return
         if self._flights:
             self._take(self._events.get())
             return
-        if not self._replay and self._publisher.idle():
+        if self._seen_all and not self._replay and self._publisher.idle():
             self._answer(asked)
         self._wait()
 
@@ -240,6 +259,16 @@ class Driver:
         with contextlib.suppress(queue.Empty):
             self._take(self._events.get(timeout=pause / 1e3))
 
+    def _take_all(self) -> bool:
+        came = False
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                return came
+            came = came or event is not None
+            self._take(event)
+
     def _take(self, event: _Done | BaseException | None) -> None:
         if isinstance(event, BaseException):
             raise event
@@ -251,10 +280,8 @@ class Driver:
     # Deciding ------------------------------------------------------------------------------------------------
 
     def _open_timesteps(self) -> bool:
-        opened = False
-        while len(self._flights) < self._configuration.in_flight:
-            if not self._publisher.has_room():
-                self._publisher.wait_for_room()
+        opened = self._seen_all = False
+        while len(self._flights) < self._configuration.in_flight and self._publisher.has_room():
             began = self._clock()
             decided = self._replay.popleft() if self._replay else self._decide(began)
             if decided is None:
@@ -274,7 +301,8 @@ class Driver:
 
     def _decide(self, now: float) -> Timestep | None:
         """Close the next timestep's source ranges and journal the intent; None when there is nothing to do."""
-        if self._stopping.is_set() or now < self._next_due:
+        interval = self._configuration.interval_ms
+        if self._stopping.is_set() or 0 < self._next_due - now <= interval:
             return None
         now_ms = max(int(now), self._last_now)
         slices: dict[str, SourceSlice] = {}
@@ -284,9 +312,9 @@ class Driver:
             layout = tuple(reader.layout(start, end)) if end != start else ()
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
         if all(part.start == part.end for part in slices.values()):
+            self._seen_all = True
             return None
-        if self._configuration.interval_ms:
-            self._next_due = max(self._next_due + self._configuration.interval_ms, now)
+        self._next_due = _next_due(self._next_due, now, interval)
         decided = Timestep(
             number=self._last + 1, now_ms=now_ms, configuration=self._configuration, slices=slices
         )
@@ -318,14 +346,16 @@ class Driver:
             return False
         for unit in ready:
             self._schedule = self._schedule.start(unit)
-        if len(ready) == 1 and not self._schedule.running - set(ready):
+        if self._executor is None and len(ready) == 1 and not self._schedule.running - set(ready):
             self._take(self._run_unit(ready[0]))
             return True
         for unit in ready:
             self._workers().submit(self._run_unit, unit).add_done_callback(self._came_back)
         return True
 
-    def _workers(self) -> ThreadPoolExecutor:
+    def _workers(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
         if self._pool is None:
             size = len(self._plan.stages) * max(2, self._configuration.in_flight)
             self._pool = ThreadPoolExecutor(size, "rechannel-unit")
@@ -368,7 +398,8 @@ class Driver:
                 raise TimestepError(msg)
             flight.edits[name] = edit
             self._manifests[name] = self._manifests.get(name, Manifest()).apply(edit)
-        for node, keys in kept_of(reports).items():
+        # All of the timestep's: a function behind a union runs, and keeps rows, in several stages.
+        for node, keys in kept_of(flight.reports).items():
             self._runner.kept(number, node, keys)
         self._tell.operator(number, name, self._clock())
 
@@ -414,7 +445,7 @@ class Driver:
             state={name: _size(manifest) for name, manifest in self._manifests.items()},
             sources=self._fronts,
         )
-        self._housekeep()
+        self._housekeep(self._publisher.oldest)
         return True
 
     def _follow_reduction(self, reports: list[Report]) -> None:
@@ -422,6 +453,12 @@ class Driver:
         if resolved is not self._configuration:
             version = self._configuration.version + 1
             self._configuration = replace(resolved, version=version)
+
+
+def _next_due(due: float, now: float, interval_ms: int) -> float:
+    """When the timestep behind one that starts now is due: on the grid, or, where that is lost, an interval
+    from now."""
+    return due + interval_ms if due <= now < due + interval_ms else now + interval_ms
 
 
 def _size(manifest: Manifest) -> tuple[int, int]:

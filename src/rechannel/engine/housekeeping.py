@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
-from rechannel.state.keys import OUTBOX, SEGMENTS
+from rechannel.state.keys import OUTBOX, SEGMENTS, timestep_of
 from rechannel.state.store import Store
 
 
@@ -23,17 +23,19 @@ class Housekeeper:
         self._running: threading.Thread | None = None
         self.error: BaseException | None = None
 
-    def tick(self) -> None:
-        """Count a commit; sweep when it is time and the last sweep is over."""
+    def tick(self, unread: Callable[[], int | None]) -> None:
+        """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`."""
         self._commits += 1
         if self._commits % self._every or (self._running and self._running.is_alive()):
             return
-        self._running = threading.Thread(target=self._guarded, name="rechannel-sweep", daemon=True)
+        self._running = threading.Thread(
+            target=self._guarded, args=(unread,), name="rechannel-sweep", daemon=True
+        )
         self._running.start()
 
-    def _guarded(self) -> None:
+    def _guarded(self, unread: Callable[[], int | None]) -> None:
         try:
-            sweep(self._store, lambda: self._journal.state)
+            sweep(self._store, lambda: self._journal.state, unread)
         except BaseException as error:
             self.error = error
 
@@ -43,20 +45,30 @@ class Housekeeper:
             self._running.join(timeout=60)
 
 
-def sweep(store: Store, state: Callable[[], JournalState]) -> int:
+def sweep(store: Store, state: Callable[[], JournalState], unread: Callable[[], int | None]) -> int:
     """Delete what no kept version and no unpublished timestep names; the number of files deleted.
 
-    Keys are listed before the state is read: what is written meanwhile is not in the list, what is committed
-    meanwhile is
-    in the state.
+    unread: oldest timestep that a sink has still to read. The journal does not know it of sinks
+    that are not durable, and they may lag further behind than versions are kept.
+    Keys are listed before the state is read: what is written meanwhile is not in the list, what is
+    committed meanwhile is in the state. Sinks are asked last: what they have not been given by then
+    is of a version that the state keeps.
     """
     keys = [*store.list(SEGMENTS), *store.list(OUTBOX)]
     now = state()
     waiting = _unpublished(now.unpublished)
-    gone = [key for key in unreferenced(now, keys) if key not in waiting]
+    since = unread()
+    gone = [
+        key for key in unreferenced(now, keys) if key not in waiting and not _still_read(key, since)
+    ]
     for key in gone:
         store.delete(key)
     return len(gone)
+
+
+def _still_read(key: str, since: int | None) -> bool:
+    timestep = timestep_of(key)
+    return since is not None and timestep is not None and timestep >= since
 
 
 def _unpublished(staged: Mapping[int, Mapping[str, Mapping[str, object]]]) -> set[str]:

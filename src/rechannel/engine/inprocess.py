@@ -24,16 +24,17 @@ from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.send import Order
 from rechannel.kernels.stateful import StatefulTask
-from rechannel.kernels.wire import REPORT, SCHEMA, from_batches, unpack
+from rechannel.kernels.wire import REPORT, SCHEMA, unpack
 from rechannel.model.routing import Routing
 from rechannel.sources.reader import SourceReader
 
 Parcels = list[tuple[int, bytes]]
 
 Fault = Callable[[str, int, int, int], str | None]
-"""(operator, timestep, task, attempt number) -> what goes wrong: None, "before" (the task dies before it
-ran), "after" (it dies
-after it wrote its files: they stay behind), or "twice" (a speculative copy runs as well and one of the two wins)."""
+"""(operator, timestep, task, attempt number) -> what goes wrong: None, "before" (the task dies before
+it ran), "after" (it dies after it wrote its files: they stay behind), "twice" (a speculative copy
+runs as well and wins), or "late" (a copy loses and is still writing when the timestep is over: see
+`InProcessRunner.stragglers`)."""
 
 ATTEMPTS = 4
 
@@ -53,6 +54,8 @@ class InProcessRunner:
     """Runs units one after the other, with injectable task faults.
 
     names: makes attempts' names unique; an argument, so that simulations are reproducible.
+    arrival: the order in which blobs reach a task, which no exchange promises.
+    injected: how often each fault happened. stragglers: losing attempts that have still to run.
     """
 
     plan: PhysicalPlan
@@ -60,7 +63,9 @@ class InProcessRunner:
     readers: Mapping[str, SourceReader]
     names: Callable[[], str]
     fault: Fault = no_faults
+    arrival: Callable[[list[bytes]], list[bytes]] = list
     injected: dict[str, int] = field(default_factory=dict)
+    stragglers: list[Callable[[], object]] = field(default_factory=list)
     _timesteps: dict[int, Timestep] = field(default_factory=dict)
     _exchanges: dict[tuple[str, int], Parcels] = field(default_factory=dict)
 
@@ -75,7 +80,8 @@ class InProcessRunner:
             inputs = self._front_inputs(timestep, stage)
             tasks = [partial(self._front, program, step, i, rows) for i, rows in enumerate(inputs)]
         else:
-            tasks = [partial(self._stateful, program, step, i) for i in range(len(step.tasks))]
+            inboxes = [self._inbox(stage, timestep, i) for i in range(len(step.tasks))]
+            tasks = [partial(self._stateful, program, step, i, b) for i, b in enumerate(inboxes)]
         results = [self._attempts(step, stage, i, task) for i, task in enumerate(tasks)]
         parcels = [parcel for result in results for parcel in result]
         data = [(p, blob) for p, blob in parcels if not _is_report(blob) or p != step.reports_to]
@@ -99,6 +105,8 @@ class InProcessRunner:
             result = run(self.names())
             if fault == "twice":
                 result = run(self.names())
+            if fault == "late":
+                self.stragglers.append(partial(run, self.names()))
             if fault != "after":
                 return result
         msg = f"task {task} of {stage!r} failed {ATTEMPTS} times in timestep {step.timestep}"
@@ -115,19 +123,19 @@ class InProcessRunner:
         front = FrontTask(program=program, step=step, task=task, attempt=name)
         return _parcels(front.run(rows()))
 
-    def _stateful(self, program: StageProgram, step: StageStep, task: int, name: str) -> Parcels:
+    def _stateful(
+        self, program: StageProgram, step: StageStep, task: int, inbox: list[bytes], name: str
+    ) -> Parcels:
         stateful = StatefulTask(program=program, step=step, task=task, attempt=name)
-        return _parcels(stateful.run(self._inbox(program.operator, step.timestep, task)))
+        arrived = self.arrival(inbox)
+        return _parcels(stateful.run([_arrived(arrived)] if arrived else []))
 
-    def _inbox(self, operator: str, timestep: int, task: int) -> Iterator[pa.RecordBatch]:
+    def _inbox(self, operator: str, timestep: int, task: int) -> list[bytes]:
+        blobs: list[bytes] = []
         for producer in self.plan.stage(operator).producers:
-            first = self._first(producer, operator, timestep)
-            blobs = [b for p, b in self._exchanges[producer, timestep] if p == first + task]
-            if blobs:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([0] * len(blobs), pa.int32()), pa.array(blobs, pa.binary())],
-                    schema=SCHEMA,
-                )
+            mine = self._first(producer, operator, timestep) + task
+            blobs += [blob for p, blob in self._exchanges[producer, timestep] if p == mine]
+        return blobs
 
     def _first(self, producer: str, operator: str, timestep: int) -> int:
         configuration = self._timesteps[timestep].configuration
@@ -205,13 +213,12 @@ def _parcels(batches: Iterable[pa.RecordBatch]) -> Parcels:
 
 
 def _is_report(blob: bytes) -> bool:
-    return next(from_batches([_one(blob)])).kind == REPORT
+    return unpack(pa.py_buffer(blob)).kind == REPORT
 
 
-def _one(blob: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([0], pa.int32()), pa.array([blob], pa.binary())], schema=SCHEMA
-    )
+def _arrived(blobs: list[bytes]) -> pa.RecordBatch:
+    targets = pa.array([0] * len(blobs), pa.int32())
+    return pa.RecordBatch.from_arrays([targets, pa.array(blobs, pa.binary())], schema=SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -240,7 +247,7 @@ class InProcessLoader:
         sent = _parcels(Scatter(program, names, slices).run(table.to_batches(), 0))
         out: list[Report] = []
         for number in range(slices.tasks):
-            mine = [_one(blob) for p, blob in sent if p == number]
+            mine = [_arrived([blob]) for p, blob in sent if p == number]
             for _, blob in _parcels(Load(program, step, slices).run(mine, number, self.names())):
                 out.append(decode_report(unpack(pa.py_buffer(blob)).message.to_pybytes()))
         return out

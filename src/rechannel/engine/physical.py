@@ -16,13 +16,16 @@ Arrow functions always run inside a stage. A DataFrame function joins the frame 
 Arrow function or an
 operator comes next or several nodes do: then its rows are the rows of a front. A sink directly behind frames needs no
 Python at all: it is written straight from its frame. A source that several DataFrame functions read is read by each.
-Union has no stage: whoever reads a union reads each of its inputs.
+Union has no stage: whoever reads a union reads each of its inputs, as often as it is one. Rows go different *ways*
+through unions and Arrow functions to an operator; the number of the way is the input they arrive at, so that an
+operator which depends on the order of rows sees those of one input of a union behind those of the input before. What
+a sink reads lies all in frames or all in outboxes: where a union mixes the two, its frames become fronts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -181,11 +184,34 @@ def compile_plan(
     )
 
 
+Way = tuple[tuple[int, int], ...]
+"""How rows get from the root of a stage to a node: (id of a node, number of its input) for every node they pass."""
+
+
 @dataclass
 class _Compiler:
     dataflow: Dataflow
     schemas: Mapping[str, pa.Schema]
     logics: Mapping[str, StatefulLogic]
+    fronts: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Find what becomes a front only because a sink reads outboxes beside it."""
+        found = True
+        while found:
+            mixed = {id(node) for node in self.dataflow.nodes for node in self._mixed(node)}
+            found = bool(mixed - self.fronts)
+            self.fronts |= mixed
+
+    def _mixed(self, sink: Node) -> list[Node]:
+        """What a sink reads from sources, if it reads outboxes as well."""
+        if not isinstance(sink, Sink) or isinstance(sink.outlet, NoopOutlet):
+            return []
+        read = [(node, list(leaves(self.frame(node, sink)))) for node in _inputs(sink.upstream)]
+        sourced = [[isinstance(leaf, SourceFrame) for leaf in found] for _, found in read]
+        if all(map(all, sourced)):
+            return []
+        return [node for (node, _), some in zip(read, sourced, strict=True) if any(some)]
 
     def users(self, node: Node) -> list[Node]:
         """Consumers of a node, looking through unions."""
@@ -196,6 +222,8 @@ class _Compiler:
 
     def is_root(self, node: Node) -> bool:
         """Whether a node's rows are the rows of a stage."""
+        if id(node) in self.fronts:
+            return True
         users = self.users(node)
         needs_python = any(isinstance(user, Stateful | MapBatches) for user in users)
         if isinstance(node, Transform):
@@ -216,8 +244,24 @@ class _Compiler:
         """A DataFrame function over the frame of its input."""
         return ApplyFrame(transform=node, child=self.frame(node.upstream, node))
 
-    def branch(self, node: Node) -> Branch:
-        """What becomes of a node's rows inside its stage."""
+    def ways(self, node: Node) -> list[Way]:
+        """Every way from the roots of stages to a node, in the order of the unions on it."""
+        if isinstance(node, Union):
+            inputs = enumerate(node.inputs)
+            return [(*way, (id(node), i)) for i, child in inputs for way in self.ways(child)]
+        before = self.ways(node.upstream) if isinstance(node, MapBatches) else [()]
+        return [(*way, (id(node), 0)) for way in before]
+
+    def onward(self, way: Way, node: Node) -> Iterator[tuple[int, Way]]:
+        """Ways to a node that go on from a way through nothing but unions, with their numbers."""
+        unions = {id(node) for node in self.dataflow.nodes if isinstance(node, Union)}
+        for number, longer in enumerate(self.ways(node)):
+            rest = longer[len(way) :]
+            if longer[: len(way)] == way and all(passed in unions for passed, _ in rest):
+                yield number, longer
+
+    def branch(self, node: Node, way: Way) -> Branch:
+        """What becomes of a node's rows inside its stage, when they have come by a way."""
         users = self.users(node)
         keep = any(
             (isinstance(user, Transform) and not isinstance(node, Source))
@@ -228,18 +272,23 @@ class _Compiler:
             node=node.name,
             schema=self.schemas[node.name],
             function=node.function if isinstance(node, MapBatches) else None,
-            consumers=tuple(self._consumers(node)),
+            consumers=tuple(self._consumers(way)),
             outbox=keep,
-            branches=tuple(self.branch(user) for user in users if isinstance(user, MapBatches)),
+            branches=tuple(self._branches(way)),
         )
 
-    def _consumers(self, node: Node) -> Iterator[Consumer]:
+    def _consumers(self, way: Way) -> Iterator[Consumer]:
         for user in self.dataflow.nodes:
             if isinstance(user, Stateful):
-                for index, leaf in enumerate(_inputs(user.upstream)):
-                    if leaf is node:
-                        logic = self.logics[user.name]
-                        yield Consumer(operator=user.name, input=index, logic=logic)
+                for number, _ in self.onward(way, user.upstream):
+                    logic = self.logics[user.name]
+                    yield Consumer(operator=user.name, input=number, logic=logic)
+
+    def _branches(self, way: Way) -> Iterator[Branch]:
+        for user in self.dataflow.nodes:
+            if isinstance(user, MapBatches):
+                for _, longer in self.onward(way, user.upstream):
+                    yield self.branch(user, (*longer, (id(user), 0)))
 
     def roots(self, node: Node) -> list[str]:
         """Stages inside which a node's rows are made."""
@@ -265,7 +314,7 @@ class _Compiler:
 
     def stage(self, node: Node) -> Stage:
         """The stage of a root."""
-        root = self.branch(node)
+        root = self.branch(node, ((id(node), 0),))
         if isinstance(node, Stateful):
             producers = tuple(dict.fromkeys(self.roots(node.upstream)))
             logic = self.logics[node.name]

@@ -42,7 +42,7 @@ class _Work:
 
 
 class Publisher:
-    """Publishes committed timesteps in order, in a thread of its own."""
+    """Publishes committed timesteps in order: in a thread of its own, or one call at a time."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Publisher:
         journal: Journal,
         backlog: int,
     ) -> None:
-        """Start the thread; it waits for work."""
+        """Take the parts; nothing runs yet."""
         self._sinks = sinks
         self._writers = writers
         self._rows_of = rows_of
@@ -64,6 +64,10 @@ class Publisher:
         self._volatile: dict[tuple[int, str], Staged] = {}
         self._closed = False
         self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Publish in a thread from now on."""
         self._thread = threading.Thread(target=self._loop, name="rechannel-publish", daemon=True)
         self._thread.start()
 
@@ -133,17 +137,25 @@ class Publisher:
                         return
                     self._changed.wait_for(lambda: self._closed)
                     return
-                work = self._work[0]
             try:
-                self._do(work)
+                self.publish_next()
             except BaseException as error:
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
-                continue
-            with self._changed:
+
+    def publish_next(self) -> bool:
+        """Publish the oldest timestep that waits, to one sink; False when none waits. Raises what the sink raises."""
+        with self._changed:
+            if not self._work:
+                return False
+            work = self._work[0]
+        self._do(work)
+        with self._changed:
+            if self._work:  # not closed meanwhile
                 self._work.popleft()
-                self._changed.notify_all()
+            self._changed.notify_all()
+        return True
 
     def _do(self, work: _Work) -> None:
         writer = self._writers[work.sink.sink.name]
@@ -174,13 +186,10 @@ class Publisher:
     def _lag(self) -> int:
         return len({work.timestep for work in self._work})
 
-    def wait_for_room(self) -> None:
-        """Wait until sinks have caught up enough. Raises what a sink raised."""
+    def oldest(self) -> int | None:
+        """The oldest timestep that is not published yet: its outbox files are still read."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._error is not None or self._lag() <= self._backlog or self._closed
-            )
-            self._check()
+            return min((work.timestep for work in self._work), default=None)
 
     def drain(self) -> None:
         """Wait until everything is published. Raises what a sink raised."""
@@ -194,7 +203,8 @@ class Publisher:
             self._closed = True
             self._work.clear()
             self._changed.notify_all()
-        self._thread.join(timeout=60)
+        if self._thread is not None:
+            self._thread.join(timeout=60)
         for writer in self._writers.values():
             writer.close()
 

@@ -41,7 +41,7 @@ class Bound:
         return self.function.final(state[self.state], list(self.fields))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateLogic:
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
 

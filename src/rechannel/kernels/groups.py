@@ -30,7 +30,7 @@ class Groups:
     @cached_property
     def ends(self) -> IntArray:
         """One past the last row of each group. Shape (groups,)."""
-        return np.append(self.starts[1:], self.rows).astype(np.int64)
+        return np.append(self.starts[1:], self.rows)[: self.count].astype(np.int64)
 
     @cached_property
     def sizes(self) -> IntArray:

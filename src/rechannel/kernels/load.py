@@ -14,11 +14,12 @@ from rechannel.kernels.measure import encode_report
 from rechannel.kernels.merge import Rows
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.sorting import group_rows, sort_index, take
-from rechannel.kernels.stateful import BASE_LEVEL, RunWriter, logic_of, report_blob
+from rechannel.kernels.stateful import RunWriter, logic_of, report_blob
 from rechannel.kernels.wire import DATA, Blob, encode, from_batches, pack, to_batches
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
+from rechannel.state.merging import BASE_LEVEL
 
 
 def stored_schema(program: StageProgram) -> pa.Schema:

@@ -1,6 +1,6 @@
 """Find the state of keys: point look-ups of sorted hashes in sorted, memory-mapped runs, newest run first.
 
-Cost follows the keys asked for, not the rows stored.
+Cost follows the keys asked for, not the rows stored: a needle is searched only in runs that may hold it (`sieve`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
+from rechannel.kernels.sieve import candidates
 from rechannel.kernels.sorting import fast_take, from_numpy, is_plain, take
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray, Intervals
@@ -22,10 +23,11 @@ from rechannel.state.segment import Segment
 
 @dataclass(frozen=True, eq=False)
 class OpenRun:
-    """A run with its segment opened."""
+    """A run with its segment opened. base: it holds everything older, so most needles that get to it are found."""
 
     segment: Segment
     clip: Intervals
+    base: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,9 @@ def _search(
     if segment.rows == 0:
         return needles[:0], needles[:0]
     asked = hashes[needles]
+    maybe = None if run.base else candidates(segment, asked)
+    if maybe is not None:
+        needles, asked = needles[maybe], asked[maybe]
     rows = np.searchsorted(segment.hashes, asked)
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked

@@ -24,21 +24,19 @@ from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Received, receive, split_reports
+from rechannel.kernels.send import Order
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Edit, Run
-from rechannel.state.merging import Merge
+from rechannel.state.merging import BASE_LEVEL, Merge
 from rechannel.state.segment import SegmentMeta, open_segment, write_segment
 
 INLINE = 2.0
 """A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
 than a new run
 plus the merges it would cause, and look-ups then see one run."""
-
-BASE_LEVEL = 30
-"""Level of a run that holds everything its task knows: no sweep but the last one takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +78,7 @@ class StatefulTask:
         with measures.activity("process"):
             applied = self._user(logic, received, old, found)
         edit = self._store(received, applied, found, runs, measures)
-        parcels = list(emitter.rows(applied.output, applied.output_hashes))
+        parcels = [p for rows, at in _pieces(applied, state) for p in emitter.rows(rows, at)]
         measures.count("rows_in", received.rows)
         measures.count("bytes_in", sum(blob.message.size for blob in blobs))
         measures.count("keys", len(received.hashes))
@@ -227,7 +225,8 @@ class RunWriter:
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
     """Map the run's segment."""
-    return OpenRun(open_segment(program.store, run.segment), run.clip)
+    segment = open_segment(program.store, run.segment)
+    return OpenRun(segment, run.clip, run.level == BASE_LEVEL)
 
 
 def report_blob(task: int, body: bytes) -> bytes:
@@ -290,6 +289,17 @@ def _fresh(received: Received, applied: Applied, *, has_older: bool) -> Rows:
         return Rows(received.hashes, columns, dropped)
     keep = pa.array(np.flatnonzero(~dropped))
     return Rows(received.hashes[~dropped], [column.take(keep) for column in columns], None)
+
+
+def _pieces(applied: Applied, state: TaskState) -> Iterator[tuple[pa.RecordBatch, Order]]:
+    """What a task emits, cut where its hashes end.
+
+    A user's function behind the operator loses the place of single rows; of a piece, the place of the first one tells
+    where all of them belong between the pieces of other tasks, however bins are placed.
+    """
+    for piece in state.own.slices(applied.output_hashes):
+        rows = applied.output.slice(piece.start, piece.stop - piece.start)
+        yield rows, applied.output_hashes[piece]
 
 
 def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge) -> list[Rows]:

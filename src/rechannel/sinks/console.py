@@ -46,12 +46,13 @@ class ConsoleWriter:
         from rich.table import Table
         from rich.text import Text
 
-        more = held.num_rows > self.rows
-        count = f"first {self.rows} rows" if more else f"{held.num_rows} rows"
-        table = Table(title=f"{self.name} · timestep {timestep} · {count}", box=box.SIMPLE)
+        shown = f"{min(held.num_rows, self.rows)} {'row' if held.num_rows == 1 else 'rows'}"
+        count = f"first {shown}" if held.num_rows > self.rows else shown
+        table = Table(box=box.SIMPLE)
         for field_ in held.schema:
             right = pa.types.is_integer(field_.type) or pa.types.is_floating(field_.type)
             table.add_column(Text(field_.name), justify="right" if right else "left")
         for row in held.slice(0, self.rows).to_pylist():
             table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
+        self.console.print(Text(f"{self.name} · timestep {timestep} · {count}", style="bold"))
         self.console.print(table)

@@ -50,8 +50,8 @@ def local_files(pattern: str, seen: Callable[[str], bool]) -> Iterator[SeenFile]
 
     Raises SourceError when a directory cannot be listed.
     """
-    for path in _expanded(pattern):
-        if not hidden(path, pattern) and not seen(path):
+    for path in _expanded(pattern, seen):
+        if not hidden(path, pattern):
             try:
                 facts = os.stat(path)
             except FileNotFoundError:
@@ -62,14 +62,18 @@ def local_files(pattern: str, seen: Callable[[str], bool]) -> Iterator[SeenFile]
             yield SeenFile(path=path, modified_ms=modified_ms, size=facts.st_size)
 
 
-def _expanded(pattern: str) -> Iterator[str]:
+def _expanded(pattern: str, seen: Callable[[str], bool]) -> Iterator[str]:
+    """Paths of files. The seen are dropped first: of many files, nearly all are."""
     for path in glob.iglob(pattern, recursive=True):
+        if seen(path):
+            continue
         if not os.path.isdir(path):
             yield path
         elif "**" not in pattern:
             for folder, below, names in os.walk(path, onerror=_refuse, followlinks=True):
                 below[:] = [name for name in below if not name.startswith(("_", "."))]
-                yield from (f"{folder}/{name}" for name in names)
+                paths = (f"{folder}/{name}" for name in names)
+                yield from (path for path in paths if not seen(path))
 
 
 def _refuse(error: OSError) -> None:

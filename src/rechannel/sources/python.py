@@ -22,7 +22,7 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from rechannel.errors import SourceError
+from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import PythonConnector
@@ -152,7 +152,7 @@ def _latest(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
         rows, end = reader.read(start)
         if end == start and next(iter(rows), None) is not None:
             msg = f"read() gave rows and the same offset {start} again: it would never end"
-            raise SourceError(msg)
+            raise ValueError(msg)
         return end
     if not inspect.signature(reader.latestOffset).parameters:
         return dict(reader.latestOffset())
@@ -185,15 +185,11 @@ def _columns(source: DataSource, declared: pa.Schema | None) -> StructType:
 
 
 def _plain(offset: Any) -> Offset:
-    """An offset as the journal will give it back. Raises SourceError when JSON cannot hold it."""
-    try:
-        plain = json.loads(json.dumps(offset))
-    except (TypeError, ValueError) as error:
-        msg = f"the offset {offset!r} is not JSON: {error}"
-        raise SourceError(msg) from error
+    """An offset as the journal will give it back. Raises TypeError when JSON cannot hold it."""
+    plain = json.loads(json.dumps(offset))
     if not isinstance(plain, dict):
         msg = f"an offset must be a dict, not {offset!r}"
-        raise SourceError(msg)
+        raise TypeError(msg)
     return plain
 
 
@@ -202,6 +198,8 @@ def _blamed(what: str) -> Iterator[None]:
     """What a data source raises becomes a SourceError with its traceback."""
     try:
         yield
+    except RechannelError:
+        raise
     except Exception as error:
         msg = f"{what}: {type(error).__name__}: {error}\n\n{user_traceback(error)}"
         raise SourceError(msg) from error

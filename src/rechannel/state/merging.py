@@ -22,6 +22,9 @@ from typing import Any
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
 
+BASE_LEVEL = 30
+"""Level of a run below which nothing older is left: only the last sweep takes it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
@@ -29,6 +32,12 @@ class MergePolicy:
 
     fan: int = 8
     slice_rows: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot work."""
+        if self.fan < 2 or self.slice_rows < 1:
+            msg = f"merging needs a fan of at least 2 and slices of at least 1 row, not {self}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +115,14 @@ def _due(timestep: int, period: int, slices: int) -> int | None:
 def _merge(runs: Sequence[Run], where: Intervals, sweep: int, *, last: bool) -> Merge | None:
     met = [(run, run.clip.intersect(where)) for run in runs]
     met = [(run, clip) for run, clip in met if clip]
-    taken = [run for run, _ in met if run.level == sweep or (last and run.level >= sweep)]
-    seqs = sorted({run.seq for run in taken}, reverse=True)
-    if len(seqs) < 2:
+    taken = {run.seq for run, _ in met if run.level == sweep or (last and run.level >= sweep)}
+    if len(taken) < 2:
         return None
-    oldest = min(run.seq for run, _ in met)
+    # Where bins of different histories meet in one task, levels do not tell which run is newer. All that lies
+    # between two runs in age goes with them, or what is merged would overtake it.
+    met_seqs = {run.seq for run, _ in met}
+    seqs = sorted((s for s in met_seqs if min(taken) <= s <= max(taken)), reverse=True)
+    bottom = min(taken) == min(met_seqs)
     return Merge(
-        seqs=tuple(seqs),
-        where=where,
-        level=max(sweep + 1, *(run.level for run in taken)),
-        bottom=min(seqs) == oldest,
+        seqs=tuple(seqs), where=where, level=BASE_LEVEL if bottom else sweep + 1, bottom=bottom
     )

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,8 @@ class _Column:
 class Segment:
     """An open segment. Its arrays are views of the mapped file and never written to.
 
-    hashes: shape (rows,), ascending. size: bytes of the file.
+    hashes: shape (rows,), ascending. size: bytes of the file. memo: what readers derive from the
+    rows and want to keep as long as the segment is open.
     """
 
     key: str
@@ -81,6 +83,7 @@ class Segment:
     _columns: tuple[_Column, ...]
     _check: BlockCheck
     _source: object
+    memo: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

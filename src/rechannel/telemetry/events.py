@@ -2,7 +2,8 @@
 
 Every event is a value with one JSON form. Progress, profiler, scaling and dashboard are readers of
 this stream, of a running job or of a saved file alike. Times named `at_ms` are the driver's clock,
-in milliseconds since 1970; durations are milliseconds.
+in milliseconds since 1970; durations are milliseconds. Both are what clocks said: where one was set
+back, a duration may be negative.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class TimestepCommitted(Record):
 
     def __post_init__(self) -> None:
         """Check the counts and freeze the mappings."""
-        self.check_natural("timestep", "duration_ms", "rows_in", "rows_out")
+        self.check_natural("timestep", "rows_in", "rows_out")
         self.freeze("phases", "state")
 
 
@@ -168,7 +169,7 @@ class SinkPublished(Record):
 
     def __post_init__(self) -> None:
         """Check the counts."""
-        self.check_natural("timestep", "duration_ms", "rows", "bytes")
+        self.check_natural("timestep", "rows", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

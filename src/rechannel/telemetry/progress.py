@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from rechannel.telemetry.events import (
@@ -77,7 +78,7 @@ class _Timestep:
 class Progress:
     """The last committed timesteps of a job, as dictionaries of JSON values.
 
-    keep: how many timesteps `recent_progress` holds. One thread calls `see`; any thread may read.
+    keep: how many timesteps `recent_progress` holds. Any thread may tell, and any may read.
     """
 
     def __init__(self, *, keep: int = 100) -> None:
@@ -89,6 +90,7 @@ class Progress:
         self._committed = -1
         self._recent: tuple[dict[str, Any], ...] = ()
         self._previous: TimestepStarted | None = None
+        self._lock = Lock()
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
@@ -112,8 +114,9 @@ class Progress:
 
     def see(self, *events: Event) -> None:
         """Take up events in the order in which they happened."""
-        for event in events:
-            self._see(event)
+        with self._lock:
+            for event in events:
+                self._see(event)
 
     def _see(self, event: Event) -> None:
         match event:

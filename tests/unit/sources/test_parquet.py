@@ -1,4 +1,5 @@
 """Parquet files as tasks read them."""
+# ruff: noqa: DTZ001 - timestamps without a zone are a type of their own here
 
 from __future__ import annotations
 
@@ -188,9 +189,12 @@ def test_a_file_that_is_gone_or_changed_is_named(tmp_path):
         list(ParquetSplits(schema).read(split))
 
 
-def test_a_file_without_rows_has_no_splits(tmp_path):
-    file = written(tmp_path / "a.parquet", schema_of("a bigint").empty_table())
-    assert split_files([file], schema_of("a bigint"), 1) == []
+def test_a_file_may_be_without_rows_or_row_groups(tmp_path):
+    schema = schema_of("a bigint")
+    empty = written(tmp_path / "a.parquet", schema.empty_table())
+    with pq.ParquetWriter(tmp_path / "b.parquet", schema):
+        pass
+    assert rows_of([empty, str(tmp_path / "b.parquet")], schema).num_rows == 0
 
 
 def test_nanoseconds_are_marked_because_spark_refuses_them(tmp_path):
@@ -231,5 +235,5 @@ def test_splits_are_neighbouring_groups_in_order(tmp_path_factory, groups, split
         first, stop = split["groups"]
         sizes = groups[split["order"] >> FILE_BITS][first:stop]
         assert split["order"] % (1 << FILE_BITS) == first
-        # One group more or less would be further from the size asked for.
-        assert len(sizes) == 1 or sum(sizes[:-1]) < split_rows + 100
+        # A split ends as soon as it has the size asked for (pages have headers: a little less).
+        assert len(sizes) == 1 or sum(sizes[:-1]) < split_rows

@@ -226,7 +226,7 @@ def test_busy_is_what_was_not_waiting():
         (TimestepStarted, {"timestep": 0, "now_ms": 0, "at_ms": 0, "rows_expected": -5}),
         (OperatorFinished, {"timestep": -1, "operator": "a", "at_ms": 0}),
         (StateSize, {"rows": 0, "bytes": -1}),
-        (TimestepCommitted, {"timestep": 0, "at_ms": 0, "duration_ms": -0.5}),
+        (TimestepCommitted, {"timestep": 0, "at_ms": 0, "duration_ms": 1.0, "rows_in": -1}),
         (TimestepFailed, {"timestep": -1, "at_ms": 0, "error": "E"}),
         (SinkPublished, {"timestep": 0, "sink": "a", "at_ms": 0, "rows": -1}),
         (Note, {"at_ms": 0, "topic": "a", "text": "b", "timestep": -1}),
@@ -241,6 +241,11 @@ def test_an_impossible_event_is_refused(cls, values):
 def test_an_impossible_task_is_refused(name):
     with pytest.raises(ValueError, match=f"TaskFinished.{name} cannot be negative: -1"):
         dataclasses.replace(TASK, **{name: -1})
+
+
+def test_a_clock_that_was_set_back_is_no_reason_to_fail():
+    assert TimestepCommitted(timestep=0, at_ms=0, duration_ms=-3.5).duration_ms == -3.5
+    assert dataclasses.replace(TASK, started_ms=50.0, finished_ms=20.0).busy_ms == 0.0
 
 
 def test_what_an_event_was_made_of_may_change_afterwards():

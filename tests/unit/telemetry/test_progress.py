@@ -1,4 +1,5 @@
 import json
+import threading
 from collections import defaultdict
 
 import pytest
@@ -145,6 +146,13 @@ def test_a_timestep_that_took_no_time_has_no_rate():
     assert progress.last_progress["processed_rows_per_second"] is None
 
 
+def test_a_clock_that_was_set_back_gives_no_rate():
+    progress = fold([started(0), started(1, at_ms=-50), committed(1, duration_ms=-1.0, rows_in=10)])
+    assert progress.last_progress["duration_ms"] == -1.0
+    assert progress.last_progress["input_rows_per_second"] is None
+    assert progress.last_progress["processed_rows_per_second"] is None
+
+
 def test_a_stream_that_begins_in_the_middle():
     progress = fold([task(7), committed(7, rows_in=8), committed(8)])
     assert [entry["timestep"] for entry in progress.recent_progress] == [7, 8]
@@ -229,6 +237,22 @@ def test_a_new_job_in_the_same_directory_begins_anew():
     progress = fold([*stream, again, started(0), task(0), committed(0, rows_in=2)])
     assert [entry["rows_in"] for entry in progress.recent_progress] == [1, 2]
     assert progress.last_progress["operators"]["counts"]["tasks"] == 1
+
+
+def test_several_threads_may_tell():
+    progress = Progress(keep=10_000)
+    progress.see(started(0), committed(0))
+
+    def publish(thread):
+        for number in range(300):
+            progress.see(published(0, f"{thread}-{number}"))
+
+    threads = [threading.Thread(target=publish, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(progress.last_progress["sinks"]) == 1200
 
 
 def test_only_the_last_timesteps_are_kept():

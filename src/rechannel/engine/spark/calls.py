@@ -22,16 +22,18 @@ from rechannel.model.hashing import hash_columns
 from rechannel.sources.reader import Split, SplitReader
 
 _settled: list[bool] = []
+_TASKS_TO_SETTLE = 4
 _programs: dict[str, StageProgram] = {}
 _PROGRAMS_KEPT = 64
 
 
 def settle() -> None:
-    """Once per worker process: move all modules out of the garbage collector's sight.
+    """In the first tasks of a worker process: move what lives long out of the garbage collector's sight.
 
-    PySpark collects after every task; with numpy and pyarrow loaded that walk costs 15 to 25 ms of CPU each time.
+    PySpark collects after every task; with numpy, pyarrow and pandas loaded that walk costs 12 to 25 ms of CPU each time.
+    Once is not enough: modules are still being loaded while the first task runs.
     """
-    if not _settled:
+    if len(_settled) < _TASKS_TO_SETTLE:
         gc.collect()
         gc.freeze()
         _settled.append(True)
@@ -168,7 +170,8 @@ class FrameFrontCall:
         width = batch.num_columns
         files = batch.column(width - 2).dictionary_encode()
         numbers = np.array(
-            [self.files[plain_path(path)] for path in files.dictionary.to_pylist()], dtype=np.uint64
+            [self.files[plain_path(unquote(path))] for path in files.dictionary.to_pylist()],
+            dtype=np.uint64,
         )
         blocks = batch.column(width - 1).to_numpy(zero_copy_only=False).astype(np.uint64)
         places = (numbers[files.indices.to_numpy()] << np.uint64(_BLOCK_BITS)) + blocks
@@ -180,11 +183,10 @@ class FrameFrontCall:
 
 
 def plain_path(path: str) -> str:
-    """A path without scheme and escapes, as both Spark and a directory listing would name it."""
-    text = unquote(path)
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    return text
+    """A path without the scheme of local files, as both Spark and a directory listing would name it."""
+    if path.startswith("file:"):
+        return "/" + path.removeprefix("file:").lstrip("/")
+    return path
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ import re
 
 from rechannel import errors
 from rechannel.errors import RechannelError, TimestepError
+from rechannel.sources.spark import unreadable
 
 _MARKER = re.compile(
     r"rechannel\.errors\.(\w+): (.*?)(?=\n\tat |\nDriver stacktrace|\Z)", re.DOTALL
@@ -23,6 +24,9 @@ def translate(error: Exception, stage: str, timestep: int) -> RechannelError:
         message = found.group(2).strip()
         made: RechannelError = kind(_placed(message, stage, timestep))
         return made
+    known = unreadable(error)
+    if known is not None:
+        return known
     return TimestepError(
         f"operator {stage!r} failed in timestep {timestep}; nothing of it was committed and a "
         f"restart runs it again. Spark says: {text[:4000]}"

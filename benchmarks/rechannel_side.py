@@ -1,0 +1,198 @@
+"""Rechannel's side of every comparison: ordinary programs against the public API."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import rechannel as rc
+from benchmarks.clock_source import ClockSource
+from benchmarks.harness import Measurement, Parameters
+from benchmarks.inputs import SCHEMA
+from benchmarks.measurements import BatchMeasurement, LatencyMeasurement
+from benchmarks.session import shared_settings
+from benchmarks.variant import report
+from rechannel.dataflow.stream import Stream
+from rechannel.kernels.track_frame import KeyedFrame
+from rechannel.kernels.track_rows import Rows
+
+POLL_SECONDS = 0.05
+ENTRIES_KEPT = 1_000_000
+"""Journal entries stay, because the time at which a timestep was committed is read from its entry."""
+
+
+def keyed_state(parameters: Parameters) -> BatchMeasurement:
+    """Count and sum of ``value`` per ``key``."""
+    spark = session(parameters)
+    counted = (
+        read_batches(spark, parameters)
+        .key_by("key")
+        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals")
+    )
+    return run_batches(parameters, counted)
+
+
+telemetry_overhead = keyed_state
+
+
+def pipelining(parameters: Parameters) -> BatchMeasurement:
+    """Count and sum per key, then how many keys have each count."""
+    spark = session(parameters)
+    counted = (
+        read_batches(spark, parameters)
+        .key_by("key")
+        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals")
+    )
+    spread = counted.key_by("count").aggregate(keys=rc.count(), name="spread")
+    return run_batches(parameters, spread)
+
+
+def python_state(parameters: Parameters) -> BatchMeasurement:
+    """Count and sum per key by a user's function: once per key, or over all keys of a task."""
+    spark = session(parameters)
+    keyed = read_batches(spark, parameters).key_by("key")
+    state = "count bigint, total bigint"
+    if parameters["form"] == "per_key":
+        tracked = keyed.track(add_rows, state=state, name="totals")
+    else:
+        tracked = keyed.track_batches(add_frame, state=state, name="totals")
+    return run_batches(parameters, tracked)
+
+
+def add_rows(key: int, state: Any, rows: Rows) -> tuple[int, int]:
+    """The state of one key after its rows of a timestep."""
+    del key
+    count, total = state or (0, 0)
+    return count + len(rows), total + sum(rows["value"])
+
+
+def add_frame(frame: KeyedFrame) -> dict[str, Any]:
+    """The states of all keys of a task after their rows of a timestep."""
+    return {
+        "count": frame.previous("count", 0) + frame.count(),
+        "total": frame.previous("total", 0) + frame.sum("value"),
+    }
+
+
+def state_growth(parameters: Parameters) -> BatchMeasurement:
+    """Count and sum per key over a state of ``keys`` keys that was loaded in bulk."""
+    spark = session(parameters)
+    keys = parameters["keys"]
+    initial = spark.range(0, keys, 1, 64).selectExpr(
+        "id AS key", "CAST(1 AS BIGINT) AS count", "id AS total"
+    )
+    counted = (
+        read_batches(spark, parameters)
+        .key_by("key")
+        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals", initial=initial)
+    )
+    return run_batches(parameters, counted)
+
+
+def latency(parameters: Parameters) -> LatencyMeasurement:
+    """A keyed count over the clock-driven source, as fast as possible."""
+    spark = session(parameters)
+    start_ns = time.time_ns()
+    options = {name: parameters[name] for name in ("rate", "keys", "partitions")}
+    rows = rc.read(spark).python(ClockSource, options={"start_ns": start_ns, **options})
+    counted = rows.key_by("key").aggregate(
+        count=rc.count(), name="counts", tasks=parameters["tasks"]
+    )
+    # The front reads several source partitions per task: a task costs more than 100 rows do.
+    job = start(parameters, counted, tasks=parameters["cores"])
+    wanted = (parameters["warmup_seconds"] + parameters["seconds"]) * parameters["rate"]
+    (source,) = job.sources
+    phases: dict[int, dict[str, float]] = {}
+    while (done := job.committed_offset(source).get("rows", 0)) < wanted:
+        if job.await_termination(POLL_SECONDS):
+            raise RuntimeError("the job ended before it had read all rows")
+        phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
+        report(f"{done} of {wanted} rows")
+    job.stop()
+    names = sorted({name for phase in phases.values() for name in phase})
+    return {
+        "start_ns": start_ns,
+        "commits": list(commits(parameters, source)),
+        "phases": {name: [phases[t].get(name, 0.0) for t in sorted(phases)] for name in names},
+    }
+
+
+def session(parameters: Parameters) -> Any:
+    """A session with the settings that every side gets."""
+    settings = shared_settings(parameters)
+    master = settings.pop("spark.master")
+    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    return rc.session(master, **named)
+
+
+def read_batches(spark: Any, parameters: Parameters) -> Stream:
+    """The input's batches, one per timestep."""
+    folder = Path(parameters["scratch"]) / "input"
+    folder.mkdir()
+    for batch in range(parameters["batches"]):
+        for file in sorted(Path(parameters["input"]).glob(f"batch-{batch:05d}-part-*.parquet")):
+            (folder / file.name).symlink_to(file)
+    return rc.read(spark).files(
+        folder, format="parquet", schema=SCHEMA, per_timestep=parameters["files"], name="batches"
+    )
+
+
+def start(parameters: Parameters, stream: Stream, *, tasks: int) -> rc.RunningJob:
+    """Start a job that throws its rows away, as the peers do."""
+    settings = rc.Settings(
+        tasks=tasks,
+        durability=rc.Durability(parameters["durability"]),
+        in_flight=parameters.get("in_flight", 1),
+        telemetry=parameters.get("telemetry", True),
+        snapshot_every=ENTRIES_KEPT,
+    )
+    state = Path(parameters["scratch"]) / "state"
+    return rc.Job("benchmark", stream.write.noop(), state=state, settings=settings).start()
+
+
+def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
+    """Run over all batches; a batch's time is what passed since the commit before its own."""
+    began = time.time_ns()
+    job = start(parameters, stream, tasks=parameters["tasks"])
+    total = parameters["batches"]
+    phases: dict[int, dict[str, float]] = {}
+    while (job.status["timestep"] or 0) < total:
+        if job.await_termination(POLL_SECONDS):
+            raise RuntimeError("the job ended before its input did")
+        phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
+        report(f"{job.status['timestep'] or 0} of {total} batches")
+    job.process_all_available()
+    phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
+    rows = [p["rows_in"] for p in job.recent_progress]
+    job.stop()
+    at = [began, *(committed for _, _, committed in commits(parameters, None))]
+    if len(rows) != total:
+        rows = [rows[-1]] * total
+    seconds = [(b - a) / 1e9 for a, b in zip(at, at[1:], strict=False)]
+    names = sorted({name for phase in phases.values() for name in phase})
+    return {
+        "seconds": seconds,
+        "rows": rows,
+        "phases": {name: [phases[t].get(name, 0.0) for t in sorted(phases)] for name in names},
+    }
+
+
+def commits(parameters: Parameters, source: str | None) -> Sequence[tuple[int, int, int]]:
+    """(first row, row after the last, time of the commit in ns since 1970) of every timestep.
+
+    A timestep counts as committed from the moment at which its journal entry got its name.
+    """
+    out: list[tuple[int, int, int]] = []
+    last = 0
+    for file in sorted((Path(parameters["scratch"]) / "state" / "journal").glob("*.json")):
+        entry: Measurement = json.loads(file.read_text(encoding="utf-8"))
+        if entry["kind"] != "committed" or entry["body"]["timestep"] == 0:
+            continue
+        end = entry["body"]["offsets"][source]["rows"] if source else last
+        out.append((last, end, os.stat(file).st_ctime_ns))
+        last = end
+    return out

@@ -1,0 +1,86 @@
+"""All commands, and what becomes of errors.
+
+Exit codes: 0 it is done; 1 it is done and the answer is bad (files are damaged, results differ);
+2 it could not be done, and one message on standard error says why.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from rechannel.cli.bench import bench
+from rechannel.cli.demo import demo
+from rechannel.cli.events import events
+from rechannel.cli.run import run
+from rechannel.cli.screen import complain
+from rechannel.cli.state import state
+from rechannel.cli.status import status
+from rechannel.cli.verify import verify
+from rechannel.errors import RechannelError
+from rechannel.version import __version__
+
+FAILED = 2
+"""Exit code of a command that could not do its work."""
+
+app = typer.Typer(
+    name="rechannel",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(
+            f"rechannel {__version__} (Python {platform.python_version()}, Spark {_spark()})"
+        )
+        raise typer.Exit
+
+
+def _spark() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@app.callback()
+def rechannel(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Streaming dataflows on Apache Spark that can be changed while they run."""
+
+
+app.command("demo")(demo)
+app.command("run")(run)
+app.command("status")(status)
+app.command("state")(state)
+app.command("events")(events)
+app.command("verify")(verify)
+app.command(
+    "bench",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(bench)
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Run a command line (without the program's name) and return its exit code."""
+    try:
+        app(args=list(argv), prog_name="rechannel")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except RechannelError as error:
+        complain(error)
+        return FAILED
+    return 0

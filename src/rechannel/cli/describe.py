@@ -1,0 +1,73 @@
+"""An event as a line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rechannel.cli.screen import count, moment, size
+from rechannel.telemetry.events import (
+    Event,
+    JobStarted,
+    JobStopped,
+    Note,
+    OperatorFinished,
+    SinkPublished,
+    TimestepCommitted,
+    TimestepFailed,
+    TimestepStarted,
+)
+from rechannel.telemetry.task_finished import TaskFinished
+
+
+def describe(event: Event) -> str:
+    """When it happened, and what."""
+    if isinstance(event, TaskFinished):
+        return f"{moment(event.finished_ms)}  {_task(event)}"
+    return f"{moment(event.at_ms)}  {_what(event)}"
+
+
+def _what(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
+    match event:
+        case JobStarted():
+            return f"job {event.job!r} started ({event.engine})"
+        case JobStopped():
+            how = "stopped" if event.error is None else f"failed: {event.error}"
+            return f"job {event.job!r} {how}"
+        case TimestepStarted():
+            return f"timestep {event.timestep} started"
+        case OperatorFinished():
+            return f"timestep {event.timestep}: operator {event.operator!r} is done"
+        case TimestepCommitted():
+            return (
+                f"timestep {event.timestep} committed in {_ms(event.duration_ms)}:"
+                f" {count(event.rows_in)} rows in, {count(event.rows_out)} out"
+                f" ({_each(event.phases)})"
+            )
+        case TimestepFailed():
+            return f"timestep {event.timestep} failed: {event.error}: {event.message}"
+        case SinkPublished():
+            rows = "" if event.rows is None else f" {count(event.rows)} rows of"
+            again = ", again" if event.again else ""
+            return f"sink {event.sink!r} published{rows} timestep {event.timestep}{again}"
+        case Note():
+            return f"{event.topic}: {event.text}"
+        case _:
+            return event.KIND
+
+
+def _task(task: TaskFinished) -> str:
+    where = task.host if task.executor is None else f"executor {task.executor} on {task.host}"
+    return (
+        f"timestep {task.timestep}: {task.operator!r} task {task.task} on {where}:"
+        f" {count(task.rows_in)} rows ({size(task.bytes_in)}) in,"
+        f" {count(task.rows_out)} ({size(task.bytes_out)}) out,"
+        f" busy {_ms(task.busy_ms)} ({_each(task.ms)})"
+    )
+
+
+def _each(times: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_ms(ms)}" for name, ms in times.items())
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:,.0f} ms"

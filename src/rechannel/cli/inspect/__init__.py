@@ -1,0 +1,1 @@
+"""Reading state directories without Spark and without the program that wrote them."""

@@ -1,0 +1,173 @@
+"""Reading everything that a state directory needs, to find what is damaged or missing.
+
+A running job writes and deletes meanwhile. So a file counts as damaged only if the journal, read
+again, still names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from sys import maxsize
+from typing import Any
+
+from rechannel.cli.inspect.directory import StateDirectory
+from rechannel.engine.entries import Entry
+from rechannel.engine.journal import read_only
+from rechannel.engine.journal_state import JournalState, unreferenced
+from rechannel.engine.outbox import outbox_tables
+from rechannel.engine.snapshot import from_bytes
+from rechannel.errors import DamagedStateError, MissingFileError
+from rechannel.state.keys import JOURNAL, OUTBOX, SEGMENTS, SNAPSHOTS, number_of
+from rechannel.state.sealed import unseal
+from rechannel.state.segment import verify_segment
+from rechannel.state.store import Store
+
+SOURCES = "sources/"
+
+Tell = Callable[[str, int, int], None]
+"""Told of progress: what is read, how many files are done, how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A file that does not hold what was written. file: its key in the state directory."""
+
+    file: str
+    problem: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What was read, and what is wrong with it.
+
+    files, bytes: read, by kind. unreferenced: segments and outbox files that nothing names any more
+    and that the next housekeeping removes. complete: whether the journal could be read, which says
+    what is needed; if not, all segments and outbox files that are there were read instead.
+    """
+
+    files: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    damages: list[Damage] = field(default_factory=list)
+    unreferenced: int = 0
+    complete: bool = True
+
+    def read(self, kind: str, size: int) -> None:
+        """Count a file."""
+        self.files[kind] = self.files.get(kind, 0) + 1
+        self.bytes[kind] = self.bytes.get(kind, 0) + size
+
+
+def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
+    """Read every file that counts. Raises NewerFormatError for what this version cannot read."""
+    store = directory.store
+    findings = Findings()
+    _read_all(store, "journal", store.list(JOURNAL), _check_entry, findings, tell)
+    _read_all(store, "snapshots", store.list(SNAPSHOTS), _check_snapshot, findings, tell)
+    _read_all(store, "sources", store.list(SOURCES), _check_record, findings, tell)
+    state = _state(store, findings)
+    present = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    if state is None:
+        named = set(present)
+    else:
+        named = _named(state)
+        findings.unreferenced = len(set(unreferenced(state, present)) - named)
+    for kind, prefix, check in (
+        ("segments", SEGMENTS, _check_segment),
+        ("outbox", OUTBOX, _check_outbox),
+    ):
+        keys = iter(sorted(key for key in named if key.startswith(prefix)))
+        _read_all(store, kind, keys, check, findings, tell)
+    return findings
+
+
+Check = Callable[[Store, str], None]
+
+
+def _read_all(
+    store: Store, kind: str, keys: Iterator[str], check: Check, findings: Findings, tell: Tell
+) -> None:
+    found = list(keys)
+    for done, key in enumerate(found):
+        tell(kind, done, len(found))
+        try:
+            size = store.size(key)
+            check(store, key)
+        except DamagedStateError as error:
+            if _is_needed(store, key, error):
+                findings.damages.append(Damage(file=key, problem=str(error)))
+        else:
+            findings.read(kind, size)
+
+
+def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
+    """Whether damage counts: a job that runs may have deleted the file in the meantime."""
+    if not key.startswith((SEGMENTS, OUTBOX)):
+        return not isinstance(error, MissingFileError)
+    try:
+        return key in _named(read_only(store))
+    except DamagedStateError:
+        return True
+
+
+def _state(store: Store, findings: Findings) -> JournalState | None:
+    """What the journal says as a whole; None when it cannot be read."""
+    try:
+        return read_only(store)
+    except DamagedStateError as error:
+        findings.complete = False
+        problem = str(error)
+        # A damaged entry was named above; a missing one, or a contradiction, only shows here.
+        if not any(damage.file in problem for damage in findings.damages):
+            findings.damages.append(Damage(file=JOURNAL, problem=problem))
+        return None
+
+
+def _named(state: JournalState) -> set[str]:
+    """Segments and outbox files that some kept version or unpublished output needs."""
+    kept = set[str]().union(*(version.files() for version in state.versions.values()))
+    return kept.union(*map(_outbox_of, _staged(state)))
+
+
+def _staged(state: JournalState) -> Iterator[Any]:
+    for sinks in state.unpublished.values():
+        yield from sinks.values()
+
+
+def _outbox_of(staged: Any) -> set[str]:
+    nodes = staged.get("outbox", {}) if isinstance(staged, dict) else {}
+    return {key for keys in nodes.values() for key in keys}
+
+
+def _check_entry(store: Store, key: str) -> None:
+    entry = Entry.from_bytes(store.read(key), name=f"journal entry {key}")
+    _check_number(key, entry.number)
+
+
+def _check_snapshot(store: Store, key: str) -> None:
+    state = from_bytes(store.read(key), name=f"snapshot {key}")
+    _check_number(key, state.number)
+
+
+def _check_number(key: str, number: int) -> None:
+    if number != number_of(key):
+        msg = f"{key} holds number {number}: it was written under another name"
+        raise DamagedStateError(msg)
+
+
+def _check_record(store: Store, key: str) -> None:
+    if key.endswith(".json"):
+        unseal(store.read(key), name=key, newest=maxsize)
+
+
+def _check_segment(store: Store, key: str) -> None:
+    verify_segment(store, key)
+
+
+def _check_outbox(store: Store, key: str) -> None:
+    for batch in outbox_tables(store, [key]):
+        try:
+            batch.validate(full=True)
+        except ValueError as error:
+            msg = f"{key} holds no valid Arrow data ({error}); restore it from a copy"
+            raise DamagedStateError(msg) from error

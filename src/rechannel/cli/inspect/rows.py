@@ -1,0 +1,155 @@
+"""Rows of state as they are stored, read without the program that wrote them.
+
+Segments hold whole rows (key columns, then state columns), and the newest run wins, so nothing has
+to be executed. What only the program knows is not applied: aggregates are shown as they are kept,
+not as they are finished, and keys whose timeout has passed are still there until merging drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.cli.inspect.directory import StateDirectory
+from rechannel.engine.journal import read_only
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.state_view import manifest_at
+from rechannel.errors import (
+    DamagedStateError,
+    MissingFileError,
+    NotReadyError,
+    UnknownOperatorError,
+)
+from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.model.ddl import columns_text
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Manifest
+from rechannel.state.segment import open_segment
+
+SLICE_ROWS = 100_000
+"""State is read in slices of about so many rows: no more of it than was asked for."""
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """Rows of one operator as of a timestep.
+
+    keys: how many of the columns are keys. rows: in the order of their keys' hashes.
+    more: whether there are rows behind them.
+    """
+
+    operator: str
+    timestep: int
+    keys: int
+    rows: pa.Table
+    more: bool
+
+
+def stored_rows(
+    directory: StateDirectory, operator: str, timestep: int | None, limit: int | None
+) -> StoredRows:
+    """Read at most `limit` rows (None = all). timestep: None = the latest commit.
+
+    The job may run meanwhile. Raises UnknownOperatorError, NotReadyError when the timestep is not
+    kept, DamagedStateError.
+    """
+    if operator not in directory.identity.operators:
+        names = ", ".join(directory.identity.operators) or "none"
+        msg = (
+            f"job {directory.identity.name!r} keeps no state for {operator!r}; it does for: {names}"
+        )
+        raise UnknownOperatorError(msg)
+    for attempt in range(_ATTEMPTS):
+        state = read_only(directory.store)
+        try:
+            return _read(directory, operator, state, timestep, limit)
+        except MissingFileError:
+            # A running job deletes what its newer commits do not name; they are read next.
+            if attempt + 1 == _ATTEMPTS or read_only(directory.store).number == state.number:
+                raise
+    msg = "the state changes faster than it can be read; try again"
+    raise NotReadyError(msg)
+
+
+def _read(
+    directory: StateDirectory,
+    operator: str,
+    state: JournalState,
+    timestep: int | None,
+    limit: int | None,
+) -> StoredRows:
+    if state.last_committed is None:
+        msg = f"job {directory.identity.name!r} has committed no timestep yet; try again later"
+        raise NotReadyError(msg)
+    manifest, _ = manifest_at(operator, state, timestep)
+    schema, keys = _columns(directory, operator, manifest)
+    found: list[pa.RecordBatch] = []
+    rows, more = 0, False
+    for batch in _slices(directory, manifest, schema, keys):
+        found.append(batch if limit is None else batch.slice(0, limit - rows))
+        rows += batch.num_rows
+        if limit is not None and rows > limit:
+            more = True
+            break
+    return StoredRows(
+        operator=operator,
+        timestep=state.last_committed if timestep is None else timestep,
+        keys=keys,
+        rows=pa.Table.from_batches(found, schema=schema),
+        more=more,
+    )
+
+
+def _columns(directory: StateDirectory, operator: str, manifest: Manifest) -> tuple[pa.Schema, int]:
+    """Columns of the operator's segments, and how many of them are keys.
+
+    A segment does not say where keys end, but the job's identity spells key and state columns out.
+    """
+    if not manifest.runs:
+        return pa.schema([]), 0
+    schema = open_segment(directory.store, manifest.runs[0].segment).schema
+    spelt = directory.identity.operators[operator]
+    for keys in range(1, len(schema) + 1):
+        key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
+        if spelt.endswith(f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"):
+            return schema, keys
+    msg = (
+        f"segment {manifest.runs[0].segment} has the columns {columns_text(schema)}, but operator"
+        f" {operator!r} is {spelt}: they do not belong together; restore the state directory"
+    )
+    raise DamagedStateError(msg)
+
+
+def _slices(
+    directory: StateDirectory, manifest: Manifest, schema: pa.Schema, keys: int
+) -> Iterator[pa.RecordBatch]:
+    expected = sum(run.rows_in(run.clip) for run in manifest.runs)
+    pieces = int(expected // SLICE_ROWS) + 1
+    routing = Routing.even(bins=pieces, tasks=pieces)
+    for number in range(pieces):
+        rows = _merged(directory, manifest, routing.intervals_of(number), keys)
+        if rows is not None:
+            yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+
+
+def _merged(
+    directory: StateDirectory, manifest: Manifest, own: Intervals, keys: int
+) -> Rows | None:
+    runs = [
+        OpenRun(open_segment(directory.store, run.segment), run.clip)
+        for run in manifest.within(own)
+    ]
+    parts = [part for run in runs for part in slices_of(run, own)]
+    return merge_rows(parts, keys, _all_live, bottom=True) if parts else None
+
+
+def _all_live(_: list[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """Whether a timeout has passed is for the program to say."""
+    return None

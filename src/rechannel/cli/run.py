@@ -1,0 +1,101 @@
+"""`rechannel run`: run the job of a Python file until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rechannel.cli.screen import count
+from rechannel.errors import NotReadyError
+
+if TYPE_CHECKING:
+    from rechannel.cli.live import Watcher
+    from rechannel.job import RunningJob
+
+_POLL_SECONDS = 0.2
+
+
+def run(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE[:name]", help="A Python file, and its variable.")
+    ],
+    takeover: Annotated[
+        bool, typer.Option(help="Fence a driver that still runs on the state directory.")
+    ] = False,
+    until_idle: Annotated[
+        bool, typer.Option(help="Stop when all input that is there is processed.")
+    ] = False,
+    in_process: Annotated[
+        bool, typer.Option(help="Without Spark, in this process: Arrow-level operators only.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per timestep.")
+    ] = False,
+) -> None:
+    """Run the `rc.Job` of a Python file.
+
+    Ctrl-C (or SIGTERM) finishes the timesteps under way, publishes them and ends; a second one ends
+    at once, which loses nothing either.
+    """
+    from rechannel.cli.live import Watcher
+    from rechannel.cli.program import find_job, load, split_target
+    from rechannel.job import InProcess
+
+    file, name = split_target(target)
+    job = find_job(load(file), name)
+    with Watcher(json=as_json) as watcher:
+        watcher.say(f"starting job {job.name!r}")
+        running = job.start(takeover=takeover, in_process=InProcess() if in_process else None)
+        _follow(running, watcher, until_idle=until_idle)
+    watcher.say(
+        f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
+        f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
+    )
+
+
+def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool) -> None:
+    """Show progress until the job is to end, and end it. Raises what the job failed with."""
+    # Only now: Spark takes the signal for itself when a session is made.
+    with _asked_to_stop() as asked:
+        while not asked.is_set() and not (until_idle and _is_idle(running)):
+            watcher.look(running)
+            if not until_idle and running.await_termination(_POLL_SECONDS):
+                break
+        if asked.is_set():
+            watcher.say("stopping: what is under way is finished and published")
+        running.stop()
+        watcher.look(running)
+
+
+def _is_idle(running: RunningJob) -> bool:
+    try:
+        running.process_all_available(_POLL_SECONDS)
+    except NotReadyError:
+        return False
+    return True
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Event]:
+    """An event that the first SIGINT or SIGTERM sets; the second one ends the process."""
+    asked = Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        signal.signal(number, signal.SIG_DFL)
+        asked.set()
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,119 @@
+"""How commands talk: tables and JSON on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+UNBOUNDED = 10_000
+"""Columns of a line that nothing cuts."""
+
+STEPS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def out() -> Console:
+    """Standard output as it is now; where it is no terminal, lines are as long as they need."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else _unbounded()
+
+
+def err() -> Console:
+    """Standard error as it is now."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def _unbounded() -> Console:
+    return Console(highlight=False, markup=False, emoji=False, width=UNBOUNDED)
+
+
+def complain(error: BaseException) -> None:
+    """An error in its own words, without a traceback."""
+    console = err()
+    console.print("error:", style="bold red", end=" ")
+    console.print(str(error), soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    err().print(text, soft_wrap=True)
+
+
+def show(text: str) -> None:
+    """A line on standard output."""
+    out().print(text, soft_wrap=True)
+
+
+def show_json(value: Any, *, indent: int | None = 2) -> None:
+    """A JSON value on standard output; with `indent=None` as one line."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
+    out().out(text, highlight=False)
+
+
+def table(*headers: str, right: Iterable[str] = ()) -> Table:
+    """An empty table. right: headers of columns of numbers."""
+    numbers = set(right)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers:
+        made.add_column(
+            header,
+            justify="right" if header in numbers else "left",
+            no_wrap=header in numbers,
+            overflow="fold",
+        )
+    return made
+
+
+def show_table(rows: Table) -> None:
+    """A table on standard output."""
+    out().print(rows)
+
+
+def count(number: float | None) -> str:
+    """A number with thousands separated; a dash for none."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def size(bytes_: float | None) -> str:
+    """Bytes as people read them."""
+    if bytes_ is None:
+        return "-"
+    for step in STEPS[:-1]:
+        if bytes_ < 1024:
+            return f"{bytes_:,.0f} {step}" if step == "B" else f"{bytes_:,.1f} {step}"
+        bytes_ /= 1024
+    return f"{bytes_:,.1f} {STEPS[-1]}"
+
+
+def moment(ms: float) -> str:
+    """A point in time, given in Unix milliseconds, in UTC."""
+    when = datetime.fromtimestamp(ms / 1000, UTC)
+    return when.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def share(part: float | None) -> str:
+    """A share of 0 to 1 in percent."""
+    return "-" if part is None else f"{part:.1%}"
+
+
+def some(names: Sequence[object], most: int = 8) -> str:
+    """The first few of many, and how many there are."""
+    shown = ", ".join(str(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
+
+
+def _jsonable(value: Any) -> Any:
+    """Values of columns that JSON does not have, as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    msg = f"{type(value).__name__} has no JSON form"
+    raise TypeError(msg)

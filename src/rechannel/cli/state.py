@@ -1,0 +1,84 @@
+"""`rechannel state`: the rows of an operator's state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rechannel.cli.screen import count, show, show_json, show_table, table
+
+if TYPE_CHECKING:
+    from rechannel.cli.inspect.rows import StoredRows
+
+_LONG = 40
+
+
+def state(
+    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    operator: Annotated[str, typer.Argument(help="Its name.")],
+    timestep: Annotated[
+        int | None, typer.Option(help="Look back to this timestep, if it is kept.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 shows all.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the rows of an operator's state.
+
+    Key columns and state columns are shown as they are stored: aggregates as they are kept (a mean
+    as its parts), not as the job finishes them. Neither Spark nor the job's program is needed, and
+    the job may run meanwhile.
+    """
+    from rechannel.cli.inspect.directory import open_directory
+    from rechannel.cli.inspect.rows import stored_rows
+
+    found = stored_rows(open_directory(directory), operator, timestep, limit or None)
+    if as_json:
+        names = found.rows.column_names
+        show_json(
+            {
+                "operator": found.operator,
+                "timestep": found.timestep,
+                "keys": names[: found.keys],
+                "state": names[found.keys :],
+                "rows": found.rows.to_pylist(),
+                "more": found.more,
+            }
+        )
+    else:
+        _show(found)
+
+
+def _show(found: StoredRows) -> None:
+    show(
+        f"State of {found.operator!r} as of timestep {found.timestep}: columns as they are stored,"
+        f" keys first, in the order of their hashes."
+    )
+    if found.rows.num_rows == 0:
+        show("There are no rows.")
+        return
+    names = found.rows.column_names
+    keys = ", ".join(names[: found.keys])
+    show(f"Key: {keys}. State: {', '.join(names[found.keys :])}.")
+    show("")
+    numbers = [f.name for f in found.rows.schema if _is_number(str(f.type))]
+    rows = table(*names, right=numbers)
+    columns = [column.to_pylist() for column in found.rows.columns]
+    for values in zip(*columns, strict=True):
+        rows.add_row(*map(_text, values))
+    show_table(rows)
+    if found.more:
+        show("")
+        show(f"These are the first {count(found.rows.num_rows)} rows; --limit shows more.")
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(("int", "uint", "float", "double", "decimal"))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."

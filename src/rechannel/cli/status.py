@@ -1,0 +1,125 @@
+"""`rechannel status`: a job at a glance."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rechannel.cli.screen import count, moment, show, show_json, show_table, size, some, table
+
+_WORDS = {
+    "new": "was never run",
+    "running": "is running",
+    "silent": "has given no sign for a while: it may be suspended, or its host is gone",
+    "died": "died: its process is gone; start the job again to go on",
+    "stopped": "was stopped",
+    "failed": "ended with an error: see `rechannel events`; start the job again to go on",
+}
+
+
+def status(
+    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show how a job is.
+
+    Driver, timestep, operators, sources and unpublished output, from the journal alone; the job
+    may run meanwhile.
+    """
+    import socket
+
+    from rechannel.cli.inspect.directory import open_directory
+    from rechannel.cli.inspect.driver import Place
+    from rechannel.cli.inspect.summary import summary
+    from rechannel.engine.lease import process_started
+
+    now_ms = int(time.time() * 1000)
+    place = Place(host=socket.gethostname(), now_ms=now_ms, started=process_started)
+    facts = summary(open_directory(directory), place)
+    if as_json:
+        show_json(facts)
+    else:
+        _show(facts, now_ms)
+
+
+def _show(facts: dict[str, Any], now_ms: int) -> None:
+    show(f"Job {facts['name']!r} {_WORDS[facts['condition']]}.")
+    overview = table("", "")
+    overview.show_header = False
+    for what, text in _overview(facts, now_ms):
+        overview.add_row(what, text)
+    show_table(overview)
+    if facts["operators"]:
+        show("")
+        show_table(_operators(facts["operators"]))
+    if facts["sources"]:
+        show("")
+        show_table(_sources(facts["sources"]))
+
+
+def _overview(facts: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    driver, configuration = facts["driver"], facts["configuration"]
+    if driver is not None:
+        rows.append(("driver", _driver(driver, facts["epoch"], now_ms)))
+    if facts["timestep"] is None:
+        rows.append(("timestep", "none is committed"))
+    else:
+        at = moment(facts["timestep_ms"])
+        rows.append(("timestep", f"{facts['timestep']} is committed ({at})"))
+    if facts["open"]:
+        rows.append(("under way", some(facts["open"])))
+    if facts["kept"]:
+        rows.append(("can look back to", some(facts["kept"])))
+    if configuration is not None:
+        pace = configuration["interval_ms"]
+        rows.append(
+            (
+                "configuration",
+                f"version {configuration['version']} since timestep {configuration['since']}:"
+                f" {f'a timestep every {pace} ms' if pace else 'as soon as possible'},"
+                f" {configuration['in_flight']} in flight",
+            )
+        )
+    waiting = [f"{w['sink']} (timestep {w['timestep']})" for w in facts["unpublished"]]
+    rows.append(("unpublished", some(waiting) if waiting else "nothing"))
+    return rows
+
+
+def _driver(driver: dict[str, Any], epoch: int, now_ms: int) -> str:
+    text = f"process {driver['pid']} on {driver['host']}, epoch {epoch}"
+    if driver["alive"] is not False and driver["sign_ms"] is not None:
+        text += f", sign {max(0, now_ms - driver['sign_ms']) / 1000:.0f} s ago"
+    return text
+
+
+def _operators(operators: dict[str, Any]) -> Any:
+    numbers = ("tasks", "bins", "rows", "bytes", "runs")
+    rows = table("operator", *numbers, "combines", right=numbers)
+    for name, facts in operators.items():
+        state = facts["state"] or {}
+        rows.add_row(
+            name,
+            count(facts["tasks"]),
+            count(facts["bins"]),
+            count(state.get("rows")),
+            size(state.get("bytes")),
+            count(state.get("runs")),
+            {True: "yes", False: "no", None: "-"}[facts["combines"]],
+        )
+    return rows
+
+
+def _sources(sources: dict[str, Any]) -> Any:
+    rows = table("source", "goes on at", "read up to")
+    for name, ends in sources.items():
+        rows.add_row(name, _offset(ends["committed"]), _offset(ends.get("intended")))
+    return rows
+
+
+def _offset(offset: Any) -> str:
+    return "-" if offset is None else json.dumps(offset, separators=(",", ":"))

@@ -1,0 +1,59 @@
+"""`rechannel verify`: is everything still what was written?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rechannel.cli.screen import count, err, show, show_json, show_table, size, table
+
+if TYPE_CHECKING:
+    from rechannel.cli.inspect.damage import Findings
+
+DAMAGED = 1
+"""Exit code when a file is damaged or missing."""
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Read every file of a state directory.
+
+    Names each one that is damaged or missing; exit code 1 if there is one. The job may run meanwhile.
+    """
+    from rechannel.cli.inspect.damage import verify_everything
+    from rechannel.cli.inspect.directory import open_directory
+
+    opened = open_directory(directory)
+    with err().status("reading") as status:
+        found = verify_everything(
+            opened, lambda kind, done, all_: status.update(f"reading {kind}: {done} of {all_}")
+        )
+    if as_json:
+        show_json({"name": opened.identity.name, "intact": not found.damages, **asdict(found)})
+    else:
+        _show(opened.identity.name, found)
+    if found.damages:
+        raise typer.Exit(DAMAGED)
+
+
+def _show(name: str, found: Findings) -> None:
+    read = table("read", "files", "bytes", right=("files", "bytes"))
+    for kind, files in found.files.items():
+        read.add_row(kind, count(files), size(found.bytes[kind]))
+    show_table(read)
+    show("")
+    if found.unreferenced:
+        show(f"{count(found.unreferenced)} more files are not needed any more.")
+    if not found.damages:
+        show(f"State of job {name!r} is intact.")
+        return
+    if not found.complete:
+        show("The journal cannot be read, so all segments and outbox files were read.")
+    show(f"State of job {name!r} is damaged:")
+    for damage in found.damages:
+        show(f"  {damage.file}: {damage.problem}")

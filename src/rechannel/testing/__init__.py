@@ -1,0 +1,35 @@
+"""The public test kit: run a dataflow in this process, step by step, and break it on purpose.
+
+What it covers: every operator, source and function that needs no JVM, the journal, state, merging,
+housekeeping, recovery and fencing: the code that runs on Spark, driven by one thread, so that a
+test that failed once fails again.
+
+What it does not cover: DataFrame functions, SQL conditions and sources that only Spark can read;
+the writers of real sinks (the kit collects the rows of every sink itself); the lease; what threads
+and processes do to each other; how long anything takes. Those need a job on Spark.
+"""
+
+from __future__ import annotations
+
+from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore
+from rechannel.state.memory import MemoryStore
+from rechannel.testing.clock import ManualClock
+from rechannel.testing.faults import TaskFaults
+from rechannel.testing.harness import Harness
+from rechannel.testing.process import Process
+from rechannel.testing.recorder import Recorder
+from rechannel.testing.source import script
+
+__all__ = [
+    "Crash",
+    "Fault",
+    "FaultKind",
+    "FaultyStore",
+    "Harness",
+    "ManualClock",
+    "MemoryStore",
+    "Process",
+    "Recorder",
+    "TaskFaults",
+    "script",
+]

@@ -1,0 +1,123 @@
+"""The life of one driver: it opens the state directory, is stepped, and dies or is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rechannel.engine.driver import Driver
+from rechannel.engine.entries import Closed
+from rechannel.engine.housekeeping import sweep
+from rechannel.engine.inprocess import InProcessRunner
+from rechannel.engine.journal import Journal
+from rechannel.engine.publishing import Publisher
+from rechannel.engine.runner import Report
+from rechannel.errors import DamagedStateError
+from rechannel.state.store import Store
+
+Choose = Callable[[int], int]
+"""Of n things that may happen next, which one happens: (n) -> number below n."""
+
+
+class StepExecutor(Executor):
+    """Holds what it is given until it is told to run it."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        self._held: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hold a call."""
+        future: Future[Any] = Future()
+        self._held.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def __len__(self) -> int:
+        """How many calls are held."""
+        return len(self._held)
+
+    def run(self, number: int) -> bool:
+        """Make a held call. What is no Exception (the process died) is raised here and now."""
+        future, call = self._held.pop(number)
+        try:
+            result = call()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One driver and what it needs. `Harness.start` makes it.
+
+    Whatever its driver, a sink or a function of the user raises comes out of the call that led to
+    it, and ends the driver.
+    """
+
+    store: Store
+    journal: Journal
+    driver: Driver
+    publisher: Publisher
+    runner: InProcessRunner
+    executor: StepExecutor
+    choose: Choose = field(default=lambda _: 0)
+
+    def step(self) -> bool:
+        """Let one thing happen: a decision or a commit, a unit, a publication. False: nothing can.
+
+        Where several can, `choose` picks one.
+        """
+        units = [lambda i=i: self.executor.run(i) for i in range(len(self.executor))]
+        possible = [self.driver.step, *units, self.publisher.publish_next]
+        first = self.choose(len(possible))
+        return any(happens() for happens in possible[first:] + possible[:first])
+
+    def run(self) -> None:
+        """Step until nothing can happen: all input is committed and published."""
+        while self.step():
+            pass
+
+    def stop(self) -> None:
+        """Finish what is under way and close the journal, as a job that is told to stop."""
+        self.driver.stop()
+        self.run()
+        self.journal.append(Closed(time_ms=0))
+
+    def sweep(self) -> int:
+        """Remove files that nothing names, as the driver does now and then; how many."""
+        return sweep(self.store, lambda: self.journal.state, self.publisher.oldest)
+
+    def straggle(self) -> bool:
+        """Let one losing copy of a task end now; False when there is none."""
+        if not self.runner.stragglers:
+            return False
+        late = self.runner.stragglers.pop(0)
+        with suppress(DamagedStateError):  # it may find what it reads swept: nobody waits for it
+            late()
+        return True
+
+
+class Silent:
+    """A listener that nobody hears."""
+
+    def started(self, timestep: int, **facts: Any) -> None:
+        """Ignore."""
+
+    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
+        """Ignore."""
+
+    def committed(self, timestep: int, *, reports: list[Report], **facts: Any) -> None:
+        """Ignore."""
+
+    def failed(self, timestep: int, error: BaseException) -> None:
+        """Ignore."""
+
+
+def no_housekeeping(unread: Callable[[], int | None]) -> None:
+    """Files are removed when a test says so."""
+    del unread

@@ -1,0 +1,343 @@
+"""Random dataflows under random schedules of faults, against an undisturbed run and a naive twin.
+
+A schedule is a number. From it follow the dataflow, its input, how input is cut into timesteps, how
+many tasks and bins there are and how they are placed, how state is merged, in which order whatever
+may happen happens, which attempts of tasks die or run twice, at which write to the store the driver
+dies and what that write leaves, who starts next with which settings, and which driver only sleeps
+and comes back. At the end:
+
+- every sink was shown every timestep once, with the rows of the undisturbed run, bit for bit, and
+  with those of the twin;
+- state after every kept timestep is that of the undisturbed run, byte for byte, and the twin's;
+- the journal can be read at every moment, and what nothing names is gone after a sweep.
+
+`RECHANNEL_SEED=n` replays schedule n alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from rechannel.engine.entries import ConfigurationChanged, Opened
+from rechannel.engine.inprocess import TaskDied
+from rechannel.engine.journal import Journal
+from rechannel.errors import FencedError, StorageError
+from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
+from rechannel.model.hashspace import SPACE
+from rechannel.model.routing import Routing, even_starts
+from rechannel.settings import Settings
+from rechannel.state.keys import OUTBOX, SEGMENTS
+from rechannel.state.merging import MergePolicy
+from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
+from tests.property.twins import Program, Writer, alike
+
+PARTS = 8
+LIVES = 6
+"""Drivers that may be disturbed; the next one is left alone, so that every schedule ends."""
+
+
+# A schedule --------------------------------------------------------------------------------------
+
+
+def random_settings(rng: Random) -> Settings:
+    return Settings(
+        tasks=rng.randint(1, 4),
+        bins=rng.choice((4, 7, 16)),
+        in_flight=rng.randint(1, 3),
+        keep_versions=rng.choice((1, 2, 4)),
+        snapshot_every=rng.choice((1, 2, 5, 64)),
+        publish_backlog=rng.choice((1, 2, 8)),
+        merging=MergePolicy(fan=rng.randint(2, 8), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
+    )
+
+
+def random_routing(rng: Random, tasks: int) -> Routing:
+    """Bins of any width, each at any task: what moving, splitting and merging bins leads to."""
+    bins = rng.randint(1, 9)
+    inner = sorted({rng.randrange(1, SPACE) for _ in range(bins - 1)})
+    starts = (0, *inner) if rng.random() < 0.5 else even_starts(bins)
+    owners = tuple(rng.randrange(tasks) for _ in starts)
+    return Routing(starts=starts, owners=owners, tasks=tasks)
+
+
+def random_configuration(rng: Random, configuration: Configuration) -> Configuration:
+    """Other numbers of tasks, other placements, other choices of the plan."""
+    operators = {}
+    for name, operator in configuration.operators.items():
+        tasks = rng.choice((operator.tasks, rng.randint(1, 4)))
+        routing = None if operator.routing is None else random_routing(rng, tasks)
+        operators[name] = OperatorConfiguration(
+            tasks=tasks, routing=routing, combine=rng.choice(list(Combine))
+        )
+    return replace(
+        configuration,
+        version=configuration.version + 1,
+        operators=operators,
+        in_flight=rng.randint(1, 3),
+    )
+
+
+def random_fault(rng: Random) -> list[Fault | None]:
+    """Nothing, or a fault at one of the next writes."""
+    if rng.random() < 0.15:
+        return []
+    kind = rng.choice((*FaultKind, FaultKind.BEFORE, FaultKind.AFTER))
+    return [None] * rng.choice((0, 1, 2, rng.randint(0, 60))) + [
+        Fault(kind=kind, kept=rng.choice((0.0, 0.5, 0.999)))
+    ]
+
+
+@dataclass
+class Disturbed:
+    """One schedule under way. happened: how often each thing did."""
+
+    rng: Random
+    program: Program
+    harness: Harness
+    happened: Counter[str] = field(default_factory=Counter)
+    asleep: list[Process] = field(default_factory=list)
+    lives: int = 0
+
+    def task_fault(self, operator: str, timestep: int, task: int, attempt: int) -> str | None:
+        if self.lives > LIVES or self.rng.random() > 0.1:
+            return None
+        fault = self.rng.choice(("before", "after", "twice", "late"))
+        self.happened[f"planned {fault}"] += 1
+        return fault
+
+    def run(self) -> None:
+        """Start drivers until one is left without anything to do."""
+        while not self.live():
+            pass
+
+    def live(self) -> bool:
+        """The life of one driver; whether it finished."""
+        self.lives += 1
+        calm = self.lives > LIVES
+        faults = [] if calm else random_fault(self.rng)
+        settings = random_settings(self.rng)  # tasks and bins of the first driver hold
+        keep = replace(settings, keep_versions=self.harness.settings.keep_versions)
+        try:
+            if self.lives > 1 and not calm and self.rng.random() < 0.3:
+                self.reconfigure()
+            process = self.harness.start(faults=faults, task_faults=self.task_fault, settings=keep)
+            return self.drive(process, calm=calm)
+        except Crash:
+            self.happened[f"store {faults[-1].kind}"] += 1
+        except StorageError:
+            self.happened["store full"] += 1
+        except TaskDied:
+            self.happened["timestep failed"] += 1
+        self.harness.journal_state()
+        return False
+
+    def reconfigure(self) -> None:
+        """What a driver that is asked for another configuration would write."""
+        store = self.harness.store
+        journal, state = Journal.open(store, keep_versions=4, snapshot_every=64)
+        if state.last_intended is None or not state.configurations:
+            return
+        journal.append(Opened(host="", pid=0, time_ms=0, fingerprint="", version=""))
+        changed = ConfigurationChanged(
+            from_timestep=state.last_intended + 1,
+            configuration=random_configuration(self.rng, state.configurations[-1][1]),
+            cause="simulation",
+        )
+        journal.append(changed)
+        self.happened["reconfigured"] += 1
+
+    def drive(self, process: Process, *, calm: bool) -> bool:
+        while process.step():
+            self.wake()
+            self.sometimes(0.1, "swept", process.sweep)
+            self.sometimes(0.2, "straggled", process.straggle)
+            if not calm and self.rng.random() < 0.01:
+                self.happened["fell asleep"] += 1
+                self.asleep.append(process)
+                return False
+            if not calm and self.rng.random() < 0.01:
+                self.happened["killed"] += 1
+                return False
+        while self.asleep:
+            self.wake()
+        while process.straggle():
+            pass
+        process.stop()
+        process.sweep()
+        return True
+
+    def sometimes(self, share: float, name: str, happens: Callable[[], object]) -> None:
+        if self.rng.random() < share and happens():
+            self.happened[name] += 1
+
+    def wake(self) -> None:
+        """A driver that slept while another took over does something, until it learns of it."""
+        if not self.asleep or self.rng.random() < 0.5:
+            return
+        process = self.rng.choice(self.asleep)
+        try:
+            self.sometimes(0.2, "swept by a sleeper", process.sweep)
+            self.sometimes(0.2, "straggled", process.straggle)
+            if not process.step():
+                self.asleep.remove(process)
+        except FencedError:
+            self.happened["fenced"] += 1
+            self.asleep.remove(process)
+        except (Crash, TaskDied, StorageError):
+            self.asleep.remove(process)
+
+
+# Two runs and a twin -----------------------------------------------------------------------------
+
+
+def clock_of(program: Program, harness: Callable[[], Harness]) -> Callable[[], float]:
+    """The time of a timestep is part of its input, whoever decides it and whenever."""
+
+    def now() -> float:
+        bench = harness()
+        decided = bench.process.journal.state.last_intended if bench.started else None
+        return program.times[min(decided or 0, program.timesteps - 1)]
+
+    return now
+
+
+def bench(program: Program, **options: object) -> Harness:
+    held: list[Harness] = []
+    clock = clock_of(program, lambda: held[0])
+    held.append(Harness(program.flows(), clock=clock, **options))  # type: ignore[arg-type]
+    return held[0]
+
+
+def undisturbed(program: Program, rng: Random) -> Harness:
+    """One task per operator and no merging, or the settings of any other run."""
+    plain = Settings(tasks=1, bins=1, keep_versions=64)
+    settings = plain if rng.random() < 0.5 else replace(random_settings(rng), keep_versions=64)
+    harness = bench(program, settings=settings)
+    harness.start().run()
+    return harness
+
+
+def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
+    columns = [column.to_pylist() for column in table.columns]
+    return list(zip(*columns, strict=True))
+
+
+def sorted_text(table: pa.Table) -> list[str]:
+    return sorted(map(repr, rows_of(table)))
+
+
+def check_outputs(program: Program, harness: Harness, calm: Harness, twin: dict) -> None:
+    for sink, by_timestep in twin.items():
+        if not harness.recorders[sink].durable:
+            continue
+        got, expected = harness.outputs(sink), calm.outputs(sink)
+        everything = list(range(1, program.timesteps + 1))
+        assert list(got) == list(expected) == everything, f"{sink}: timesteps {list(got)}"
+        for timestep, rows in by_timestep.items():
+            where = f"{sink}, timestep {timestep}"
+            mine, theirs = rows_of(got[timestep]), rows_of(expected[timestep])
+            assert alike(rows, theirs), f"{where}: twin {rows}, undisturbed {theirs}"
+            assert sorted_text(got[timestep]) == sorted_text(expected[timestep]), (
+                f"{where}: undisturbed {theirs}, disturbed {mine}"
+            )
+
+
+def check_volatile(harness: Harness, calm: Harness) -> None:
+    """A sink that is not durable may miss what its driver took along, and shows nothing else."""
+    for sink, recorder in harness.recorders.items():
+        expected = calm.outputs(sink)
+        if not recorder.durable:
+            for timestep, table in recorder.published.items():
+                assert sorted_text(table) == sorted_text(expected[timestep])
+
+
+def check_states(program: Program, harness: Harness, calm: Harness, twin: dict) -> None:
+    kept = harness.journal_state().versions
+    for step in program.keyed:
+        for timestep in kept:
+            where = f"state of {step.name} after timestep {timestep}"
+            got = harness.state_table(step.name, timestep=timestep)
+            expected = calm.state_table(step.name, timestep=timestep)
+            assert got.schema == expected.schema
+            assert repr(rows_of(got)) == repr(rows_of(expected)), f"{where}: {got} {expected}"
+            shown = rows_of(calm.state(step.name, timestep=timestep))
+            rows = twin[step.name][timestep - 1]
+            assert alike(rows, shown), f"{where}: twin {rows}, got {shown}"
+
+
+def check_files(harness: Harness) -> None:
+    state = harness.journal_state()
+    assert state.closed
+    assert not state.open_intents
+    assert not state.unpublished
+    named = set().union(*(version.files() for version in state.versions.values()))
+    there = {*harness.store.list(SEGMENTS), *harness.store.list(OUTBOX)}
+    assert there == named
+
+
+def simulate(seed: int) -> Counter[str]:
+    """One schedule; what happened in it."""
+    rng = Random(seed)
+    program = Writer(rng).program()
+    outputs, states = program.run()
+    calm = undisturbed(program, rng)
+    volatile = {name: Recorder(durable=False) for name in program.ends if rng.random() < 0.1}
+    harness = bench(
+        program,
+        settings=random_settings(rng),
+        recorders=volatile,
+        configure=lambda first: random_configuration(rng, first),
+        choose=rng.randrange,
+        arrival=lambda blobs: rng.sample(blobs, len(blobs)),
+    )
+    disturbed = Disturbed(rng, program, harness)
+    disturbed.run()
+    check_files(harness)
+    check_outputs(program, harness, calm, outputs)
+    check_volatile(harness, calm)
+    check_states(program, harness, calm, states)
+    happened = disturbed.happened
+    happened.update({f"injected {kind}": n for kind, n in harness.injected.items()})
+    happened["published again"] += sum(r.again for r in harness.recorders.values())
+    happened["timesteps"] += program.timesteps
+    return happened
+
+
+# Tests -------------------------------------------------------------------------------------------
+
+NEEDED = (
+    *(f"store {kind}" for kind in FaultKind),
+    "fenced",
+    "killed",
+    "published again",
+    "reconfigured",
+    "straggled",
+    "swept",
+    "swept by a sleeper",
+)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_schedule_makes_a_difference(part: int, thorough: bool) -> None:
+    per_part = (2_000 if thorough else 200) // PARTS
+    alone = os.environ.get("RECHANNEL_SEED")
+    seeds = [int(alone)] if alone else range(part * per_part, (part + 1) * per_part)
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            happened += simulate(seed)
+        except Exception as error:
+            msg = f"schedule {seed} fails; RECHANNEL_SEED={seed} replays it"
+            raise AssertionError(msg) from error
+    if not alone:
+        for kind in ("before", "after", "twice", "late"):
+            assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
+        missing = [name for name in NEEDED if not happened[name]]
+        assert not missing, f"never happened: {missing}"

@@ -1,0 +1,97 @@
+"""Processes that tests start, stop and kill: the other end of `programs.py`."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tests.spark.programs import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+
+
+class Child:
+    """A function of a test module in a process of its own."""
+
+    def __init__(self, log, function, arguments):
+        """Start it. log: where its standard error goes. function: importable by its module's name."""
+        self.log = log
+        target = f"{function.__module__}:{function.__name__}"
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.programs", target, json.dumps(arguments)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                env=environment(),
+                cwd=log.parent,
+                text=True,
+            )
+        self.facts = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.facts.put(json.loads(line))
+        self.facts.put(None)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def running(self):
+        return self.process.poll() is None
+
+    def hear(self, name, patience=PATIENCE):
+        """The next fact of a name that it tells."""
+        while True:
+            fact = self.facts.get(timeout=patience)
+            if fact is None:
+                raise AssertionError(f"ended with {self.process.wait()}:\n{self.errors()}")
+            if name in fact:
+                return fact[name]
+
+    def send(self, number):
+        """Send a signal."""
+        os.kill(self.process.pid, number)
+
+    def kill(self):
+        """SIGKILL, and wait until it is dead."""
+        self.send(signal.SIGKILL)
+        return self.process.wait(PATIENCE)
+
+    def result(self, patience=PATIENCE):
+        """What the function returned."""
+        value = self.hear("result", patience)
+        assert self.process.wait(PATIENCE) == 0, self.errors()
+        return value
+
+    def errors(self):
+        """The end of its standard error."""
+        return self.log.read_text()[-8000:]
+
+    def close(self):
+        """End it, whatever state it is in."""
+        if self.running:
+            self.kill()
+        self._reader.join(PATIENCE)
+        self.process.stdout.close()
+
+
+def environment(**more):
+    """Environment in which a process and its Python workers find this tree."""
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **more,
+    }

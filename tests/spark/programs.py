@@ -1,0 +1,212 @@
+"""Dataflows that several tests run, what they left behind, and processes that run them to be killed.
+
+A process of its own is `python -m tests.spark.programs MODULE:FUNCTION ARGUMENTS`, the arguments as one JSON object. It
+talks in lines of JSON on its standard output; `children.py` is the other end.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import rechannel as rc
+from rechannel.engine.journal import read_only
+from rechannel.state.local import Durability, LocalStore
+
+PATIENCE = 300
+"""Seconds for what takes one or two on a machine that is not busy."""
+
+ACCOUNTS, BRANCHES = 97, 7
+
+TIMESTEPS, PER_TIMESTEP = 24, 300
+ROWS = TIMESTEPS * PER_TIMESTEP
+"""Size of a ledger, unless a test says otherwise: more than the commits between two sweeps of files."""
+
+PLAIN = {
+    "durability": Durability.PROCESS,
+    "snapshot_every": 6,
+    "tasks": 2,
+}
+"""Settings of the tests: small numbers, so that snapshots and merges happen."""
+
+
+def entries(start, stop):
+    """Bookings as a function of their number."""
+    number = np.arange(start, stop, dtype=np.int64)
+    return pa.record_batch(
+        {
+            "number": number,
+            "account": number * 7919 % ACCOUNTS,
+            "amount": np.sin(number) * 10.0 ** (number % 9),
+        }
+    )
+
+
+def with_branch(batch):
+    """A coarser key for the second operator."""
+    branch = pa.array(batch.column("account").to_numpy() % BRANCHES)
+    return batch.append_column("branch", branch)
+
+
+def follow(key, state, rows):
+    """How many bookings an account had, and the number of its latest."""
+    seen = 0 if state is None else state.seen
+    return (seen + len(rows), rows["number"][-1])
+
+
+def as_it_is(batch):
+    """A front function that does nothing."""
+    return batch
+
+
+def ledger(
+    out, *, rows=ROWS, per_timestep=PER_TIMESTEP, front=as_it_is, behind=with_branch, update=follow
+):
+    """Two stateful operators in a row and a track, with files behind two of them."""
+    source = rc.read().generator(
+        entries,
+        schema="number BIGINT, account BIGINT, amount DOUBLE",
+        rows=rows,
+        per_timestep=per_timestep,
+        partitions=2,
+        name="entries",
+    )
+    booked = source.map_batches(front, name="front")
+    balances = booked.key_by("account").aggregate(
+        n=rc.count(), total=rc.sum("amount"), spread=rc.stddev("amount"), latest=rc.last("amount"),
+        name="balances",
+    )  # fmt: skip
+    columns = (
+        "account BIGINT, n BIGINT, total DOUBLE, spread DOUBLE, latest DOUBLE, branch BIGINT"
+    )
+    branches = (
+        balances.map_batches(behind, schema=columns, name="behind")
+        .key_by("branch")
+        .aggregate(updates=rc.count(), top=rc.max("total"), sum=rc.sum("total"), name="branches")
+    )
+    followed = booked.key_by("account").track(
+        update, state="seen BIGINT, latest BIGINT", name="followed"
+    )
+    return [
+        balances.write.parquet(f"{out}/balances", name="to-balances"),
+        branches.write.parquet(f"{out}/branches", name="to-branches"),
+        followed,
+    ]
+
+
+OPERATORS = ("balances", "branches", "followed")
+
+
+def session(place, master="local[2]", **config):
+    """A session of `rc.session` whose files lie under a place."""
+    return rc.session(
+        master,
+        **{
+            "spark__local__dir": f"{place}/local",
+            "spark__driver__memory": "600m",
+            # A process that lives for seconds is not worth an optimising compiler.
+            "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark__sql__warehouse__dir": f"{place}/warehouse",
+            **config,
+        },
+    )
+
+
+def start(spark, flows, state, *, name="ledger", takeover=False, **settings):
+    """A running job."""
+    values = rc.Settings(**{**PLAIN, **settings})
+    return rc.Job(name, flows, state=str(state), settings=values, spark=spark).start(
+        takeover=takeover
+    )
+
+
+def run(spark, flows, state, **settings):
+    """A job that has read its input to the end and stopped."""
+    job = start(spark, flows, state, **settings)
+    try:
+        job.process_all_available(PATIENCE)
+    finally:
+        job.stop(PATIENCE)
+    return job
+
+
+def as_bytes(table):
+    """A table's values as bytes: floats to the last bit, nulls as nulls whatever lies under them."""
+    plain = pa.Table.from_pylist(table.to_pylist(), schema=table.schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, plain.schema) as writer:
+        writer.write_table(plain.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+def states(job, operators=OPERATORS):
+    """The state of every operator, byte for byte."""
+    return {name: as_bytes(job.state_table(name)) for name in operators}
+
+
+def published(path):
+    """Rows under the path of a file sink by timestep, and how often each is there."""
+    out = {}
+    for folder in sorted(Path(path).glob("timestep=*")):
+        rows = Counter()
+        for file in folder.glob("*.parquet"):
+            table = pq.ParquetFile(file).read()
+            rows.update(repr(row) for row in table.to_pylist())
+        out[folder.name] = rows
+    return out
+
+
+def outputs(out):
+    """Everything that the file sinks of a ledger show."""
+    return {name: published(f"{out}/{name}") for name in ("balances", "branches")}
+
+
+def journal_of(state):
+    """What the journal of a state directory says now."""
+    return read_only(LocalStore(Path(state)))
+
+
+def files_under(path, pattern="*"):
+    """Names of all files below a directory, with their sizes; no temporary ones."""
+    return {
+        str(file.relative_to(path)): file.stat().st_size
+        for file in sorted(Path(path).rglob(pattern))
+        if file.is_file() and not file.name.startswith(".tmp-")
+    }
+
+
+def written_by(mark, state):
+    """Segments that an attempt of a task has written. mark: `holds.me` of it."""
+    return list(files_under(state, f"segments/*/*-{mark['task']}-*.arrow"))
+
+
+def until(condition, what, patience=PATIENCE):
+    """Wait for a condition; its value. Raises TimeoutError saying what did not happen."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise TimeoutError(f"did not happen in {patience} s: {what}")
+
+
+def tell(**facts):
+    """Tell the process that started this one."""
+    print(json.dumps(facts), flush=True)
+
+
+def main():
+    """Run a function of a module as a process."""
+    module, _, name = sys.argv[1].partition(":")
+    tell(result=getattr(import_module(module), name)(**json.loads(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""What the engine needs of Spark's private classes, and that the public fallback does the same."""
+
+import threading
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from rechannel.engine.spark import binding, wiring
+from rechannel.engine.spark.private import JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.public import PersistedExchange
+from rechannel.engine.spark.runner import ROWS
+from rechannel.errors import NonDeterministicError
+from tests.spark.holds import Holding, Marks, me
+from tests.spark.programs import ledger, outputs, run, states, until
+
+pytestmark = pytest.mark.contract
+
+PARTITIONS, TASKS = 5, 3
+
+
+class Front:
+    """A front: every task sends its number to every partition, and marks that it ran."""
+
+    def __init__(self, place):
+        self.marks = Marks(place)
+
+    def __call__(self, batches):
+        for _ in batches:
+            pass
+        number = me()["partition"]
+        self.marks.put("ran", task=number)
+        blobs = [b"%d to %d" % (number, to) for to in range(PARTITIONS)]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(range(PARTITIONS), pa.int32()), pa.array(blobs, pa.binary())], ["p", "blob"]
+        )
+
+
+def with_partition(batches):
+    """Rows with the partition of the reader that saw them."""
+    for batch in batches:
+        number = pa.array([me()["partition"]] * batch.num_rows, pa.int32())
+        yield batch.append_column("at", number)
+
+
+def seen(frame):
+    """(partition of the reader, partition of the exchange, blob) of every row."""
+    rows = frame.mapInArrow(with_partition, "p int, blob binary, at int").collect()
+    return sorted((row["at"], row["p"], bytes(row["blob"]).decode()) for row in rows)
+
+
+def expected(first, stop):
+    return sorted(
+        (to - first, to, f"{task} to {to}") for to in range(first, stop) for task in range(TASKS)
+    )
+
+
+@pytest.fixture(params=[SharedExchange, PersistedExchange])
+def exchange(spark, tmp_path, request):
+    """An exchange, and the marks of its front tasks."""
+    marks = Marks(tmp_path / "marks")
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Front(marks.place), ROWS)
+    made = request.param(spark, rows, PARTITIONS)
+    yield made, marks
+    made.release()
+
+
+def shuffle_files(spark):
+    """Shuffle files of the session."""
+    place = Path(spark.conf.get("spark.local.dir"))
+    return {path for path in place.rglob("shuffle_*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [[(0, PARTITIONS)], [(0, PARTITIONS), (1, 3)], [(0, 2), (2, PARTITIONS)], [(4, 5), (0, 5)]],
+    ids=str,
+)
+def test_an_exchange_is_read_by_ranges_and_run_once(exchange, ranges):
+    made, marks = exchange
+    assert not marks.of("ran")
+    for first, stop in ranges:
+        assert seen(made.read(first, stop)) == expected(first, stop)
+    assert Counter(mark["task"] for mark in marks.of("ran")) == dict.fromkeys("012", 1)
+
+
+def test_an_exchange_is_read_by_many_at_once(exchange):
+    made, marks = exchange
+    ranges = [(0, 2), (1, 4), (2, 5), (4, 5)]
+    found = {}
+    threads = [
+        threading.Thread(target=lambda r=r: found.update({r: seen(made.read(*r))})) for r in ranges
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {(first, stop): expected(first, stop) for first, stop in ranges}
+    if isinstance(made, SharedExchange):
+        assert len(marks.of("ran")) == TASKS
+
+
+def test_an_exchange_may_be_started_ahead(spark, tmp_path):
+    marks = Marks(tmp_path / "marks")
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Front(marks.place), ROWS)
+    made = SharedExchange(spark, rows, PARTITIONS)
+    made.submit()
+    until(lambda: len(marks.of("ran")) == TASKS, "the front runs without a reader")
+    assert seen(made.read(0, PARTITIONS)) == expected(0, PARTITIONS)
+    assert seen(made.read(2, 4)) == expected(2, 4)
+    assert len(marks.of("ran")) == TASKS
+    made.release()
+
+
+def test_release_deletes_the_shuffle(spark, tmp_path):
+    before = shuffle_files(spark)
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Front(tmp_path / "marks"), ROWS)
+    made = SharedExchange(spark, rows, PARTITIONS)
+    seen(made.read(0, 2))
+    assert shuffle_files(spark) - before
+    made.release()
+    until(lambda: not shuffle_files(spark) - before, "the files are deleted")
+
+
+def test_release_of_the_fallback_drops_the_cache(spark, tmp_path):
+    before = set(spark.sparkContext._jsc.getPersistentRDDs())
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Front(tmp_path / "marks"), ROWS)
+    made = PersistedExchange(spark, rows, PARTITIONS)
+    seen(made.read(0, 2))
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) - before
+    made.release()
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == before
+
+
+def dice(value):
+    return value
+
+
+UNSTABLE = {
+    "rand": lambda df: df.withColumn("r", F.rand()),
+    "rand with a seed": lambda df: df.withColumn("r", F.rand(42)),
+    "randn in a filter": lambda df: df.where(F.randn() > 0),
+    "uuid": lambda df: df.withColumn("r", F.expr("uuid()")),
+    "monotonically_increasing_id": lambda df: df.select("*", F.monotonically_increasing_id()),
+    "current_timestamp": lambda df: df.withColumn("now", F.current_timestamp()),
+    "now": lambda df: df.where("at < now()"),
+    "current_date": lambda df: df.where(F.current_date() > "2020-01-01"),
+    "localtimestamp": lambda df: df.withColumn("now", F.localtimestamp()),
+    "nested": lambda df: df.withColumn("r", F.when(F.col("v") > 1, F.rand() + 1).otherwise(0)),
+    "in an aggregate": lambda df: df.groupBy("k").agg(F.sum(F.col("v") * F.rand()).alias("s")),
+    "under another step": lambda df: df.withColumn("r", F.rand()).where("r > 0.5").select("k"),
+    "limit": lambda df: df.limit(3),
+    "limit under a sort": lambda df: df.orderBy("v").limit(3).where("v > 1"),
+    "offset": lambda df: df.offset(2),
+    "sample": lambda df: df.sample(0.5, seed=1),
+    "in a join": lambda df: df.join(df.sparkSession.range(5).sample(0.5), F.col("id") == df.v),
+    "a function": lambda df: df.withColumn("r", F.udf(dice, LongType()).asNondeterministic()("v")),
+}
+
+HARMLESS = {
+    "itself": lambda df: df,
+    "filter": lambda df: df.where("v > 1 AND k IS NOT NULL"),
+    "columns": lambda df: df.select("k", (F.col("v") * 2).alias("w"), F.hash("k").alias("h")),
+    "join": lambda df: df.join(df.sparkSession.range(5), F.col("id") == df.v, "left"),
+    "aggregate": lambda df: df.groupBy("k").agg(F.sum("v").alias("s"), F.max("at").alias("m")),
+    "explode": lambda df: df.withColumn("part", F.explode(F.split("k", "-"))),
+    "function": lambda df: df.withColumn("r", F.udf(dice, LongType())("v")),
+    "fixed time": lambda df: df.withColumn("then", F.lit(datetime(2020, 1, 1, 12))),
+    "union": lambda df: df.union(df).distinct(),
+    "words of its own": lambda df: df.withColumnRenamed("k", "randomness"),
+}
+
+
+@pytest.fixture(params=["private", "public"])
+def analysis(spark, request, monkeypatch):
+    """Both ways to look at a plan: raises what is found."""
+    if request.param == "public":
+        monkeypatch.setattr(binding, "is_connect", lambda spark: True)
+    frame = spark.createDataFrame([], "k string, v bigint, at timestamp")
+    return lambda function: binding.refuse_unstable(spark, function(frame), "'step' (file.py:7)")
+
+
+@pytest.mark.parametrize("name", UNSTABLE)
+def test_a_plan_that_cannot_be_replayed_is_found(analysis, name):
+    with pytest.raises(NonDeterministicError, match=r"'step' \(file.py:7\).*materialise=True"):
+        analysis(UNSTABLE[name])
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_plan_that_can_be_replayed_passes(analysis, name):
+    analysis(HARMLESS[name])
+
+
+def test_the_complaint_names_the_expression(spark):
+    frame = spark.range(3)
+    assert "rand(7)" in PlanAnalysis.complaint(frame.withColumn("r", F.rand(7)))
+    assert "current_timestamp()" in PlanAnalysis.complaint(frame.select(F.current_timestamp()))
+    assert "limit" in PlanAnalysis.complaint(frame.limit(3))
+    assert PlanAnalysis.complaint(frame) is None
+
+
+class Wait(Holding):
+    """A mapInArrow function whose tasks wait."""
+
+    def __call__(self, batches):
+        for batch in batches:
+            super().__call__(batch)
+            yield batch
+
+
+def same(batch):
+    return batch
+
+
+def test_jobs_are_described_and_cancelled_by_tag(spark, tmp_path):
+    tags = JobTags(spark)
+    marks = {name: Marks(tmp_path / name) for name in ("one", "two")}
+    ended = {}
+
+    def job(name):
+        tags.describe(f"job {name}")
+        tags.tag(f"tag-{name}")
+        try:
+            frame = spark.range(0, 1, 1, 1)
+            held = frame.mapInArrow(Wait(marks[name].place, same), "id bigint")
+            ended[name] = held.collect()
+        except Exception as error:
+            ended[name] = str(error)
+        finally:
+            tags.untag(f"tag-{name}")
+
+    threads = {name: threading.Thread(target=job, args=(name,)) for name in marks}
+    for name, thread in threads.items():
+        marks[name].say("armed")
+        thread.start()
+    for name in marks:
+        until(lambda name=name: marks[name].of("held"), "both jobs run")
+    store = spark.sparkContext._jsc.sc().statusStore()
+    jobs = store.jobsList(None)
+    described = {jobs.apply(i).description().getOrElse(None) for i in range(jobs.size())}
+    assert {"job one", "job two"} <= described
+    tags.cancel("tag-one")
+    threads["one"].join()
+    assert "cancelled" in ended["one"]
+    assert "two" not in ended
+    marks["one"].say("go")
+    marks["two"].say("go")
+    threads["two"].join()
+    assert [row["id"] for row in ended["two"]] == [0]
+
+
+def test_an_untagged_thread_is_not_cancelled(spark):
+    tags = JobTags(spark)
+    tags.tag("gone")
+    tags.untag("gone")
+    tags.cancel("gone")
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch, in_flight):
+    made = []
+
+    class Counted(PersistedExchange):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(wiring, "is_connect", lambda spark: True)
+    monkeypatch.setattr(wiring, "PersistedExchange", Counted)
+    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=in_flight)
+    assert made
+    assert states(job) == undisturbed[0]
+    assert outputs(tmp_path / "out") == undisturbed[1]
+    assert not spark.sparkContext._jsc.getPersistentRDDs()

@@ -1,0 +1,251 @@
+"""The file sink: a timestep appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rechannel.errors import DataflowError, MissingFileError, RefusedError, StorageError
+from rechannel.sinks.files import FileWriter, published_name
+from rechannel.sinks.local import LocalFolder, arrow_writer, storing
+from rechannel.sinks.writer import Rows
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def rows(*values: int) -> Rows:
+    batches = [pa.RecordBatch.from_pydict({"n": [v]}, SCHEMA) for v in values]
+    return Rows(frame=None, tables=lambda: iter(batches), schema=SCHEMA)
+
+
+def opened(root: Path, *, token: str = "one", owner: str = "job.sink", write=None) -> FileWriter:
+    return FileWriter(
+        root=str(root),
+        owner=owner,
+        token=token,
+        folder=LocalFolder(sync=False),
+        write=write or arrow_writer("parquet", {}),
+    )
+
+
+def seen(root: Path) -> dict[int, list[int]]:
+    """What a reader sees, by timestep."""
+    out: dict[int, list[int]] = {}
+    for folder in sorted(root.glob("timestep=*")):
+        for file in folder.iterdir():
+            number = int(folder.name.partition("=")[2])
+            out.setdefault(number, []).extend(pq.read_table(file)["n"].to_pylist())
+    return out
+
+
+def staged(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "_rechannel").glob("*/*"))
+
+
+def journalled(value: dict) -> dict:
+    return json.loads(json.dumps(value))
+
+
+def test_a_timestep_is_seen_once_it_is_published_and_not_before(tmp_path):
+    writer = opened(tmp_path)
+    said = journalled(writer.stage(rows(1, 2), 7))
+    assert said["rows"] == 2
+    assert seen(tmp_path) == {}
+    writer.publish(said, 7)
+    assert seen(tmp_path) == {7: [1, 2]}
+    assert (tmp_path / "timestep=000000000007").is_dir()
+    assert staged(tmp_path) == []
+    writer.close()
+
+
+def test_publishing_again_changes_nothing(tmp_path):
+    writer = opened(tmp_path)
+    said = writer.stage(rows(1), 1)
+    writer.publish(said, 1)
+    writer.publish(said, 1)
+    opened(tmp_path, token="two").publish(said, 1)
+    assert seen(tmp_path) == {1: [1]}
+
+
+def test_staging_again_behind_the_commit_shows_the_rows_once(tmp_path):
+    first = opened(tmp_path)
+    first.publish(first.stage(rows(1), 1), 1)
+    second = opened(tmp_path, token="two")
+    second.publish(second.stage(rows(1), 1), 1)
+    assert seen(tmp_path) == {1: [1]}
+    assert staged(tmp_path) == []
+
+
+def test_an_empty_timestep_writes_nothing(tmp_path):
+    writer = opened(tmp_path)
+    said = writer.stage(rows(), 1)
+    writer.publish(said, 1)
+    assert said == {"rows": 0}
+    assert seen(tmp_path) == {}
+    assert staged(tmp_path) == []
+
+
+def test_what_was_staged_and_never_committed_is_swept(tmp_path):
+    crashed = opened(tmp_path)
+    said = crashed.stage(rows(1), 1)
+    crashed.stage(rows(2), 2)
+    crashed.stage(rows(3), 3)
+    again = opened(tmp_path, token="two")
+    new = again.stage(rows(2), 2)
+    assert staged(tmp_path) == sorted([said["staging"], new["staging"]])
+    again.publish(said, 1)
+    again.publish(new, 2)
+    assert seen(tmp_path) == {1: [1], 2: [2]}
+    assert staged(tmp_path) == []
+
+
+def test_other_attempts_at_a_committed_timestep_are_swept(tmp_path):
+    crashed = opened(tmp_path)
+    crashed.stage(rows(1), 1)
+    said = crashed.stage(rows(1), 1)
+    again = opened(tmp_path, token="two")
+    again.publish(said, 1)
+    assert seen(tmp_path) == {1: [1]}
+    assert staged(tmp_path) == []
+
+
+def test_a_driver_that_was_replaced_does_not_touch_what_the_new_one_staged(tmp_path):
+    old = opened(tmp_path)
+    new = opened(tmp_path, token="two")
+    said = new.stage(rows(1), 1)
+    old.stage(rows(1), 1)
+    old.publish({"rows": 0}, 1)
+    new.publish(said, 1)
+    assert seen(tmp_path) == {1: [1]}
+
+
+def test_two_drivers_publishing_one_timestep_show_it_once(tmp_path):
+    old, new = opened(tmp_path), opened(tmp_path, token="two")
+    one, other = old.stage(rows(1), 1), new.stage(rows(1), 1)
+    new.publish(other, 1)
+    old.publish(one, 1)
+    assert seen(tmp_path) == {1: [1]}
+
+
+def test_staged_output_that_is_gone_is_named(tmp_path):
+    writer = opened(tmp_path)
+    said = writer.stage(rows(1), 1)
+    LocalFolder().remove(f"{tmp_path}/_rechannel/job.sink/{said['staging']}")
+    with pytest.raises(MissingFileError, match=said["staging"]):
+        writer.publish(said, 1)
+
+
+def test_a_failed_attempt_leaves_nothing(tmp_path):
+    def write(_: Rows, path: str) -> int:
+        Path(path).mkdir()
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        opened(tmp_path, write=write).stage(rows(1), 1)
+    assert staged(tmp_path) == []
+
+
+def test_output_of_another_job_is_refused(tmp_path):
+    first = opened(tmp_path, owner="a/b")
+    first.publish(first.stage(rows(1), 1), 1)
+    with pytest.raises(RefusedError, match="already holds timesteps, those of a%2Fb"):
+        opened(tmp_path, owner="other")
+    opened(tmp_path, owner="a/b")
+
+
+def test_timesteps_of_nobody_known_are_refused(tmp_path):
+    (tmp_path / published_name(3)).mkdir()
+    with pytest.raises(RefusedError, match="choose another path"):
+        opened(tmp_path)
+
+
+def test_other_files_under_the_path_do_not_matter(tmp_path):
+    (tmp_path / "README").write_text("mine")
+    writer = opened(tmp_path)
+    writer.publish(writer.stage(rows(1), 1), 1)
+    assert seen(tmp_path) == {1: [1]}
+
+
+@given(
+    script=st.lists(
+        st.sampled_from(["stage", "commit", "publish", "crash", "zombie"]), max_size=30
+    ),
+    empty=st.sets(st.integers(0, 10)),
+)
+def test_every_committed_timestep_appears_exactly_once(tmp_path_factory, script, empty):
+    """A driver that stages, commits, publishes, and dies in between, against a dict."""
+    root, tokens = tmp_path_factory.mktemp("out"), iter(range(1000))
+    values = {t: () if t in empty else (t, t + 100) for t in range(50)}
+    writer, zombie = opened(root, token="t"), None
+    committed: list[dict] = []
+    published, pending = 0, None
+    for what in script:
+        if what == "stage":
+            pending = journalled(writer.stage(rows(*values[len(committed)]), len(committed)))
+        elif what == "commit" and pending is not None:
+            committed.append(pending)
+            pending = None
+        elif what == "publish" and published < len(committed):
+            writer.publish(committed[published], published)
+            published += 1
+        elif what == "crash":
+            zombie, pending = writer, None
+            writer = opened(root, token=f"t{next(tokens)}")
+            published = max(0, published - 1)  # the journal may not know of the last publication
+        elif what == "zombie" and zombie is not None and committed:
+            zombie.publish(committed[-1], len(committed) - 1)
+    writer = opened(root, token="last")
+    for timestep, said in enumerate(committed):
+        writer.publish(said, timestep)
+    twin = {t: list(values[t]) for t in range(len(committed)) if values[t]}
+    assert seen(root) == twin
+
+
+def test_a_full_disk_is_a_storage_error(tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
+    message = r"cannot write .*No space left on device\. [\d,]+ MiB are free there"
+    with pytest.raises(StorageError, match=message):
+        opened(tmp_path).stage(rows(1), 1)
+
+
+def test_a_place_that_cannot_be_made_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot list"):
+        opened(tmp_path / "file" / "out")
+
+
+def test_only_refusals_of_the_file_system_are_storage_errors():
+    with pytest.raises(ValueError, match="other"), storing("write", "x"):
+        raise ValueError("other")
+
+
+def test_settled_files_are_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    writer = FileWriter(
+        root=str(tmp_path),
+        owner="o",
+        token="t",
+        folder=LocalFolder(sync=True),
+        write=arrow_writer("parquet", {}),
+    )
+    said = writer.stage(rows(1), 1)
+    assert len(synced) == 3  # the file, its directory, the directory above
+    writer.publish(said, 1)
+    assert len(synced) == 4
+
+
+def test_formats_that_only_spark_writes_are_refused():
+    with pytest.raises(DataflowError, match="'orc' are written by Spark only"):
+        arrow_writer("orc", {})
+    with pytest.raises(DataflowError, match="json option 'multiline' is not known"):
+        arrow_writer("json", {"multiline": "true"})

@@ -1,0 +1,207 @@
+"""The file source: what is picked up when, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rechannel.errors import SchemaDriftError, SessionError, SourceError, StorageError
+from rechannel.model.ddl import schema_of
+from rechannel.sources.connectors import FilesConnector
+from rechannel.sources.files import FilesReader
+from rechannel.state.faulty import Fault, FaultKind, FaultyStore
+from rechannel.state.memory import MemoryStore
+
+
+def put(path: Path, time: int, values: object = (1,)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"n": pa.array(values)}), path)
+    os.utime(path, (time, time))
+
+
+def opened(path: Path, store: MemoryStore | None = None, **arguments: object) -> FilesReader:
+    connector = FilesConnector(path=str(path), format="parquet", **arguments)
+    return FilesReader(connector, store=store or MemoryStore(), name="in")
+
+
+def names(reader: FilesReader, start: dict, end: dict) -> list[str]:
+    layout = reader.layout(start, end)
+    return [Path(split["file"]).name for split in layout]
+
+
+def test_a_file_moved_in_late_with_an_old_time_is_read(tmp_path):
+    reader = opened(tmp_path, schema="n bigint")
+    put(tmp_path / "new", 200)
+    first = reader.latest(reader.initial(), 0)
+    put(tmp_path / "old", 100)
+    second = reader.latest(first, 0)
+    assert names(reader, reader.initial(), first) == ["new"]
+    assert names(reader, first, second) == ["old"]
+    assert reader.latest(second, 0) is second
+
+
+def test_a_file_written_again_is_not_new(tmp_path):
+    reader = opened(tmp_path, schema="n bigint")
+    put(tmp_path / "a", 100)
+    end = reader.latest(reader.initial(), 0)
+    put(tmp_path / "a", 300)
+    assert reader.latest(end, 0) is end
+
+
+def test_the_bound_takes_the_oldest(tmp_path):
+    for name, time in (("a", 3), ("b", 1), ("c", 1), ("d", 2)):
+        put(tmp_path / name, time)
+    reader = opened(tmp_path, schema="n bigint", per_timestep=2)
+    start, order = reader.initial(), []
+    while (end := reader.latest(start, 0)) != start:
+        order.append(names(reader, start, end))
+        start = end
+    assert order == [["b", "c"], ["d", "a"]]
+
+
+def test_what_was_chosen_before_a_crash_and_not_journalled_is_chosen_anew(tmp_path):
+    store = MemoryStore()
+    put(tmp_path / "b", 2)
+    reader = opened(tmp_path, store, schema="n bigint")
+    reader.latest(reader.initial(), 0)
+    (tmp_path / "b").unlink()
+    put(tmp_path / "a", 1)
+    after = opened(tmp_path, store, schema="n bigint")
+    end = after.latest(after.initial(), 0)
+    assert names(after, after.initial(), end) == ["a"]
+
+
+def test_the_log_is_durable_before_the_offset_is_known(tmp_path):
+    inner = MemoryStore()
+    store = FaultyStore(inner, [Fault(kind=FaultKind.FULL)])
+    put(tmp_path / "a", 1)
+    connector = FilesConnector(path=str(tmp_path), format="parquet", schema="n bigint")
+    reader = FilesReader(connector, store=store, name="in")
+    with pytest.raises(StorageError):
+        reader.latest(reader.initial(), 0)
+    end = reader.latest(reader.initial(), 0)
+    assert names(reader, reader.initial(), end) == ["a"]
+
+
+def test_a_relative_path_means_the_directory_of_the_start(tmp_path, monkeypatch):
+    put(tmp_path / "in" / "a.parquet", 1)
+    monkeypatch.chdir(tmp_path)
+    reader = opened(Path("in/*.parquet"))
+    monkeypatch.chdir("/")
+    end = reader.latest(reader.initial(), 0)
+    (split,) = reader.layout(reader.initial(), end)
+    assert split["file"] == str(tmp_path / "in" / "a.parquet")
+
+
+def test_a_local_uri_is_a_local_path(tmp_path):
+    put(tmp_path / "a", 1)
+    connector = FilesConnector(path=f"file://{tmp_path}", format="parquet")
+    assert FilesReader(connector, store=MemoryStore(), name="in").native
+
+
+def test_columns_come_from_the_oldest_file(tmp_path):
+    put(tmp_path / "a", 2, ["x"])
+    put(tmp_path / "b", 1, [1.5])
+    assert opened(tmp_path).schema == schema_of("n double")
+
+
+def test_columns_found_at_the_first_start_stay(tmp_path):
+    store = MemoryStore()
+    put(tmp_path / "b", 2, [1])
+    reader = opened(tmp_path, store)
+    end = reader.latest(reader.initial(), 0)
+    put(tmp_path / "a", 1, ["x"])
+    (tmp_path / "b").unlink()
+    again = opened(tmp_path, store)
+    assert again.schema == schema_of("n bigint")
+    with pytest.raises(SchemaDriftError, match=r"'n' of .*/a is string.*expects bigint"):
+        again.layout(end, again.latest(end, 0))
+
+
+def test_opening_writes_nothing(tmp_path):
+    store = MemoryStore()
+    put(tmp_path / "a", 1)
+    opened(tmp_path, store)
+    assert list(store.list("")) == []
+
+
+def test_two_starts_that_found_other_columns_do_not_go_on_together(tmp_path):
+    store = MemoryStore()
+    put(tmp_path / "a", 1, [1])
+    one = opened(tmp_path, store)
+    put(tmp_path / "a", 1, ["x"])
+    other = opened(tmp_path, store)
+    one.latest(one.initial(), 0)
+    with pytest.raises(SchemaDriftError, match="start again"):
+        other.latest(other.initial(), 0)
+
+
+def test_drift_is_found_before_anything_is_journalled_and_can_be_mended(tmp_path):
+    put(tmp_path / "a", 1)
+    reader = opened(tmp_path)
+    first = reader.latest(reader.initial(), 0)
+    put(tmp_path / "b", 2, ["text"])
+    with pytest.raises(SchemaDriftError, match="/b is string"):
+        reader.layout(first, reader.latest(first, 0))
+    (tmp_path / "b").unlink()
+    put(tmp_path / "c", 3)
+    assert names(reader, first, reader.latest(first, 0)) == ["c"]
+
+
+def test_no_file_and_no_columns_is_refused(tmp_path):
+    with pytest.raises(SourceError, match=r"no file matches .*give schema="):
+        opened(tmp_path / "*.parquet")
+    assert opened(tmp_path / "*.parquet", schema="n int").native
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"format": "json", "path": "in"},
+        {"format": "parquet", "path": "hdfs://host/in"},
+        {"format": "parquet", "path": "in", "options": {"mergeSchema": "true"}},
+    ],
+)
+def test_what_only_spark_reads_needs_a_session(arguments):
+    connector = FilesConnector(schema="n int", **arguments)
+    with pytest.raises(SessionError, match="can only be read by Spark"):
+        FilesReader(connector, store=MemoryStore(), name="in")
+
+
+@given(
+    script=st.lists(
+        st.one_of(
+            st.tuples(st.just("file"), st.integers(0, 5)),
+            st.tuples(st.sampled_from(["timestep", "restart", "unfinished"]), st.just(0)),
+        ),
+        max_size=20,
+    ),
+    bound=st.one_of(st.none(), st.integers(1, 3)),
+)
+def test_every_file_is_read_exactly_once(tmp_path_factory, script, bound):
+    """Whatever the times of the files and wherever the driver restarts."""
+    folder, store = tmp_path_factory.mktemp("in"), MemoryStore()
+    reader = opened(folder, store, schema="n bigint", per_timestep=bound)
+    offset, read, made = reader.initial(), [], 0
+    for what, time in [*script, *[("timestep", 0)] * 25]:
+        if what == "file":
+            put(folder / f"{made}.parquet", 1000 - time)
+            made += 1
+        elif what == "restart":
+            reader = opened(folder, store, schema="n bigint", per_timestep=bound)
+        elif what == "unfinished":
+            reader.latest(offset, 0)
+        else:
+            end = reader.latest(offset, 0)
+            new = names(reader, offset, end)
+            assert bound is None or len(new) <= bound
+            assert new == sorted(new, key=lambda n: ((folder / n).stat().st_mtime, n))
+            read, offset = read + new, end
+            reader.committed(end)
+    assert sorted(read) == sorted(f"{i}.parquet" for i in range(made))
