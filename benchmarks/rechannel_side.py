@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,12 @@ def add_frame(frame: KeyedFrame) -> dict[str, Any]:
 def state_growth(parameters: Parameters) -> BatchMeasurement:
     """Count and sum per key over a state of ``keys`` keys that was loaded in bulk."""
     spark = session(parameters)
-    keys = parameters["keys"]
-    initial = spark.range(0, keys, 1, 64).selectExpr(
-        "id AS key", "CAST(1 AS BIGINT) AS count", "id AS total"
-    )
+
+    def initial() -> Any:
+        return spark.range(0, parameters["keys"], 1, 64).selectExpr(
+            "id AS key", "CAST(1 AS BIGINT) AS count", "id AS total"
+        )
+
     counted = (
         read_batches(spark, parameters)
         .key_by("key")
@@ -125,7 +127,7 @@ def session(parameters: Parameters) -> Any:
     """A session with the settings that every side gets."""
     settings = shared_settings(parameters)
     master = settings.pop("spark.master")
-    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    named: dict[str, Any] = {key.replace(".", "__"): value for key, value in settings.items()}
     return rc.session(master, **named)
 
 
@@ -172,7 +174,7 @@ def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
     at = [began, *(committed for _, _, committed in commits(parameters, None))]
     if len(rows) != total:
         rows = [rows[-1]] * total
-    seconds = [(b - a) / 1e9 for a, b in zip(at, at[1:], strict=False)]
+    seconds = [(b - a) / 1e9 for a, b in pairwise(at)]
     names = sorted({name for phase in phases.values() for name in phase})
     return {
         "seconds": seconds,
@@ -193,6 +195,6 @@ def commits(parameters: Parameters, source: str | None) -> Sequence[tuple[int, i
         if entry["kind"] != "committed" or entry["body"]["timestep"] == 0:
             continue
         end = entry["body"]["offsets"][source]["rows"] if source else last
-        out.append((last, end, os.stat(file).st_ctime_ns))
+        out.append((last, end, file.stat().st_ctime_ns))
         last = end
     return out

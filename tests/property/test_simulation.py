@@ -18,24 +18,29 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from rechannel.engine.entries import ConfigurationChanged, Opened
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import Journal
-from rechannel.errors import FencedError, StorageError
+from rechannel.errors import DamagedStateError, FencedError, StorageError
+from rechannel.kernels import lookup, receive, send, sorting
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
-from rechannel.model.hashspace import SPACE
+from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import SPACE, HashArray
 from rechannel.model.routing import Routing, even_starts
 from rechannel.settings import Settings
 from rechannel.state.keys import OUTBOX, SEGMENTS
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
+from tests.property import twins
 from tests.property.twins import Program, Writer, alike
 
 PARTS = 8
@@ -190,6 +195,9 @@ class Disturbed:
         except FencedError:
             self.happened["fenced"] += 1
             self.asleep.remove(process)
+        except DamagedStateError:
+            self.happened["woke up without its files"] += 1
+            self.asleep.remove(process)
         except (Crash, TaskDied, StorageError):
             self.asleep.remove(process)
 
@@ -282,9 +290,33 @@ def check_files(harness: Harness) -> None:
     assert there == named
 
 
+@contextmanager
+def weak_hash(bits: int) -> Iterator[None]:
+    """Hashes of so few bits that most keys share one with others."""
+    mask = np.uint64(SPACE - (SPACE >> bits))
+
+    def weak(columns: Sequence[pa.Array]) -> HashArray:
+        return hash_columns(columns) & mask
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (send, receive, twins):
+            patch.setattr(module, "hash_columns", weak)
+        for module in (sorting, lookup):
+            patch.setattr(module, "hash_is_key", lambda _: False)
+        yield
+
+
 def simulate(seed: int) -> Counter[str]:
     """One schedule; what happened in it."""
     rng = Random(seed)
+    if rng.random() < 0.8:
+        return run_schedule(rng)
+    with weak_hash(rng.choice((0, 1, 3))):
+        return run_schedule(rng) + Counter({"weak hash": 1})
+
+
+def run_schedule(rng: Random) -> Counter[str]:
+    """A random dataflow, undisturbed, disturbed and naively."""
     program = Writer(rng).program()
     outputs, states = program.run()
     calm = undisturbed(program, rng)
@@ -315,12 +347,13 @@ def simulate(seed: int) -> Counter[str]:
 NEEDED = (
     *(f"store {kind}" for kind in FaultKind),
     "fenced",
+    "fell asleep",
     "killed",
     "published again",
     "reconfigured",
     "straggled",
     "swept",
-    "swept by a sleeper",
+    "weak hash",
 )
 
 

@@ -1,17 +1,16 @@
 """Functions of a dataflow that mark which attempts of a task ran, and hold some of them until a test lets them go.
 
-A place is a directory that tests and tasks share. Files in it are all that they say to each other: `armed` (tasks hold from
-now on), `go` (they go on), and one mark per call.
+A place is a directory that tests and tasks share. Files in it are all that they say to each other: `armed` (tasks
+hold from now on), `go` (they go on), and one mark per call.
 """
 
 import os
-import time
 import uuid
 from pathlib import Path
 
 from pyspark import TaskContext
 
-from tests.spark.programs import PATIENCE, until, with_branch
+from tests.spark.programs import until, with_branch
 
 
 class Marks:

@@ -82,9 +82,7 @@ def ledger(
         n=rc.count(), total=rc.sum("amount"), spread=rc.stddev("amount"), latest=rc.last("amount"),
         name="balances",
     )  # fmt: skip
-    columns = (
-        "account BIGINT, n BIGINT, total DOUBLE, spread DOUBLE, latest DOUBLE, branch BIGINT"
-    )
+    columns = "account BIGINT, n BIGINT, total DOUBLE, spread DOUBLE, latest DOUBLE, branch BIGINT"
     branches = (
         balances.map_batches(behind, schema=columns, name="behind")
         .key_by("branch")

@@ -23,6 +23,7 @@ from tests.spark.programs import (
     until,
 )
 
+
 def slowly(batch):
     """A front function that leaves time to take over."""
     time.sleep(0.3)

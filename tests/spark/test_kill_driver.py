@@ -53,7 +53,9 @@ def test_a_killed_driver_goes_on(spark, child, tmp_path, thorough, in_flight):
     timesteps = 4 * kills + 4
     rows = PER_TIMESTEP * timesteps
     undisturbed = run(
-        spark, ledger(tmp_path / "a/out", rows=rows, per_timestep=PER_TIMESTEP), tmp_path / "a/state"
+        spark,
+        ledger(tmp_path / "a/out", rows=rows, per_timestep=PER_TIMESTEP),
+        tmp_path / "a/state",
     )
     place, interrupted = tmp_path / "b", []
     for moment in moments(kills, seed=kills + in_flight):

@@ -2,12 +2,12 @@
 
 import threading
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
 from rechannel.engine.spark import binding, wiring
@@ -169,7 +169,7 @@ HARMLESS = {
     "aggregate": lambda df: df.groupBy("k").agg(F.sum("v").alias("s"), F.max("at").alias("m")),
     "explode": lambda df: df.withColumn("part", F.explode(F.split("k", "-"))),
     "function": lambda df: df.withColumn("r", F.udf(dice, LongType())("v")),
-    "fixed time": lambda df: df.withColumn("then", F.lit(datetime(2020, 1, 1, 12))),
+    "fixed time": lambda df: df.withColumn("then", F.lit(datetime(2020, 1, 1, tzinfo=UTC))),
     "union": lambda df: df.union(df).distinct(),
     "words of its own": lambda df: df.withColumnRenamed("k", "randomness"),
 }
@@ -237,8 +237,7 @@ def test_jobs_are_described_and_cancelled_by_tag(spark, tmp_path):
     for name, thread in threads.items():
         marks[name].say("armed")
         thread.start()
-    for name in marks:
-        until(lambda name=name: marks[name].of("held"), "both jobs run")
+    until(lambda: all(each.of("held") for each in marks.values()), "both jobs run")
     store = spark.sparkContext._jsc.sc().statusStore()
     jobs = store.jobsList(None)
     described = {jobs.apply(i).description().getOrElse(None) for i in range(jobs.size())}

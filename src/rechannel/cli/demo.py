@@ -89,6 +89,10 @@ class Stage:
         else:
             self._console.print(text)
 
+    def drawn(self, picture: str) -> None:
+        """This is the dataflow."""
+        self._console.print(f"\n{picture}\n", soft_wrap=True)
+
     def replayed(self, rows: int, total: int, until: datetime) -> None:
         """So many flights of the total are committed."""
         if self._task is not None:
@@ -164,9 +168,12 @@ def _carriers(outcome: Outcome) -> Any:
 
 
 def _proof(outcome: Outcome) -> Any:
-    rows = table("result of the stream", "rows", "compared with", "", right=("rows",))
-    for one in outcome.comparisons:
-        rows.add_row(one.name, count(one.rows), one.other, "equal" if one.equal else "DIFFERENT")
+    others = list(dict.fromkeys(one.other for one in outcome.comparisons))
+    rows = table("result of the stream", "rows", *others, right=("rows",))
+    for name in dict.fromkeys(one.name for one in outcome.comparisons):
+        mine = [one for one in outcome.comparisons if one.name == name]
+        verdicts = {one.other: "equal" if one.equal else "DIFFERENT" for one in mine}
+        rows.add_row(name, count(mine[0].rows), *(verdicts[other] for other in others))
     return rows
 
 

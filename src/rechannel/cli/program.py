@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -28,15 +29,13 @@ def split_target(target: str) -> tuple[Path, str | None]:
 
 
 def load(file: Path) -> ModuleType:
-    """Import a Python file under its own name, its directory first on the path.
+    """Import a Python file under a name that is nobody else's, its directory first on the path.
 
     Functions in it are sent to workers by value: no worker has to find the file.
     Raises DataflowError with the traceback of what the file raised.
     """
     file = file.resolve()
-    name = file.stem.replace("-", "_")
-    if name in sys.modules or not name.isidentifier():
-        name = f"rechannel_program_{name}"
+    name = "rechannel_program_" + re.sub(r"\W", "_", file.stem)
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         msg = f"{file} is no Python file; its name must end in .py"

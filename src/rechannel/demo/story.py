@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,12 +21,15 @@ from rechannel.demo.findings import Findings, findings
 from rechannel.demo.picture import draw
 from rechannel.demo.plain_spark import plain_spark
 from rechannel.demo.proof import Comparison, compare
-from rechannel.errors import NotReadyError
+from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rechannel.job import RunningJob
+
+ONE_BATCH, PLAIN_SPARK = "one batch", "plain Spark SQL"
+"""With what the stream is compared."""
 
 _POLL_SECONDS = 0.2
 _MOST_TASKS = 4
@@ -37,6 +41,9 @@ class Audience(Protocol):
 
     def step(self, text: str) -> None:
         """Something new begins."""
+
+    def drawn(self, picture: str) -> None:
+        """This is the dataflow, in box characters."""
 
     def replayed(self, rows: int, total: int, until: datetime) -> None:
         """So many flights of the total are committed: all before the given moment."""
@@ -92,6 +99,7 @@ class Demo:
         job = self._job(written)
         svg, picture = self.out / "dataflow.svg", self.out / "delays.png"
         svg.write_text(job.svg(), encoding="utf-8")
+        self.audience.drawn(job.picture())
         self.audience.step("replaying them as a stream")
         began = time.monotonic()
         streamed = self._stream(job, written)
@@ -126,9 +134,13 @@ class Demo:
             while not _idle(running):
                 self._tell(running, written)
             self._tell(running, written)
-            return _results(running, self.spark.read.parquet(str(self.work / "legs")))
-        finally:
-            running.stop()
+            results = _results(running, self.spark.read.parquet(str(self.work / "legs")))
+        except BaseException:
+            with suppress(RechannelError):  # what went wrong first is what counts
+                running.stop()
+            raise
+        running.stop()
+        return results
 
     def _tell(self, running: RunningJob, written: Input) -> None:
         done = running.status["timestep"]
@@ -148,7 +160,7 @@ class Demo:
         return [
             compare(name, streamed[name], other, tables[name], keys)
             for name, keys in KEYS.items()
-            for other, tables in (("one batch", batched), ("plain Spark SQL", plain))
+            for other, tables in ((ONE_BATCH, batched), (PLAIN_SPARK, plain))
         ]
 
 

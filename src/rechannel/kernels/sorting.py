@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
+from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 
@@ -81,20 +82,39 @@ def group_rows(hashes: HashArray, keys: Columns) -> tuple[Groups, IntArray | Non
 
 
 def _untangle(starts: IntArray, rows: int, keys: Columns) -> tuple[Groups, IntArray]:
-    """Colliding hashes, about one pair in 2^64: sort their rows out one by one."""
-    order: list[int] = []
-    firsts: list[int] = []
-    for start, stop in zip(starts, [*starts[1:], rows], strict=True):
-        members: list[list[int]] = []
-        for row in range(start, stop):
-            for group in members:
-                one, other = np.array([row]), np.array([group[0]])
-                if keys_equal(take(keys, one), take(keys, other))[0]:
-                    group.append(row)
-                    break
-            else:
-                members.append([row])
-        for group in members:
-            firsts.append(len(order))
-            order.extend(group)
-    return Groups(np.array(firsts, dtype=np.int64), rows), np.array(order, dtype=np.int64)
+    """Make equal keys neighbours among rows of one hash, in rounds, all hashes at once.
+
+    Two random keys collide once in 2^64 pairs, but a null leaves a hash as it is: (1, null, 2) and
+    (1, 2, null) always do. Keys of one hash come in the order of their text, so that it depends
+    neither on arrival nor on what was merged when.
+    """
+    sizes = np.diff(np.append(starts, rows))
+    owners = np.repeat(np.arange(len(starts)), sizes)
+    ids, firsts = owners.copy(), starts
+    left = np.flatnonzero(sizes[owners] > 1)
+    while len(left):
+        heads, lengths = _pieces(owners[left])
+        unlike = ~keys_equal(take(keys, left), take(keys, np.repeat(left[heads], lengths)))
+        left = left[unlike]
+        heads, lengths = _pieces(owners[left])
+        ids[left] = len(firsts) + np.repeat(np.arange(len(heads)), lengths)
+        firsts = np.append(firsts, left[heads])
+    order = np.lexsort((_ranks(owners[firsts], take(keys, firsts))[ids], owners))
+    heads, _ = _pieces(ids[order])
+    return Groups(heads, rows), order
+
+
+def _pieces(values: IntArray) -> tuple[IntArray, IntArray]:
+    """First row and length of every stretch of equal values."""
+    heads = np.flatnonzero(np.diff(values, prepend=-1))
+    return heads, np.diff(np.append(heads, len(values)))
+
+
+def _ranks(owners: IntArray, keys: Columns) -> IntArray:
+    """Places of keys among those of the same hash. owners: number of each key's hash."""
+    ranks = np.zeros(len(owners), dtype=np.int64)
+    shared = np.flatnonzero(np.bincount(owners)[owners] > 1)
+    columns = [canonical(column).to_pylist() for column in take(keys, shared)]
+    texts = [repr(key) for key in zip(*columns, strict=True)]
+    ranks[shared[sorted(range(len(shared)), key=texts.__getitem__)]] = np.arange(len(shared))
+    return ranks

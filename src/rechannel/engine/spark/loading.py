@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from rechannel.engine.runner import Report
 from rechannel.engine.spark.binding import arrow_schema
 from rechannel.engine.spark.calls import Shipped, identity, settle
+from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.runner import ROWS, reports_of
 from rechannel.kernels.load import Load, Scatter
 from rechannel.kernels.program import StageProgram, StageStep
@@ -76,4 +77,7 @@ class SparkLoader:
         loaded = scattered.repartitionById(slices.tasks, "p").mapInArrow(
             LoadCall(shipped, step, slices), ROWS
         )
-        return reports_of(loaded.toArrow())
+        try:
+            return reports_of(loaded.toArrow())
+        except Exception as error:
+            raise translate(error, program.operator, step.timestep) from error

@@ -1,0 +1,159 @@
+"""Thousands of timesteps in one session: nothing grows."""
+
+import gc
+import time
+from collections import deque
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+import rechannel as rc
+from rechannel.engine.housekeeping import Housekeeper
+from tests.spark.programs import (
+    PATIENCE,
+    PLAIN,
+    entries,
+    files_under,
+    follow,
+    session,
+    with_branch,
+)
+
+PER_SAMPLE = 48
+"""Timesteps between two samples: a multiple of those between two sweeps of files, and between two snapshots."""
+
+ROWS = 40
+"""Rows of a timestep."""
+
+
+class Clock:
+    """Time that stands still until rows are wanted: one per millisecond."""
+
+    def __init__(self):
+        self.now = time.time() * 1e3
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, timesteps):
+        """Make the rows of some timesteps due."""
+        self.now += timesteps * ROWS
+
+
+def flows(timesteps_seen):
+    source = rc.read().generator(
+        entries, schema="number BIGINT, account BIGINT, amount DOUBLE",
+        rows_per_second=1000, per_timestep=ROWS, partitions=2, name="entries",
+    )  # fmt: skip
+    sums = source.key_by("account").aggregate(n=rc.count(), s=rc.sum("amount"), name="sums")
+    columns = "account BIGINT, n BIGINT, s DOUBLE, branch BIGINT"
+    branches = sums.map_batches(with_branch, schema=columns).key_by("branch")
+    return [
+        branches.aggregate(n=rc.count(), name="branches"),
+        source.key_by("account").track(follow, state="seen BIGINT, latest BIGINT", name="followed"),
+        sums.write.for_each_batch(lambda df, timestep: timesteps_seen.append(timestep)),
+    ]
+
+
+def samples(spark, place, number, per_sample):
+    """Run, pause now and then, and look at what is held."""
+    seen, clock, out = deque(maxlen=1), Clock(), []
+    settings = rc.Settings(**PLAIN)
+    job = rc.Job("soak", flows(seen), state=f"{place}/state", settings=settings, spark=spark)
+    running = job.start(clock=clock)
+    running.process_all_available(PATIENCE)
+    for i in range(number):
+        clock.advance(per_sample)
+        running.process_all_available(PATIENCE)
+        assert running.status["timestep"] == seen[0] == (i + 1) * per_sample
+        out.append(sample(spark, place, running))
+    running.stop()
+    return out
+
+
+def sample(spark, place, running):
+    """Sizes of everything that might grow."""
+    housekeeper = next(part for part in parts_of(running) if isinstance(part, Housekeeper))
+    housekeeper.finish()
+    java = spark.sparkContext._gateway.java_process.pid
+    held = files_under(f"{place}/state")
+    kept = {name: size for name, size in held.items() if not name.startswith("telemetry")}
+    gc.collect()
+    return {
+        "heap": heap(spark),
+        "registries": sum(len(part) for part in parts_of(running) if hasattr(part, "__len__")),
+        "objects": len(gc.get_objects()),
+        "open-python": open_files("self"),
+        "open-java": open_files(java),
+        "shuffle": len(files_under(spark.conf.get("spark.local.dir"), "shuffle_*")),
+        "local": len(files_under(spark.conf.get("spark.local.dir"))),
+        "state-files": len(kept),
+        "state-bytes": sum(kept.values()),
+    }
+
+
+def heap(spark):
+    """Bytes that the driver's JVM holds after a collection."""
+    lang = spark.sparkContext._jvm.java.lang
+    for _ in range(2):
+        lang.System.gc()
+    return lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+
+
+def open_files(pid):
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def parts_of(root):
+    """All objects of this library that an object holds, and all collections in them."""
+    found, todo = {}, [root]
+    while todo:
+        part = todo.pop()
+        if id(part) in found:
+            continue
+        if isinstance(part, dict):
+            below = [*part.keys(), *part.values()]
+        elif isinstance(part, (list, tuple, set, frozenset, deque)):
+            below = list(part)
+        elif type(part).__module__.startswith("rechannel."):
+            below = list(getattr(part, "__dict__", {}).values())
+            below += [getattr(part, n, None) for n in getattr(type(part), "__slots__", ())]
+        else:
+            continue
+        found[id(part)] = part
+        todo.extend(below)
+    return list(found.values())
+
+
+def fifths(values):
+    """Mean of the second and of the last fifth."""
+    size = len(values) // 5
+    return mean(values[size : 2 * size]), mean(values[-size:])
+
+
+def test_a_short_run_leaves_nothing_open(spark, tmp_path):
+    seen = samples(spark, tmp_path, 20, 15)
+    for what in ("open-python", "open-java", "shuffle"):
+        second, last = fifths([each[what] for each in seen])
+        assert last <= second + 3, (what, [each[what] for each in seen])
+
+
+def drive(place, number):
+    """The long run, in a session of its own."""
+    return samples(session(place), place, number, PER_SAMPLE)
+
+
+@pytest.mark.slow
+def test_a_long_run_holds_no_more_at_its_end(child, tmp_path, record_property):
+    number = 5000 // PER_SAMPLE + 1
+    seen = child(drive, place=str(tmp_path), number=number).result(3600)
+    assert len(seen) == number
+    grown = {}
+    for what in seen[0]:
+        second, last = fifths([each[what] for each in seen])
+        record_property(what, (second, last))
+        if last > second * 1.05 + 2:
+            grown[what] = (second, last)
+    assert not grown
+    assert (Path(tmp_path) / "state").exists()

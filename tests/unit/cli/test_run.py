@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from rechannel.cli.live import Watcher
+from rechannel.cli.program import find_job, load, split_target
+from rechannel.errors import DataflowError, RechannelError, RefusedError
+
+pytestmark = pytest.mark.usefixtures("clean_imports")
+
+PROGRAM = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import neighbour
+import rechannel as rc
+
+
+@dataclass
+class Crowd:
+    size: int
+
+
+CROWD = Crowd(3)
+
+
+def clicks(start: int, stop: int) -> pa.RecordBatch:
+    numbers = range(start, stop)
+    return pa.record_batch({"user": [f"u{neighbour.turn(n) % CROWD.size}" for n in numbers]})
+
+
+def users(name, state, **limits):
+    stream = rc.read().generator(clicks, schema="user STRING", per_timestep=100, **limits)
+    counted = stream.key_by("user").aggregate(n=rc.count(), name="users")
+    return rc.Job(name, counted, state=state)
+"""
+
+NEIGHBOUR = "def turn(number):\n    return number + 1\n"
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Write a program of the common part and more lines; its path."""
+
+    def write(more: str, name: str = "clicks.py"):
+        (tmp_path / "neighbour.py").write_text(NEIGHBOUR)
+        path = tmp_path / name
+        path.write_text(PROGRAM + more.replace("STATE", repr(str(tmp_path / "state"))))
+        return path
+
+    yield write
+    sys.modules.pop("neighbour", None)
+
+
+def test_a_target_is_a_file_and_perhaps_a_name(tmp_path):
+    file = tmp_path / "a.py"
+    file.touch()
+    odd = tmp_path / "b.py:job"
+    odd.touch()
+    assert split_target(str(file)) == (file, None)
+    assert split_target(f"{file}:job") == (file, "job")
+    assert split_target(str(odd)) == (odd, None)
+    for wrong in (tmp_path / "none.py", tmp_path, f"{file}:", f"{tmp_path}/none.py:job"):
+        with pytest.raises(RefusedError, match="there is no file"):
+            split_target(str(wrong))
+
+
+def test_the_one_job_is_found_whatever_it_is_called(program):
+    module = load(program("flow = users('one', STATE)\nagain = flow\n", "two-words.py"))
+    assert find_job(module, None).name == "one"
+    assert find_job(module, "again").name == "one"
+
+
+def test_which_of_several_jobs_must_be_said(program):
+    module = load(program("a = users('one', STATE)\nb = users('two', STATE)\n"))
+    with pytest.raises(DataflowError, match=r"several jobs \(a, b\)"):
+        find_job(module, None)
+    assert find_job(module, "b").name == "two"
+    with pytest.raises(DataflowError, match=r"there is no 'c', not a job; there are: a, b"):
+        find_job(module, "c")
+    with pytest.raises(DataflowError, match="'CROWD' is Crowd, not a job"):
+        find_job(module, "CROWD")
+
+
+def test_a_file_without_a_job(program):
+    with pytest.raises(DataflowError, match=r"needs one as a variable, as in job = rc\.Job"):
+        find_job(load(program("")), None)
+
+
+def test_a_file_that_starts_its_job_itself(program):
+    more = "from rechannel.job import InProcess\n"
+    more += "job = users('one', STATE, rows=10).start(in_process=InProcess())\n"
+    module = load(program(more))
+    with pytest.raises(DataflowError, match=r"starts its job 'job' itself: leave \.start"):
+        find_job(module, None)
+    assert not module.job.is_active
+
+
+def test_what_a_file_raises_is_shown_from_the_file_on(program):
+    path = program("def fail():\n    return {}['key']\n\nfail()\n")
+    with pytest.raises(DataflowError) as raised:
+        load(path)
+    text = str(raised.value)
+    assert text.startswith(f"{path} cannot be imported:\n")
+    assert "return {}['key']" in text
+    assert "KeyError: 'key'" in text
+    assert "importlib" not in text
+
+
+def test_an_error_of_the_dataflow_is_shown_as_it_is(program):
+    with pytest.raises(RechannelError, match="nobody"):
+        load(program("rc.read().memory('a INT').key_by('nobody')\n"))
+
+
+def test_a_syntax_error_is_shown(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("x = (\n")
+    with pytest.raises(DataflowError, match="SyntaxError"):
+        load(path)
+
+
+def test_run_until_idle(program, rechannel, tmp_path):
+    path = program("job = users('one', STATE, rows=950)\n")
+    reaction = rechannel("run", path, "--until-idle", "--in-process", "--json")
+    assert reaction.code == 0
+    progress = [json.loads(line) for line in reaction.lines]
+    assert [facts["timestep"] for facts in progress] == list(range(1, 11))
+    assert sum(facts["rows_in"] for facts in progress) == 950
+    assert "job 'one' stopped after" in reaction.err
+    assert "10 timesteps, 950 rows" in reaction.err
+    shown = json.loads(rechannel("state", tmp_path / "state", "users", "--json").out)
+    assert sum(row["n.count"] for row in shown["rows"]) == 950
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert status["condition"] == "stopped"
+
+
+def test_a_second_run_goes_on(program, rechannel, tmp_path):
+    path = program("job = users('one', STATE, rows=300)\n")
+    assert rechannel("run", path, "--until-idle", "--in-process").code == 0
+    again = rechannel("run", path, "--until-idle", "--in-process", "--json")
+    assert (again.code, again.out) == (0, "")
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert (status["epoch"], status["timestep"]) == (2, 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_gracefully(program, rechannel, tmp_path, number):
+    path = program("job = users('one', STATE, rows_per_second=1000)\n")
+    before = signal.getsignal(number)
+
+    def end_it_once_it_runs():
+        while not list((tmp_path / "state").glob("segments/*/*")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=end_it_once_it_runs, daemon=True)
+    thread.start()
+    reaction = rechannel("run", path, "--in-process")
+    assert reaction.code == 0
+    assert "stopping: what is under way is finished and published" in reaction.err
+    assert signal.getsignal(number) is before
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert status["condition"] == "stopped"
+    assert status["open"] == []
+
+
+@pytest.mark.parametrize("options", [[], ["--until-idle"]])
+def test_a_job_that_fails_says_why(program, rechannel, tmp_path, options):
+    more = """
+def wrong(batch):
+    raise ArithmeticError("seven is right out")
+
+stream = rc.read().generator(clicks, schema="user STRING", per_timestep=10, rows=100)
+job = rc.Job("bad", stream.map_batches(wrong).key_by("user").aggregate(n=rc.count()), state=STATE)
+"""
+    reaction = rechannel("run", program(more), "--in-process", *options)
+    assert reaction.code == 2
+    assert "error: " in reaction.err
+    assert "ArithmeticError: seven is right out" in reaction.err
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert (status["condition"], status["open"]) == ("failed", [1])
+
+
+def test_a_directory_in_use_is_refused_unless_it_is_taken_over(program, rechannel):
+    path = program("job = users('one', STATE, rows_per_second=100)\n")
+    from rechannel.job import InProcess
+
+    first = find_job(load(path), None).start(in_process=InProcess())
+    refused = rechannel("run", path, "--in-process", "--until-idle")
+    assert refused.code == 2
+    assert "the state directory is in use" in refused.err
+    finite = program("job = users('one', STATE, rows=100)\n", "other.py")
+    taken = rechannel("run", finite, "--in-process", "--until-idle", "--takeover")
+    assert taken.code == 0
+    with pytest.raises(RechannelError):
+        first.stop(60)
+
+
+def test_functions_of_a_program_reach_spark_workers(program, rechannel, spark, tmp_path):
+    """Workers have never heard of the file: its functions travel by value."""
+    del spark
+    path = program("job = users('one', STATE, rows=200)\n", "unheard-of.py")
+    text = path.read_text().replace("neighbour.turn(n)", "n").replace("import neighbour\n", "")
+    path.write_text(text)
+    reaction = rechannel("run", path, "--until-idle")
+    assert reaction.code == 0, reaction.err
+    shown = json.loads(rechannel("state", tmp_path / "state", "users", "--json").out)
+    assert sorted(row["n.count"] for row in shown["rows"]) == [66, 67, 67]
+
+
+class FakeJob:
+    name = "fake"
+
+    def __init__(self):
+        self.recent_progress = []
+
+    def commit(self, timestep: int, rows: int) -> None:
+        operator = {
+            "tasks": 2,
+            "rows_in": rows,
+            "rows_out": 1,
+            "keys": 1,
+            "ms": {"wait": 100.0, "process": 7.0},
+            "state_rows": 3,
+            "state_bytes": 2048,
+        }
+        self.recent_progress = [
+            *self.recent_progress,
+            {
+                "timestep": timestep,
+                "rows_in": rows,
+                "duration_ms": 12.3,
+                "processed_rows_per_second": 81.3,
+                "operators": {"counts": operator},
+            },
+        ][-2:]
+
+
+def printed(*, terminal: bool, looks: int, seconds: float = 6.0) -> str:
+    console = Console(record=True, force_terminal=terminal, width=100, file=io.StringIO())
+    now = [0.0]
+    job = FakeJob()
+    with Watcher(json=False, console=console, clock=lambda: now[0]) as watcher:
+        for number in range(looks):
+            job.commit(number + 1, 10)
+            now[0] += seconds
+            watcher.look(job)
+            watcher.look(job)
+    assert (watcher.timesteps, watcher.rows) == (looks, 10 * looks)
+    return console.export_text()
+
+
+def test_without_a_terminal_a_line_comes_now_and_then():
+    lines = printed(terminal=False, looks=5).splitlines()
+    assert lines == [
+        "    12 s  fake: 2 timesteps, 20 rows",
+        "    24 s  fake: 4 timesteps, 40 rows",
+    ]
+
+
+def test_on_a_terminal_a_table_changes():
+    text = printed(terminal=True, looks=3)
+    assert "fake  timestep 3  12 ms  81 rows/s  in all 30 rows in 18 s" in text
+    assert "counts        2       10         1     1  7 ms           3  2.0 KiB" in text

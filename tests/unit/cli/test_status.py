@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from rechannel.cli.inspect.driver import Condition, Place, condition
+from rechannel.engine.entries import Opened
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.lease import FRESH_MS, Holder
+
+NOW = 1_000_000
+
+
+def place(*, now: int = NOW, living: dict[int, int] | None = None) -> Place:
+    return Place(host="here", now_ms=now, started=(living or {}).get)
+
+
+def lease(*, host: str = "here", heartbeat: int = NOW) -> Holder:
+    return Holder(host=host, pid=7, started_ms=500, epoch=1, heartbeat_ms=heartbeat)
+
+
+def state(*, closed: bool = False) -> JournalState:
+    opened = Opened(host="here", pid=7, time_ms=0, fingerprint="f", version="0")
+    return JournalState(number=1, epoch=1, driver=opened, closed=closed)
+
+
+@pytest.mark.parametrize(
+    ("journal", "held", "seen_from", "expected"),
+    [
+        (JournalState(), None, place(), Condition.NEW),
+        (state(), lease(), place(living={7: 500}), Condition.RUNNING),
+        (state(), lease(), place(living={7: 500 + 900}), Condition.RUNNING),
+        (state(), lease(), place(living={}), Condition.DIED),
+        (state(), lease(), place(living={7: 5_000}), Condition.DIED),
+        (state(), lease(), place(now=NOW + FRESH_MS, living={7: 500}), Condition.SILENT),
+        (state(), lease(host="there"), place(), Condition.RUNNING),
+        (state(), lease(host="there"), place(now=NOW + FRESH_MS), Condition.SILENT),
+        (state(), None, place(), Condition.FAILED),
+        (state(closed=True), None, place(), Condition.STOPPED),
+        (state(closed=True), lease(), place(living={7: 500}), Condition.STOPPED),
+    ],
+)
+def test_condition_of_a_driver(journal, held, seen_from, expected):
+    assert condition(journal, held, seen_from) is expected
+
+
+def test_status_of_a_job_that_runs(clicks, rechannel):
+    clicks.push([("ann", 1), ("bob", 2)])
+    facts = json.loads(rechannel("status", clicks.directory, "--json").out)
+    assert facts["name"] == "clicks"
+    assert facts["condition"] == "running"
+    assert facts["driver"]["alive"] is True
+    assert facts["driver"]["pid"] == os.getpid()
+    assert facts["driver"]["host"] == socket.gethostname()
+    assert facts["timestep"] == 1
+    assert facts["sources"] == {"clicks": {"committed": {"batches": 1}}}
+
+
+def test_status_of_a_stopped_job_is_that_of_its_journal(stopped, rechannel):
+    facts = json.loads(rechannel("status", stopped.directory, "--json").out)
+    assert facts["condition"] == "stopped"
+    assert facts["driver"]["alive"] is False
+    assert facts["timestep"] == 3
+    assert facts["kept"] == [1, 2, 3]
+    assert facts["open"] == []
+    assert facts["unpublished"] == []
+    assert facts["epoch"] == 1
+    segments = stopped.files("segments/users")
+    users = facts["operators"]["users"]
+    assert (users["tasks"], users["bins"]) == (2, 256)
+    assert users["state"]["bytes"] <= sum(path.stat().st_size for path in segments)
+    assert 5 <= users["state"]["rows"] <= 7
+    assert facts["operators"]["clicks"]["state"] is None
+
+
+def test_unfinished_business_is_shown(stopped, rechannel):
+    """A driver that died after an intent, with output that it had not published."""
+    from rechannel.engine.entries import Committed, Intent
+    from rechannel.engine.journal import Journal
+    from rechannel.state.local import LocalStore
+
+    journal, _ = Journal.open(LocalStore(stopped.directory), keep_versions=3, snapshot_every=9)
+    journal.append(Opened(host="far", pid=1, time_ms=0, fingerprint="f", version="0"))
+    version = journal.state.configurations[-1][1].version
+    for timestep in (4, 5):
+        journal.append(
+            Intent(timestep=timestep, sources={}, configuration_version=version, now_ms=1)
+        )
+    journal.append(Committed(timestep=4, staged={"out": {"outbox": {}}}))
+    facts = json.loads(rechannel("status", stopped.directory, "--json").out)
+    assert facts["condition"] == "failed"
+    assert facts["open"] == [5]
+    assert facts["unpublished"] == [{"timestep": 4, "sink": "out"}]
+    lines = rechannel("status", stopped.directory).lines
+    assert "under way         5" in lines
+    assert "unpublished       out (timestep 4)" in lines
+
+
+def test_looking_changes_nothing(stopped, rechannel):
+    def fingerprint():
+        return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in stopped.files(".")}
+
+    before = fingerprint()
+    for command in (["status"], ["verify"], ["events"]):
+        assert rechannel(*command, stopped.directory).code == 0
+    assert rechannel("state", stopped.directory, "users").code == 0
+    assert fingerprint() == before
