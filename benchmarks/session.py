@@ -24,6 +24,8 @@ def shared_settings(parameters: Parameters) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
+        # A hash of every shuffled row, to find tasks that are not deterministic: 10 % of a shuffle.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

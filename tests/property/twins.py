@@ -632,7 +632,7 @@ class Writer:
     def program(self) -> Program:
         rng = self.rng
         times, now = [], 1_000_000
-        for _ in range(rng.randint(2, 7)):
+        for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
             now += rng.choice((0, 1, 10, 10, 100))
             times.append(now)
         floats = rng.choice((NASTY, TAME))
@@ -655,8 +655,9 @@ class Writer:
 
     def source(self, timesteps: int, floats: tuple[float, ...], number: int) -> Source:
         rng = self.rng
-        # The first source has rows in the last timestep, so that there are as many timesteps as times.
-        counts = [rng.choice((0, 1, 3, 8, 20)) for _ in range(timesteps)]
+        # Few rows behind many, and state is merged; as many as before, and it is written anew each time.
+        later = rng.choice(((0, 1, 2), (0, 1, 3, 8, 20))) if timesteps < 10 else (0, 1, 2)
+        counts = [rng.choice((20, 40)), *(rng.choice(later) for _ in range(timesteps - 1))]
         span = rng.choice((2, 5, 40))
         batches = [
             [

@@ -31,7 +31,7 @@ def _what(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
         case JobStarted():
             return f"job {event.job!r} started ({event.engine})"
         case JobStopped():
-            how = "stopped" if event.error is None else f"failed: {event.error}"
+            how = "stopped" if event.error is None else f"failed: {_line(event.error)}"
             return f"job {event.job!r} {how}"
         case TimestepStarted():
             return f"timestep {event.timestep} started"
@@ -44,7 +44,7 @@ def _what(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
                 f" ({_each(event.phases)})"
             )
         case TimestepFailed():
-            return f"timestep {event.timestep} failed: {event.error}: {event.message}"
+            return f"timestep {event.timestep} failed: {event.error}: {_line(event.message)}"
         case SinkPublished():
             rows = "" if event.rows is None else f" {count(event.rows)} rows of"
             again = ", again" if event.again else ""
@@ -67,6 +67,11 @@ def _task(task: TaskFinished) -> str:
 
 def _each(times: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {_ms(ms)}" for name, ms in times.items())
+
+
+def _line(text: str) -> str:
+    """The first line: a traceback may follow."""
+    return text.partition("\n")[0]
 
 
 def _ms(ms: float) -> str:

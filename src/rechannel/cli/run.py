@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rechannel.cli.screen import count
-from rechannel.errors import NotReadyError
+from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
     from rechannel.cli.live import Watcher
@@ -78,6 +78,9 @@ def _is_idle(running: RunningJob) -> bool:
         running.process_all_available(_POLL_SECONDS)
     except NotReadyError:
         return False
+    except RechannelError:
+        running.await_termination()  # what it has to tell of the failure is written then
+        raise
     return True
 
 

@@ -36,7 +36,7 @@ def complain(error: BaseException) -> None:
     """An error in its own words, without a traceback."""
     console = err()
     console.print("error:", style="bold red", end=" ")
-    console.print(str(error), soft_wrap=True)
+    console.print(str(error).rstrip(), soft_wrap=True)
 
 
 def say(text: str) -> None:

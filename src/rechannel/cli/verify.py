@@ -56,4 +56,5 @@ def _show(name: str, found: Findings) -> None:
         show("The journal cannot be read, so all segments and outbox files were read.")
     show(f"State of job {name!r} is damaged:")
     for damage in found.damages:
-        show(f"  {damage.file}: {damage.problem}")
+        named = damage.file in damage.problem
+        show(f"  {damage.problem}" if named else f"  {damage.file}: {damage.problem}")

@@ -42,7 +42,7 @@ class Findings:
 def findings(results: Mapping[str, pa.Table], names: Mapping[str, str]) -> Findings:
     """Read the results by operator. names: of airlines by their code."""
     days, carriers = _frame(results["days"]), _frame(results["carriers"])
-    totals = days.group_by("carrier").sum()
+    totals = days.drop("day").group_by("carrier").sum()
     # `carriers` knows how bad the worst day was; which one that was, `days` knows.
     worst = (
         carriers.join(days, on="carrier")
@@ -52,7 +52,7 @@ def findings(results: Mapping[str, pa.Table], names: Mapping[str, str]) -> Findi
     )
     rows = [_carrier(row, names) for row in totals.join(worst, on="carrier").to_dicts()]
     rows.sort(key=lambda carrier: (-(carrier.late or 0.0), carrier.code))
-    whole = totals.sum().to_dicts()[0]
+    whole = totals.drop("carrier").sum().to_dicts()[0]
     return Findings(
         carriers=tuple(rows),
         late_again=whole["late_again"] / max(1, whole["came_late"]),

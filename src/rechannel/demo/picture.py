@@ -30,6 +30,8 @@ def draw(hours: pa.Table, path: Path) -> None:
         color=_MEAN,
         label="mean delay (left axis)",
     )
+    # Room for the legend above the highest bar.
+    bars.set_ylim(0, 1.3 * max([1.0, *(row["mean_delay"] for row in rows)]))
     bars.set_xlabel("scheduled hour of departure, New York")
     bars.set_ylabel("mean delay at departure, minutes")
     bars.set_xticks([row["hour"] for row in rows])

@@ -22,7 +22,7 @@ import pyarrow as pa
 MAGIC = b"RCB1"
 DATA, REPORT = 1, 2
 ALIGNMENT = 64
-BLOB_BYTES = 8 << 20
+BLOB_BYTES = 1 << 19
 """A blob is cut so that it stays near this size: JVM byte arrays of that size are still cheap to allocate."""
 
 BATCH_BYTES = 64 << 20

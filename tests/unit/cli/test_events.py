@@ -32,7 +32,7 @@ EXAMPLES = [
         "timestep 3 committed in 1,234 ms: 5,000 rows in, 7 out (run 2 ms)",
     ),
     (
-        TimestepFailed(timestep=3, at_ms=0, error="E", message="why"),
+        TimestepFailed(timestep=3, at_ms=0, error="E", message="why\n  File ..."),
         "timestep 3 failed: E: why",
     ),
     (SinkPublished(timestep=3, sink="s", at_ms=0), "sink 's' published timestep 3"),

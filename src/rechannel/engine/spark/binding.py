@@ -3,6 +3,7 @@ can be replayed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,25 +55,20 @@ def refuse_unstable(spark: SparkSession, frame: DataFrame, what: str) -> None:
         raise NonDeterministicError(msg)
 
 
-_UNSTABLE_WORDS = (
-    "rand(",
-    "randn(",
-    "uuid(",
-    "monotonically_increasing_id",
-    "current_timestamp",
-    "current_date",
-    "localtimestamp",
-    "now(",
-    "input_file_name",
-    "GlobalLimit",
-    "LocalLimit",
-    "Sample ",
+_UNSTABLE = re.compile(
+    r"""
+    \b(?i: rand | randn | randstr | uniform | uuid | shuffle | now | localtimestamp | current_timestamp
+          | current_date | current_time | input_file_name | spark_partition_id
+          | monotonically_increasing_id )\(
+    | \b(?: GlobalLimit | LocalLimit | Offset | Sample )\ \d
+    """,
+    re.VERBOSE,
 )
 
 
 def _explained(frame: Any) -> str | None:
-    """The same question without private API: look for the words in the explained plan."""
+    """The same question without private API: look for words in the explained plan."""
     text = frame._explain_string(extended=True)
     plan = text.partition("== Optimized Logical Plan ==")[0]
-    found = next((word for word in _UNSTABLE_WORDS if word in plan), None)
-    return f"its plan contains {found.rstrip('( ')}" if found else None
+    found = _UNSTABLE.search(plan)
+    return f"its plan contains {re.split(r'\W', found.group())[0]}" if found else None

@@ -95,27 +95,53 @@ class PlanAnalysis:
     UNSTABLE_NODES = ("GlobalLimit", "LocalLimit", "Sample", "Offset", "Tail")
     """Operators whose result depends on which rows happen to come first."""
 
+    ROW_WISE = ("Project", "Filter", "Generate", "SubqueryAlias", "LogicalRelation")
+    """Operators that leave rows in the order in which a file holds them."""
+
     @classmethod
     def complaint(cls, frame: DataFrame) -> str | None:
         """Why the plan may give another result when run again, or None when it may not."""
-        plan = frame._jdf.queryExecution().analyzed()
-        return cls._walk(plan)
+        return cls._walk(cls._plan(frame))
+
+    @classmethod
+    def keeps_order(cls, frame: DataFrame) -> bool:
+        """Whether rows come as files hold them: nothing joins, sorts or shuffles them."""
+        plan = cls._plan(frame)
+        while plan.getClass().getSimpleName() in cls.ROW_WISE:
+            if plan.children().isEmpty():
+                return True
+            plan = plan.children().head()
+        return False
+
+    @staticmethod
+    def _plan(frame: DataFrame) -> Any:
+        return frame._jdf.queryExecution().analyzed()
 
     @classmethod
     def _walk(cls, plan: Any) -> str | None:
-        name = plan.getClass().getSimpleName()
-        if name in cls.UNSTABLE_NODES:
-            return f"it contains {name.removeprefix('Global').removeprefix('Local').lower()}"
+        complaint = cls._operator(plan)
+        if complaint:
+            return complaint
         expressions = plan.expressions()
         for i in range(expressions.size()):
             complaint = cls._expression(expressions.apply(i))
             if complaint:
                 return complaint
-        children = plan.children()
-        for i in range(children.size()):
-            complaint = cls._walk(children.apply(i))
-            if complaint:
-                return complaint
+        for below in (plan.children(), plan.subqueries()):
+            for i in range(below.size()):
+                complaint = cls._walk(below.apply(i))
+                if complaint:
+                    return complaint
+        return None
+
+    @classmethod
+    def _operator(cls, plan: Any) -> str | None:
+        name = plan.getClass().getSimpleName()
+        if name in cls.UNSTABLE_NODES:
+            return f"it contains {name.removeprefix('Global').removeprefix('Local').lower()}"
+        if name == "Deduplicate" and plan.keys().size() < plan.child().output().size():
+            keys = plan.keys().mkString(", ")
+            return f"it keeps whichever row comes first of those that agree in {keys}"
         return None
 
     @classmethod

@@ -111,6 +111,7 @@ class SparkRunner:
     make_exchange: MakeExchange
     jobs: Jobs
     job: str
+    keeps_order: Callable[[DataFrame], bool]
     ahead: bool = False
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
@@ -212,9 +213,13 @@ class SparkRunner:
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
     ) -> tuple[DataFrame, str, dict[str, int]]:
-        """Add hidden columns that say which file and block a row is from, if the functions left that knowable."""
+        """Add hidden columns that say which file and block a row is from, if that gives rows a place.
+
+        Spark also tells the file behind a shuffle, where rows come in another order every time:
+        then, and wherever there is no file, rows are put in an order of their own.
+        """
         origins = list(leaves(frame))
-        if len(origins) == 1 and isinstance(origins[0], SourceFrame):
+        if len(origins) == 1 and isinstance(origins[0], SourceFrame) and self.keeps_order(rows):
             layout = held.decided.slices[origins[0].source.name].layout
             files = {plain_path(str(s["file"])): i for i, s in enumerate(layout) if "file" in s}
             try:

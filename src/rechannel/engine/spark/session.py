@@ -48,6 +48,13 @@ ADVICE = (
         cost="tasks are pulled to where their input is and not to where their state is",
     ),
     Advice(
+        key="spark.sql.shuffle.orderIndependentChecksum.enabled",
+        value="false",
+        cost="Spark hashes every row of every exchange to find tasks that are not deterministic; these are, "
+        "but for the times in their reports, for which a retry would make Spark run the timestep's consumers again",
+        live=True,
+    ),
+    Advice(
         key="spark.sql.session.timeZone",
         value="UTC",
         cost="timestamps are shown in local time; state keeps them in UTC",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from rechannel.engine.outbox import outbox_tables
 from rechannel.engine.physical import OutboxFrame, PhysicalPlan, SinkPlan
 from rechannel.engine.publishing import RowsOf
 from rechannel.engine.runner import Timestep
-from rechannel.engine.spark.private import JobTags, SharedExchange
+from rechannel.engine.spark.private import JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
 from rechannel.engine.spark.session import is_connect
@@ -37,6 +39,7 @@ def spark_runner(
         make_exchange=PersistedExchange if connect else SharedExchange,
         jobs=NoJobs(spark) if connect else JobTags(spark),
         job=job,
+        keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
         ahead=ahead and not connect,
     )
 
@@ -53,3 +56,9 @@ def spark_runner(
         )
 
     return runner, rows_of
+
+
+def _cannot_tell(frame: DataFrame) -> bool:
+    """Without private API a plan does not show whether it shuffles: rows get an order of their own."""
+    del frame
+    return False
