@@ -7,6 +7,7 @@ A `Job` is a dataflow with a name and a state directory; `start()` checks everyt
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import threading
 import time
@@ -399,14 +400,15 @@ class _Assembly:
         configuration = self._configuration()
         self._load(configuration)
         runner, rows_of = self._engine()
+        hub = self._hub(configuration)
         publisher = Publisher(
             sinks=self.plan.sinks,
             writers=self.writers,
             rows_of=rows_of,
             journal=self.journal,
             backlog=settings.publish_backlog,
+            tell=hub.published,
         )
-        hub = self._hub()
         self.housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY)
         driver = Driver(
             plan=self.plan,
@@ -435,7 +437,7 @@ class _Assembly:
             self.plan, self.programs, self.journal, configuration, loader, int(self.clock())
         )
 
-    def _hub(self) -> Hub:
+    def _hub(self, configuration: Configuration) -> Hub:
         complete = None
         written = self.job.settings.telemetry and isinstance(self.store, LocalStore)
         if self.spark is not None and written:
@@ -451,7 +453,14 @@ class _Assembly:
             else None,
             complete=complete,
             clock=self.clock,
+            timestep=(self.journal.state.last_committed or 0) + 1,
+            tasks={name: op.tasks for name, op in configuration.operators.items()},
+            versions=self._versions(),
         )
+
+    def _versions(self) -> dict[str, str]:
+        versions = {"rechannel": __version__, "python": platform.python_version()}
+        return versions if self.spark is None else {**versions, "spark": self.spark.version}
 
     def _configuration(self) -> Configuration:
         settings = self.job.settings

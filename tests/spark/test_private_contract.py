@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
@@ -141,6 +142,11 @@ def dice(value):
     return value
 
 
+@F.udf(LongType())
+def know(value):
+    return value
+
+
 UNSTABLE = {
     "rand": lambda df: df.withColumn("r", F.rand()),
     "rand with a seed": lambda df: df.withColumn("r", F.rand(42)),
@@ -179,7 +185,9 @@ HARMLESS = {
     "function": lambda df: df.withColumn("r", F.udf(dice, LongType())("v")),
     "fixed time": lambda df: df.withColumn("then", F.lit(datetime(2020, 1, 1, tzinfo=UTC))),
     "union": lambda df: df.union(df).distinct(),
-    "words of its own": lambda df: df.withColumnRenamed("k", "randomness"),
+    "words of its own": lambda df: df.select(F.col("k").alias("offset"), know("v").alias("sample")),
+    "duplicates in all columns": lambda df: df.dropDuplicates(),
+    "subquery": lambda df: df.where("v IN (SELECT id FROM range(9))"),
 }
 
 
@@ -228,6 +236,35 @@ def test_a_plan_that_cannot_be_replayed_is_found(analysis, name):
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_plan_that_can_be_replayed_passes(analysis, name):
     analysis(HARMLESS[name])
+
+
+ORDERED = {
+    "itself": lambda df: df,
+    "filter": lambda df: df.where("v > 1").select("k"),
+    "explode": lambda df: df.withColumn("part", F.explode(F.split("k", "-"))),
+    "function": lambda df: df.alias("a").withColumn("r", know("a.v")),
+}
+
+SHUFFLED = {
+    "repartition": lambda df: df.repartition(3),
+    "below others": lambda df: df.repartition(3, "k").where("v > 1").select("v"),
+    "sort": lambda df: df.orderBy("v"),
+    "sort of a part": lambda df: df.sortWithinPartitions("v"),
+    "distinct": lambda df: df.distinct(),
+    "join": lambda df: df.join(df.sparkSession.range(5), F.col("id") == df.v),
+    "aggregate": lambda df: df.groupBy("k").agg(F.sum("v")),
+    "union": lambda df: df.union(df),
+    "window": lambda df: df.selectExpr("k", "sum(v) over (partition by k) as s"),
+    "no files": lambda df: df.sparkSession.range(5),
+}
+
+
+@pytest.mark.parametrize(("functions", "keeps"), [(ORDERED, True), (SHUFFLED, False)])
+def test_whether_rows_come_as_files_hold_them(spark, tmp_path, functions, keeps):
+    pq.write_table(pa.table({"k": ["a"], "v": [1]}), tmp_path / "one.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    found = {name: PlanAnalysis.keeps_order(make(frame)) for name, make in functions.items()}
+    assert found == dict.fromkeys(functions, keeps)
 
 
 def test_the_complaint_names_the_expression(spark):

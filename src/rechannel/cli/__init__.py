@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 from rechannel.cli.app import execute
 
 __all__ = ["execute", "main"]
 
 
+UNFORESEEN = 3
+"""Exit code behind a traceback: an error that this library does not know."""
+
+
 def main() -> None:
     """Run the command line of this process and end it with its exit code."""
-    code = execute(sys.argv[1:])
+    try:
+        code = execute(sys.argv[1:])
+    except Exception:
+        traceback.print_exc()
+        code = UNFORESEEN
     _stop_spark()
     sys.exit(code)
 

@@ -1,7 +1,7 @@
 """All commands, and what becomes of errors.
 
 Exit codes: 0 it is done; 1 it is done and the answer is bad (files are damaged, results differ);
-2 it could not be done, and one message on standard error says why.
+2 it could not be done, and one message on standard error says why; 3 (`main`) behind a traceback.
 """
 
 from __future__ import annotations

@@ -401,7 +401,9 @@ class Driver:
         # All of the timestep's: a function behind a union runs, and keeps rows, in several stages.
         for node, keys in kept_of(flight.reports).items():
             self._runner.kept(number, node, keys)
-        self._tell.operator(number, name, self._clock())
+        # A front that runs with its first reader has not run yet; its reports come with the reader's.
+        for operator in dict.fromkeys(report["operator"] for report in reports):
+            self._tell.operator(number, operator, self._clock())
 
     # Committing ----------------------------------------------------------------------------------------------
 

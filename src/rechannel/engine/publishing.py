@@ -10,9 +10,11 @@ that is done.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from rechannel.engine.entries import Published
@@ -39,6 +41,18 @@ class _Work:
     staged: Staged | None
     rows: Callable[[], Rows] | None
     journalled: bool
+    again: bool = False
+
+
+class Told(Protocol):
+    """Told when a sink has shown a timestep. It must not raise and must not block."""
+
+    def __call__(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
+        """again: published a second time, after a restart."""
+
+
+def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
+    """Nobody is told."""
 
 
 class Publisher:
@@ -52,8 +66,10 @@ class Publisher:
         rows_of: RowsOf,
         journal: Journal,
         backlog: int,
+        tell: Told = nobody,
     ) -> None:
         """Take the parts; nothing runs yet."""
+        self._tell = tell
         self._sinks = sinks
         self._writers = writers
         self._rows_of = rows_of
@@ -82,8 +98,9 @@ class Publisher:
     def _from_journal(self, sink: SinkPlan, timestep: int, what: Mapping[str, Any]) -> _Work:
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
-            return _Work(sink, timestep, None, lambda: self._rows_of(sink, None, kept), True)
-        return _Work(sink, timestep, what["staged"], None, True)
+            rows = partial(self._rows_of, sink, None, kept)
+            return _Work(sink, timestep, None, rows, True, again=True)
+        return _Work(sink, timestep, what["staged"], None, True, again=True)
 
     def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
         """What the commit must name for each sink whose publication is durable."""
@@ -158,14 +175,17 @@ class Publisher:
         return True
 
     def _do(self, work: _Work) -> None:
-        writer = self._writers[work.sink.sink.name]
+        name, began = work.sink.sink.name, time.perf_counter()
+        writer = self._writers[name]
         staged = work.staged
         if work.rows is not None:
             staged = writer.stage(work.rows(), work.timestep)
         if staged is not None:
             writer.publish(staged, work.timestep)
         if work.journalled:
-            self._journal.append(Published(timestep=work.timestep, sink=work.sink.sink.name))
+            self._journal.append(Published(timestep=work.timestep, sink=name))
+        took = (time.perf_counter() - began) * 1e3
+        self._tell(work.timestep, name, duration_ms=took, again=work.again)
 
     def _check(self) -> None:
         if self._error is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.kernels.program import Address, StageStep, TaskState
-from rechannel.model.configuration import Configuration, OperatorConfiguration
+from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy, plan_merges
@@ -149,7 +149,7 @@ def resolve_combine(
     for operator, rows in offered.items():
         current = configuration.operators[operator]
         combining = keys[operator] < COMBINE_BELOW * rows
-        if rows and combining != current.combining:
+        if rows and current.combine is Combine.AUTO and combining != current.combining:
             changed = OperatorConfiguration(
                 tasks=current.tasks,
                 routing=current.routing,

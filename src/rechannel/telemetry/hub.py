@@ -15,6 +15,7 @@ from rechannel.telemetry.events import (
     JobStarted,
     JobStopped,
     OperatorFinished,
+    SinkPublished,
     StateSize,
     TimestepCommitted,
     TimestepFailed,
@@ -27,7 +28,7 @@ from rechannel.telemetry.progress import Progress
 class Hub:
     """One job's telemetry. directory: where event files go; None = progress only."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a job tells of itself
         self,
         job: str,
         *,
@@ -35,6 +36,9 @@ class Hub:
         directory: Path | None,
         complete: Complete | None,
         clock: Callable[[], float],
+        timestep: int = 0,
+        tasks: Mapping[str, int] | None = None,
+        versions: Mapping[str, str] | None = None,
         keep: int = 100,
     ) -> None:
         """Open the log."""
@@ -42,7 +46,16 @@ class Hub:
         self._clock = clock
         self._progress = Progress(keep=keep)
         self._log = None if directory is None else EventLog(directory, complete=complete)
-        self._see(JobStarted(job=job, at_ms=int(clock()), engine=engine))
+        self._see(
+            JobStarted(
+                job=job,
+                at_ms=int(clock()),
+                engine=engine,
+                timestep=timestep,
+                tasks=tasks or {},
+                versions=versions or {},
+            )
+        )
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
@@ -103,6 +116,18 @@ class Hub:
                 rows_out=sum(kept.rows for task in tasks for kept in task.kept),
                 state={name: StateSize(rows=r, bytes=b) for name, (r, b) in state.items()},
             ),
+        )
+
+    def published(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
+        """A sink has shown a timestep."""
+        self._see(
+            SinkPublished(
+                timestep=timestep,
+                sink=sink,
+                at_ms=int(self._clock()),
+                duration_ms=duration_ms,
+                again=again,
+            )
         )
 
     def failed(self, timestep: int, error: BaseException) -> None:

@@ -69,6 +69,25 @@ def test_the_command_line_alone_loads_neither_spark_nor_arrow():
     assert not loaded & {"pyspark", "pyarrow", "numpy", "polars", "pandas", "matplotlib"}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "code"), [(0, 0), (1, 1), (2, 2), (ZeroDivisionError("what now"), 3)]
+)
+def test_the_process_ends_with_the_code_of_its_command(monkeypatch, capfd, outcome, code):
+    from rechannel import cli
+
+    def execute(_):
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(cli, "execute", execute)
+    monkeypatch.setattr(cli, "_stop_spark", lambda: None)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == code
+    assert ("what now" in capfd.readouterr().err) == (code == 3)
+
+
 def test_a_checkout_is_recognised(tmp_path):
     with pytest.raises(SetUpError, match="clone the source"):
         find_checkout(tmp_path)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import sys
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from rechannel.cli.demo import Stage
 from rechannel.demo import data
 from rechannel.demo.data import FLIGHTS, carrier_names, read_flights, write_input
 from rechannel.demo.findings import Carrier, Findings, findings
@@ -271,3 +276,31 @@ def test_different_results_end_badly(staged, rechannel):
     facts = rechannel("demo", "--json")
     assert facts.code == 1
     assert json.loads(facts.out)["equal"] is False
+
+
+def test_what_the_jvm_says_at_its_start_goes_to_a_file(tmp_path, capfd):
+    from rechannel.demo.quiet import _standard_error_in
+
+    complain = [sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])"]
+    log = tmp_path / "spark.log"
+    with _standard_error_in(log):
+        subprocess.run([*complain, "warning"], check=True)
+    subprocess.run([*complain, "afterwards"], check=True)
+    assert log.read_text() == "warning"
+    assert capfd.readouterr().err == "afterwards"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_stage_shows_every_step(terminal):
+    console = Console(record=True, force_terminal=terminal, width=100, file=io.StringIO())
+    with Stage(console) as stage:
+        stage.step("starting Spark")
+        stage.drawn("┌─ box ─┐")
+        stage.step("replaying")
+        stage.replayed(1500, 3000, datetime(2013, 7, 1, tzinfo=UTC))
+        stage.replayed(3000, 3000, datetime(2013, 12, 31, tzinfo=UTC))
+    text = console.export_text()
+    assert "starting Spark" in text
+    assert "replaying" in text
+    assert "┌─ box ─┐" in text
+    assert ("31 Dec 2013  3,000 flights" in text) == terminal

@@ -57,10 +57,10 @@ def refuse_unstable(spark: SparkSession, frame: DataFrame, what: str) -> None:
 
 _UNSTABLE = re.compile(
     r"""
-    \b(?i: rand | randn | randstr | uniform | uuid | shuffle | now | localtimestamp | current_timestamp
-          | current_date | current_time | input_file_name | spark_partition_id
-          | monotonically_increasing_id )\(
-    | \b(?: GlobalLimit | LocalLimit | Offset | Sample )\ \d
+    \b((?i: rand | randn | randstr | uniform | uuid | shuffle | now | localtimestamp | current_timestamp
+           | current_date | current_time | input_file_name | spark_partition_id
+           | monotonically_increasing_id ))\(
+    | \b(GlobalLimit | LocalLimit | Offset | Sample)\ \d
     """,
     re.VERBOSE,
 )
@@ -71,4 +71,4 @@ def _explained(frame: Any) -> str | None:
     text = frame._explain_string(extended=True)
     plan = text.partition("== Optimized Logical Plan ==")[0]
     found = _UNSTABLE.search(plan)
-    return f"its plan contains {re.split(r'\W', found.group())[0]}" if found else None
+    return f"its plan contains {found[1] or found[2]}" if found else None

@@ -30,7 +30,8 @@ _PROGRAMS_KEPT = 64
 def settle() -> None:
     """In the first tasks of a worker process: move what lives long out of the garbage collector's sight.
 
-    PySpark collects after every task; with numpy, pyarrow and pandas loaded that walk costs 12 to 25 ms of CPU each time.
+    PySpark collects after every task; with numpy, pyarrow and pandas loaded that walk costs 12 to 25 ms of
+    CPU each time.
     Once is not enough: modules are still being loaded while the first task runs.
     """
     if len(_settled) < _TASKS_TO_SETTLE:
