@@ -60,7 +60,7 @@ def test_a_batch_run_refuses_what_never_ends_and_what_is_not_there(spark: Any) -
 
     endless = rc.read(spark).generator(numbers, schema="n bigint", per_timestep=10, name="numbers")
     flow = endless.key_by("n").aggregate(c=rc.count(), name="counts").write.noop()
-    with pytest.raises(DataflowError, match="numbers.*never ends"):
+    with pytest.raises(DataflowError, match=r"numbers.*never ends"):
         rc.run_batch(flow)
     with pytest.raises(UnknownOperatorError, match="elsewhere"):
         rc.run_batch(flow, inputs={"elsewhere": spark.range(1)})

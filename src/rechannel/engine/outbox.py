@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.errors import DamagedStateError
+from rechannel.state.rowsfile import read_rows
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:
@@ -21,16 +21,7 @@ def outbox_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordBatch]
     Raises MissingFileError or DamagedStateError naming the file.
     """
     for key in keys:
-        try:
-            with pa.ipc.open_file(pa.py_buffer(store.read(key))) as file:
-                for number in range(file.num_record_batches):
-                    yield file.get_batch(number)
-        except pa.ArrowInvalid as error:
-            msg = (
-                f"{key} is not the Arrow file that was written ({error}). Restore it from a copy of"
-                " the state directory; the job refuses to guess its rows"
-            )
-            raise DamagedStateError(msg) from error
+        yield read_rows(store, key)
 
 
 @dataclass(frozen=True)

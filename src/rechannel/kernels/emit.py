@@ -14,6 +14,7 @@ from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import Branch, StageProgram, StageStep
 from rechannel.kernels.send import Channel, Order, Sender
 from rechannel.state.keys import outbox_key
+from rechannel.state.rowsfile import write_rows
 from rechannel.state.store import Store
 
 Parcels = Iterator[tuple[int, bytes]]
@@ -131,14 +132,9 @@ def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
 
 def write_outbox(store: Store, key: str, batches: list[pa.RecordBatch]) -> dict[str, Any]:
     """Keep rows in one Arrow file of the store, whole or not at all."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    data = sink.getvalue()
-    store.put(key, memoryview(data))
+    size = write_rows(store, key, batches)
     rows = sum(batch.num_rows for batch in batches)
-    return {"key": key, "rows": rows, "size": data.size}
+    return {"key": key, "rows": rows, "size": size}
 
 
 def _as_list(made: Any) -> list[pa.RecordBatch]:
