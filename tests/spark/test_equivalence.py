@@ -241,15 +241,21 @@ def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, 
 
 
 def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path):
-    """Fan-out to two operators, a sink and a union; a union of two sources, one of them filtered."""
+    """Fan-out to two operators, a sink and a union; a union of two sources, one filtered and sooner at its end."""
 
     def flows(home):
-        low, high = stream(place, "[0-2]", "low"), stream(place, "[3-5]", "high")
+        low, high = stream(place, "[0-1]", "low"), stream(place, "[2-5]", "high")
         kept = low.filter("item is not null")
         both = kept.union(high, name="both")
         again = both.union(kept, name="again")
         return [
-            both.key_by("shop").aggregate(n=rc.count(), s=rc.sum("price"), name="both-by-shop"),
+            both.key_by("shop").aggregate(
+                n=rc.count(),
+                s=rc.sum("price"),
+                first=rc.first("seq"),
+                last=rc.last("seq"),
+                name="both-by-shop",
+            ),
             both.key_by("day").aggregate(n=rc.count(), m=rc.max("cost"), name="both-by-day"),
             again.key_by("item").aggregate(n=rc.count(), b=rc.sum("big"), name="again-by-item"),
             both.transform(lambda df: df.select("seq")).write.parquet(home / "both"),
@@ -257,11 +263,14 @@ def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path):
 
     operators = ["both-by-shop", "both-by-day", "again-by-item"]
     job, home = streamed(spark, flows, tmp_path, operators)
-    edge = FILES // 2 * ROWS
+    edge = 2 * ROWS
     batch(f"select * from orders where item is not null or seq >= {edge}").createOrReplaceTempView(
         "b"
     )
-    shops = "select shop, count(*) as n, sum(price) as s from b group by shop"
+    shops = (
+        "select shop, count(*) as n, sum(price) as s, min(seq) as first, max(seq) as last"
+        " from b group by shop"
+    )
     check(job.state("both-by-shop"), batch(shops), "shop")
     days = "select day, count(*) as n, max(cost) as m from b group by day"
     check(job.state("both-by-day"), batch(days), "day")

@@ -76,7 +76,7 @@ def sample(spark, place, running):
     """Sizes of everything that might grow."""
     housekeeper = next(part for part in parts_of(running) if isinstance(part, Housekeeper))
     housekeeper.finish()
-    java = spark.sparkContext._gateway.java_process.pid
+    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     held = files_under(f"{place}/state")
     kept = {name: size for name, size in held.items() if not name.startswith("telemetry")}
     gc.collect()

@@ -13,6 +13,7 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.measure import encode_report
 from rechannel.kernels.merge import Rows
 from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.kernels.send import plain_key
 from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.kernels.stateful import RunWriter, logic_of, report_blob
 from rechannel.kernels.wire import DATA, Blob, encode, from_batches, pack, to_batches
@@ -74,6 +75,7 @@ class Scatter:
                 batch.column(batch.schema.get_field_index(name)).cast(field.type)
                 for name, field in zip(self.names, schema, strict=True)
             ]
+            columns[:width] = map(plain_key, columns[:width])
             hashes = hash_columns(columns[:width])
             rows = sort_index(hashes)
             ordered = pa.RecordBatch.from_arrays(take(columns, rows), schema=schema)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rechannel.kernels.logic import Columns, StatefulLogic
 from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, Blob, encode, pack
+from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 
@@ -72,7 +73,7 @@ class Sender:
 
     def _chunk(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         logic = self.channel.logic
-        keys = [_column(batch, name) for name in logic.key_schema.names]
+        keys = [plain_key(_column(batch, name)) for name in logic.key_schema.names]
         values = [_column(batch, name) for name in logic.value_schema.names]
         if logic.ordered:
             values.append(_order_column(order, batch.num_rows))
@@ -131,6 +132,15 @@ def wire_batch(
     return pa.RecordBatch.from_arrays(
         [*keys, *values], schema=wire_schema(logic, combined=combined)
     )
+
+
+def plain_key(column: pa.Array) -> pa.Array:
+    """Floats of a key with one zero and one NaN, as Spark's GROUP BY shows them: which of the rows of a
+    key came first then does not show in state.
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    return canonical(column).cast(column.type)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

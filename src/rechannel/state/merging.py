@@ -70,10 +70,11 @@ def plan_merges(
 ) -> tuple[Merge, ...]:
     """Merges of one task in one timestep. `runs`: its runs as of the timestep before, newest first, clipped
     to `own`."""
-    fresh = [run.rows_in(own) for run in runs if run.level == 0]
+    # What is left of a run that was partly merged says nothing of what a timestep writes: its density does.
+    fresh = [run.rows / run.span for run in runs if run.level == 0 and run.span]
     if not fresh:
         return ()
-    batch = max(1.0, sum(fresh) / len(fresh))
+    batch = max(1.0, own.width * sum(fresh) / len(fresh))
     total = sum(run.rows_in(own) for run in runs)
     sweeps = max(1, math.ceil(math.log(max(1.0, total / batch), policy.fan)))
     merges: list[Merge] = []
@@ -102,7 +103,9 @@ def portion(own: Intervals, index: int, count: int) -> Intervals:
 
 
 def _slices(rows: float, period: int, policy: MergePolicy) -> int:
-    return int(min(period, max(1, rows // policy.slice_rows)))
+    """Slices of a sweep: the whole period, or a power of two, which seldom changes as batches grow and shrink."""
+    wanted = int(max(1, rows // policy.slice_rows))
+    return min(period, 1 << (wanted.bit_length() - 1))
 
 
 def _due(timestep: int, period: int, slices: int) -> int | None:

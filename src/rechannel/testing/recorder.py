@@ -43,11 +43,6 @@ class Recorder:
             msg = f"timestep {timestep} is published again, with other rows than the first time"
             raise StorageError(msg)
 
-    def table(self) -> pa.Table | None:
-        """All rows in the order of timesteps; None before the first."""
-        tables = [table for _, table in sorted(self.published.items())]
-        return pa.concat_tables(tables) if tables else None
-
     def close(self) -> None:
         """The rows stay."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,7 +115,8 @@ def test_following_goes_on_until_ctrl_c(clicks, rechannel, monkeypatch):
         clicks.running._hub._log.flush()
 
     clicks.running._hub._log.flush()
-    monkeypatch.setattr(events_module.time, "sleep", sleep)
+    # The module alone gets this clock: other threads of the process go on sleeping.
+    monkeypatch.setattr(events_module, "time", SimpleNamespace(sleep=sleep))
     reaction = rechannel(
         "events",
         clicks.directory,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pyarrow as pa
+import pytest
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.aggregates import LastN
@@ -100,3 +101,14 @@ def test_keys_of_other_types_than_strings_are_grouped_too():
     )
     received = receive(logic, blobs_of(sent(logic, [(batch, 0)])))
     assert sorted(by_key(received).values()) == [[1, 2], [3], [4]]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_float_key_has_one_zero_whichever_came_first(kind: pa.DataType):
+    schema = pa.schema([("k", kind), ("v", pa.int64())])
+    logic = AggregateLogic.bind(["k"], {"last": LastN(column="v", n=9)}, schema)
+    for keys in ([0.0, -0.0, 1.5, None], [-0.0, 0.0, 1.5, None]):
+        batch = pa.RecordBatch.from_pydict({"k": keys, "v": [1, 2, 3, 4]}, schema=schema)
+        received = receive(logic, blobs_of(sent(logic, [(batch, 0)])))
+        assert received.keys[0].type == kind
+        assert sorted(map(repr, by_key(received))) == ["0.0", "1.5", "None"]

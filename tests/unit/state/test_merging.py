@@ -1,0 +1,169 @@
+"""The plan of merges: which slice is due, and what merging costs over thousands of timesteps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import mean
+
+import pytest
+
+from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges, portion
+
+EVERYTHING = Intervals.everything()
+PROBES = (1, SPACE // 3, SPACE // 2, SPACE - 1)
+
+
+def run(seq: int, level: int = 0, rows: int = 100, clip: Intervals = EVERYTHING) -> Run:
+    return Run(
+        segment=f"s{seq}.{level}",
+        clip=clip,
+        seq=seq,
+        level=level,
+        rows=rows,
+        size=1,
+        span=clip.width,
+    )
+
+
+def planned(runs: list[Run], timestep: int, policy: MergePolicy) -> tuple[Merge, ...]:
+    return plan_merges(sorted(runs, key=lambda r: -r.seq), EVERYTHING, timestep, policy)
+
+
+# What is planned -----------------------------------------------------------------------------------
+
+
+def test_portions_tile_what_they_are_cut_from():
+    own = Intervals.of([(0, 10), (20, 21), (40, 67)])
+    pieces = [portion(own, i, 5) for i in range(5)]
+    union = Intervals.nothing()
+    for piece in pieces:
+        assert not union.intersect(piece)
+        union = union.union(piece)
+    assert union == own
+    assert all(abs(piece.width - own.width / 5) <= 1 for piece in pieces)
+
+
+def test_nothing_new_is_nothing_to_merge():
+    assert planned([], 1, MergePolicy()) == ()
+    assert planned([run(1, BASE_LEVEL), run(2, 3)], 1, MergePolicy()) == ()
+
+
+def test_one_run_is_not_merged():
+    assert all(planned([run(1)], t, MergePolicy(fan=2, slice_rows=1)) == () for t in range(8))
+
+
+def test_a_sweep_passes_every_hash_once_in_a_period():
+    policy = MergePolicy(fan=4, slice_rows=1)
+    runs = [run(seq) for seq in range(1, 4)]
+    merges = [merge for t in range(4, 8) for merge in planned(runs, t, policy)]
+    union = Intervals.nothing()
+    for merge in merges:
+        assert not union.intersect(merge.where)
+        union = union.union(merge.where)
+    assert union == EVERYTHING
+
+
+def test_small_slices_are_taken_together_and_less_often():
+    runs = [run(seq) for seq in range(1, 4)]
+    small, large = MergePolicy(fan=4, slice_rows=1), MergePolicy(fan=4, slice_rows=10_000)
+    assert [len(planned(runs, t, small)) for t in range(4)] == [1, 1, 1, 1]
+    assert [len(planned(runs, t, large)) for t in range(4)] == [1, 0, 0, 0]
+
+
+def test_the_last_sweep_takes_everything_older_and_is_the_bottom():
+    (merge,) = planned(
+        [run(3), run(2), run(1, BASE_LEVEL)], 0, MergePolicy(fan=8, slice_rows=10_000)
+    )
+    assert merge.seqs == (3, 2, 1)
+    assert merge.bottom
+    assert merge.level == BASE_LEVEL
+
+
+def test_a_sweep_of_young_runs_leaves_old_ones_and_their_tombstones():
+    runs = [run(4), run(3), run(2, 1), run(1, BASE_LEVEL, rows=100_000)]
+    merges = [m for t in range(8) for m in planned(runs, t, MergePolicy(fan=2, slice_rows=10_000))]
+    (first,) = {(m.seqs, m.level, m.bottom) for m in merges if 4 in m.seqs}
+    assert first == ((4, 3), 1, False)
+
+
+def test_only_a_task_s_own_hashes_are_merged():
+    own = Intervals.of([(SPACE // 4, SPACE // 2)])
+    runs = [run(seq, clip=own) for seq in (2, 1)]
+    (merge,) = plan_merges(runs, own, 0, MergePolicy(fan=2, slice_rows=10_000))
+    assert merge.where == own
+
+
+# What it costs ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Costs:
+    """Rows merged per timestep, runs that a key may be looked up in, and runs in the manifest."""
+
+    rows: list[float]
+    depths: list[int]
+    runs: list[int]
+
+
+@cache
+def simulate(keys: int, batch: int, policy: MergePolicy, timesteps: int) -> Costs:
+    """A state of so many keys, of which every timestep changes `batch`, evenly spread."""
+    manifest = Manifest((run(0, BASE_LEVEL, keys),))
+    costs = Costs([], [], [])
+    for t in range(1, timesteps + 1):
+        runs, add, retire, rows = manifest.runs, [run(t, rows=batch)], [], 0.0
+        for number, merge in enumerate(plan_merges(runs, EVERYTHING, t, policy)):
+            met = sum(r.rows_in(merge.where) for r in runs if r.seq in merge.seqs)
+            left = min(met, keys * merge.where.width / SPACE)
+            merged = run(max(merge.seqs), merge.level, max(1, round(left)), merge.where)
+            add.append(merged)
+            retire.append((merge.seqs, merge.where))
+            rows += met
+            assert number < 20
+        manifest = manifest.apply(Edit(retire=tuple(retire), add=tuple(add)))
+        costs.rows.append(rows)
+        costs.runs.append(len(manifest.runs))
+        costs.depths.append(
+            max(sum(_holds(r.clip, probe) for r in manifest.runs) for probe in PROBES)
+        )
+    return costs
+
+
+def _holds(clip: Intervals, probe: int) -> bool:
+    return any(lo <= probe < hi for lo, hi in clip)
+
+
+KEYS, BATCH = 2_500, 100
+
+
+@pytest.mark.parametrize(
+    ("fan", "slice_rows", "timesteps"), [(3, 1, 300), (3, 200, 2_000), (8, 200, 1_000)]
+)
+def test_merging_costs_about_the_same_every_timestep(fan: int, slice_rows: int, timesteps: int):
+    costs = simulate(KEYS, BATCH, MergePolicy(fan=fan, slice_rows=slice_rows), timesteps)
+    steady = costs.rows[timesteps // 3 :]
+    # Rows that several runs hold count several times until they meet: one sweep more than keys alone would need.
+    sweeps = math.ceil(math.log(KEYS / BATCH, fan)) + 1
+    assert mean(steady) <= (sweeps + 1) * BATCH
+    assert max(steady) <= 3 * mean(steady)
+
+
+@pytest.mark.parametrize(("fan", "slice_rows", "timesteps"), [(3, 200, 2_000), (8, 200, 1_000)])
+def test_runs_stay_as_many_as_they_are(fan: int, slice_rows: int, timesteps: int):
+    costs = simulate(KEYS, BATCH, MergePolicy(fan=fan, slice_rows=slice_rows), timesteps)
+    fifth = timesteps // 5
+    early, late = costs.runs[fifth : 2 * fifth], costs.runs[-fifth:]
+    assert mean(late) <= 1.05 * mean(early)
+    sweeps = math.ceil(math.log(KEYS / BATCH, fan)) + 1
+    assert max(costs.depths[fifth:]) <= 2 * fan * sweeps
+
+
+def test_lumps_are_no_larger_than_the_state():
+    """With slices as large as the state, all is merged at once, but no more than that."""
+    costs = simulate(KEYS, BATCH, MergePolicy(fan=3, slice_rows=100_000), 300)
+    assert max(costs.runs) <= 40
+    assert mean(costs.rows) <= 6 * BATCH
