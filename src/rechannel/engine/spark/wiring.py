@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +15,12 @@ from rechannel.engine.runner import Timestep
 from rechannel.engine.spark.private import JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
-from rechannel.engine.spark.session import is_connect
+from rechannel.engine.spark.session import advise, is_connect
 from rechannel.kernels.program import StageProgram
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
+
+_LOG = logging.getLogger(__name__)
 
 
 def spark_runner(
@@ -30,6 +33,8 @@ def spark_runner(
     ahead: bool,
 ) -> tuple[SparkRunner, RowsOf]:
     """A runner for this session, and what makes rows for sinks."""
+    for sentence in advise(spark):
+        _LOG.warning("this Spark session can do better: %s", sentence)
     connect = is_connect(spark)
     runner = SparkRunner(
         spark=spark,

@@ -1,0 +1,54 @@
+"""The public names: what users import may not change by accident."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import rechannel as rc
+
+PUBLIC = [
+    "Durability",
+    "Job",
+    "KeyedFrame",
+    "MemoryConnector",
+    "RechannelError",
+    "Rows",
+    "RunningJob",
+    "Settings",
+    "__version__",
+    "advise",
+    "count",
+    "count_distinct",
+    "first",
+    "for_each_batch",
+    "last",
+    "last_n",
+    "max",
+    "mean",
+    "min",
+    "read",
+    "run_batch",
+    "session",
+    "stddev",
+    "sum",
+    "variance",
+]
+
+
+def test_the_list_is_as_agreed() -> None:
+    assert rc.__all__ == PUBLIC
+    assert dir(rc) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_name_is_there_and_explained(name: str) -> None:
+    value = getattr(rc, name)
+    if name != "__version__":
+        assert inspect.getdoc(value)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'windows'"):
+        _ = rc.windows
