@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rechannel.kernels import lookup, sorting
 from rechannel.kernels.lookup import find, gather
 from rechannel.kernels.merge import merge_rows, slices_of
-from rechannel.kernels.sieve import Sieve
 from rechannel.kernels.sorting import sort_index, take
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -94,17 +93,3 @@ def test_a_merge_keeps_the_newest_row_of_every_key(data: st.DataObject):
         expected = {key: value for key, value in expected.items() if value is not None}
     assert dict(zip(keys, values, strict=True)) == expected
     assert len(set(keys)) == len(keys)
-
-
-HASHES = st.lists(
-    st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 40), st.integers(2**64 - 40, 2**64 - 1)),
-    min_size=1,
-)
-
-
-@given(HASHES, HASHES)
-def test_a_sieve_lets_every_hash_through_that_is_there(held: list[int], others: list[int]):
-    sieve = Sieve.of(np.array(sorted(held), dtype=np.uint64))
-    assert sieve.may_hold(np.array(sorted(held), dtype=np.uint64)).all()
-    below = [other for other in others if other < min(held)]
-    assert not sieve.may_hold(np.array(below, dtype=np.uint64)).any()

@@ -41,7 +41,8 @@ from rechannel.state.keys import OUTBOX, SEGMENTS
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
 from tests.property import twins
-from tests.property.twins import Program, Writer, alike
+from tests.property.programs import Program, Writer
+from tests.property.twin_values import alike
 
 PARTS = 8
 LIVES = 6

@@ -67,7 +67,8 @@ def sweep(store: Store, state: Callable[[], JournalState], unread: Callable[[], 
 
 
 def _still_read(key: str, since: int | None) -> bool:
-    timestep = timestep_of(key)
+    """Whether it is an outbox file of such a timestep or a later one; sinks read no segments."""
+    timestep = timestep_of(key) if key.startswith(OUTBOX) else None
     return since is not None and timestep is not None and timestep >= since
 
 

@@ -132,8 +132,9 @@ def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
     )
 
 
-COMBINE_BELOW = 0.75
-"""Combining pays when it leaves less than this share of the rows (it costs a reduction here and saves moving rows)."""
+COMBINE_BELOW = 0.5
+"""Combining pays when it leaves less than this share of the rows: it costs a reduction, and states are wider
+than values."""
 
 
 def resolve_combine(

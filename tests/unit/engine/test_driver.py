@@ -20,7 +20,14 @@ from rechannel.model.configuration import Combine
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.faulty import Crash, Fault, FaultKind
-from rechannel.testing import Harness, ManualClock, MemoryStore, TaskFaults, script
+from rechannel.testing import (
+    Harness,
+    ManualClock,
+    MemoryStore,
+    Recorder,
+    TaskFaults,
+    script,
+)
 
 ROWS = [[{"k": 1, "v": 1}, {"k": 2, "v": 2}], [{"k": 1, "v": 3}], [{"k": 3, "v": 4}]]
 AFTER = Fault(kind=FaultKind.AFTER)
@@ -237,6 +244,34 @@ def test_a_driver_may_die_at_any_write(write: int):
     harness.start().run()
     assert totals(harness) == {1: 4, 2: 2, 3: 4}
     assert list(harness.outputs()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("write", range(9))
+def test_a_driver_may_die_while_it_loads_initial_state(write: int):
+    table = pa.table({"k": [1, 2, 5], "top": [100, 0, 7]})
+    stream = rc.read().memory(script("k long, v long", ROWS), name="in")
+    top = stream.key_by("k").aggregate(top=rc.max("v"), name="top", initial=lambda: table)
+    harness = Harness(top.write.memory("out"))
+    with pytest.raises(Crash):
+        harness.start(faults=[*[None] * write, AFTER]).run()
+    harness.start().run()
+    state = {row["k"]: row["top"] for row in harness.state("top").to_pylist()}
+    assert state == {1: 100, 2: 2, 3: 4, 5: 7}
+    assert list(harness.outputs()) == [1, 2, 3]
+
+
+def test_a_sink_that_promises_nothing_may_lag_further_behind_than_versions_are_kept():
+    connector = script("k long, v long", ROWS * 2)
+    settings = Settings(keep_versions=1, publish_backlog=8)
+    harness = counted(connector, settings=settings, recorders={"out": Recorder(durable=False)})
+    process = harness.start()
+    while process.driver.step() or (process.executor and process.executor.run(0)):
+        pass
+    assert harness.journal_state().last_committed == 6
+    assert process.sweep() > 0
+    process.run()
+    assert list(harness.outputs()) == [1, 2, 3, 4, 5, 6]
+    assert process.sweep() > 0
 
 
 def test_tasks_that_report_twice_or_not_at_all_stop_the_job():

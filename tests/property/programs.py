@@ -1,0 +1,229 @@
+"""Random dataflows out of all operators, with random input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.property.twin_values import AGGREGATES, Row
+from tests.property.twins import (
+    Aggregate,
+    Filter,
+    Keyed,
+    Reduce,
+    Remap,
+    Source,
+    Step,
+    Track,
+    TrackBatches,
+    Union,
+    Vector,
+)
+
+NASTY = (0.0, -0.0, 1.0, 0.1, -2.5, 1e16, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf)
+TAME = (0.0, -0.0, 1.0, 0.1, 0.2, 0.3, -2.5, 1e16, math.nan, 1 / 3)
+STANDARD = {"a": "long", "b": "string", "c": "long", "x": "double"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A dataflow. ends: steps that go to a sink of their own, by its name."""
+
+    ends: dict[str, Step]
+    times: list[int]
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, inputs first."""
+        found: dict[int, Step] = {}
+        for end in self.ends.values():
+            found.update({id(step): step for step in end.all()})
+        return list(found.values())
+
+    @property
+    def keyed(self) -> list[Keyed]:
+        return [step for step in self.steps if isinstance(step, Keyed)]
+
+    @property
+    def timesteps(self) -> int:
+        return len(self.times)
+
+    def flows(self) -> list[Any]:
+        """The dataflow, for Rechannel."""
+        built: dict[int, Any] = {}
+        return [
+            step.stream(built).write.memory(name, name=name) for name, step in self.ends.items()
+        ]
+
+    def run(self) -> tuple[dict[str, dict[int, list[Row]]], dict[str, list[list[Row]]]]:
+        """The dataflow, naively: rows of every sink by timestep, and every state after each timestep."""
+        outputs: dict[str, dict[int, list[Row]]] = {name: {} for name in self.ends}
+        states: dict[str, list[list[Row]]] = {step.name: [] for step in self.keyed}
+        for step in self.steps:
+            step.reset()
+        for timestep, now_ms in enumerate(self.times, 1):
+            rows: dict[int, list[Row]] = {}
+            for step in self.steps:
+                inputs = [rows[id(up)] for up in step.inputs]
+                rows[id(step)] = step.run(now_ms, timestep, *inputs)
+            for name, step in self.ends.items():
+                outputs[name][timestep] = rows[id(step)]
+            for step in self.keyed:
+                step.now_ms = now_ms
+                states[step.name].append(step.state())
+        return outputs, states
+
+
+@dataclass
+class Writer:
+    """Writes a random program."""
+
+    rng: Random
+    made: int = 0
+
+    def program(self) -> Program:
+        rng = self.rng
+        times, now = [], 1_000_000
+        for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
+            now += rng.choice((0, 1, 10, 10, 100))
+            times.append(now)
+        floats = rng.choice((NASTY, TAME))
+        sources = [self.source(len(times), floats, i) for i in range(rng.choice((1, 1, 2)))]
+        steps: list[Step] = list(sources)
+        for _ in range(rng.choice((0, 1, 2, 2))):
+            steps.append(self.stateless(steps, floats))
+        for _ in range(rng.choice((1, 1, 2, 2, 3))):
+            keyed = self.keyed(rng.choice(steps[-4:]), len(times))
+            steps.append(keyed)
+            if rng.random() < 0.5:
+                steps.append(self.stateless([keyed], floats))
+        fed = {id(up) for step in steps for up in step.inputs}
+        ends = [step for step in steps if id(step) not in fed or rng.random() < 0.2]
+        return Program(ends={f"sink-{step.name}": step for step in ends}, times=times)
+
+    def name(self, kind: str) -> str:
+        self.made += 1
+        return f"{kind}-{self.made}"
+
+    def source(self, timesteps: int, floats: tuple[float, ...], number: int) -> Source:
+        rng = self.rng
+        # Few rows behind many, and state is merged; as many as before, and it is written anew each time.
+        later = rng.choice(((0, 1, 2), (0, 1, 3, 8, 20))) if timesteps < 10 else (0, 1, 2)
+        counts = [rng.choice((20, 40)), *(rng.choice(later) for _ in range(timesteps - 1))]
+        span = rng.choice((2, 5, 40))
+        batches = [
+            [
+                (
+                    rng.choice((None, *range(span))),
+                    rng.choice((None, "", "s", "t", "sß", "a\0")),
+                    rng.choice((None, 0, 1, 2, -(2**40))),
+                    rng.choice((None, *floats)),
+                )
+                for _ in range(count)
+            ]
+            for count in counts
+        ]
+        if number:
+            batches = batches[: rng.randint(1, timesteps)]
+        return Source(
+            name=self.name("source"),
+            columns=dict(STANDARD),
+            batches=batches,
+            partitions=rng.randint(1, 4),
+        )
+
+    def stateless(self, steps: list[Step], floats: tuple[float, ...]) -> Step:
+        rng = self.rng
+        up = rng.choice(steps)
+        standard = [step for step in steps if list(step.columns) == list(STANDARD)]
+        kind = rng.choice(("filter", "map", "flat_map", "vector", "union"))
+        if kind == "union" and standard:
+            inputs = tuple(rng.choice(standard) for _ in range(rng.choice((2, 2, 3))))
+            return Union(name=self.name("union"), columns=dict(STANDARD), inputs=inputs)
+        if kind == "vector" and up in standard:
+            return Vector(name=self.name("vector"), columns=dict(STANDARD), inputs=(up,))
+        if kind == "filter":
+            return Filter(
+                name=self.name("filter"),
+                columns=dict(up.columns),
+                near=up.near,
+                inputs=(up,),
+                modulus=rng.randint(2, 5),
+            )
+        return Remap(
+            name=self.name("remap"),
+            columns=dict(STANDARD),
+            inputs=(up,),
+            floats=floats,
+            copies=rng.choice((2, 3)) if kind == "flat_map" else None,
+        )
+
+    def keyed(self, up: Step, timesteps: int) -> Step:
+        rng = self.rng
+        usable = [n for n, kind in up.columns.items() if kind in AGGREGATES["min"].takes]
+        usable = [n for n in usable if n not in up.near]
+        keys = tuple(rng.sample(usable, min(len(usable) - 1, rng.choice((1, 1, 1, 2, 3))) or 1))
+        kinds = ["aggregate", "aggregate", "track"]
+        values = [name for name in up.columns if name not in keys]
+        if values and not up.near and "array" not in up.columns.values():
+            kinds.append("reduce")
+        longs = [n for n in values if up.columns[n] == "long" and n not in up.near]
+        if longs:
+            kinds.append("track_batches")
+        common: dict[str, Any] = {
+            "keys": keys,
+            "inputs": (up,),
+            "tasks": rng.choice((None, None, 1, 2, 3)),
+        }
+        columns = {key: up.columns[key] for key in keys}
+        return self._keyed(rng.choice(kinds), up, columns, longs, common)
+
+    def _keyed(
+        self,
+        kind: str,
+        up: Step,
+        columns: dict[str, str],
+        longs: list[str],
+        common: dict[str, Any],
+    ) -> Step:
+        rng = self.rng
+        if kind == "aggregate":
+            chosen = self._chosen(up, columns)
+            for name, (how, of) in chosen.items():
+                result = AGGREGATES[how].kind
+                columns[name] = up.columns[of] if result == "?" else result
+            near = frozenset(n for n, (how, _) in chosen.items() if AGGREGATES[how].near)
+            return Aggregate(
+                name=self.name("aggregate"), columns=columns, near=near, chosen=chosen, **common
+            )
+        if kind == "reduce":
+            columns |= {n: k for n, k in up.columns.items() if n not in columns}
+            rowwise = rng.random() < 0.5
+            return Reduce(name=self.name("reduce"), columns=columns, rowwise=rowwise, **common)
+        tracking: dict[str, Any] = {
+            "columns": {**columns, f"n{self.made}": "long", f"trail{self.made}": "long"},
+            "drop": rng.choice((2, 3, 5, 1000)),
+            "timeout_ms": rng.choice((None, 5, 50)),
+            **common,
+        }
+        if kind == "track":
+            return Track(name=self.name("track"), begins=rng.random() < 0.3, **tracking)
+        last = rng.choice(longs)
+        return TrackBatches(name=self.name("track_batches"), begins=False, last=last, **tracking)
+
+    def _chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        rng = self.rng
+        pairs = [
+            (how, of)
+            for how, aggregate in AGGREGATES.items()
+            for of, kind in up.columns.items()
+            if kind in aggregate.takes and of not in keys and of not in up.near
+        ]
+        ordered = {"first", "last", "first_value", "last_n"}
+        if rng.random() < 0.6:  # else nothing would ever be combined
+            pairs = [pair for pair in pairs if pair[0] not in ordered]
+        some = rng.sample(pairs, min(len(pairs), 3)) or [("count", "")]
+        return {f"o{self.made}_{i}": pair for i, pair in enumerate(some)}
