@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from rechannel.dataflow.reader import read
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
-    from rechannel.job import Job, RunningJob
+    from rechannel.job import Job
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
+    from rechannel.running import RunningJob
     from rechannel.settings import Settings
     from rechannel.sources.connectors import MemoryConnector
     from rechannel.state.local import Durability
@@ -45,7 +46,7 @@ _HOMES = {
     "MemoryConnector": "rechannel.sources.connectors",
     "RechannelError": "rechannel.errors",
     "Rows": "rechannel.kernels.track_rows",
-    "RunningJob": "rechannel.job",
+    "RunningJob": "rechannel.running",
     "Settings": "rechannel.settings",
     "advise": "rechannel.engine.spark.session",
     "count": "rechannel.dataflow.functions",

@@ -25,7 +25,8 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, UnknownOperatorError
-from rechannel.job import InProcess, Job, RunningJob
+from rechannel.job import InProcess, Job
+from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.outlets import ForEachBatchOutlet
 from rechannel.sources.connectors import GeneratorConnector

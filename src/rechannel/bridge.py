@@ -22,7 +22,8 @@ from rechannel.dataflow.graph import Source
 from rechannel.dataflow.stream import Stream
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError
-from rechannel.job import Job, RunningJob
+from rechannel.job import Job
+from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sources.frame import Handover, HandoverConnector
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from rechannel.dataflow.schema import resolve
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.svg import draw_svg
 from rechannel.dataflow.writer import Flow
-from rechannel.engine.driver import Driver, as_rechannel_error
+from rechannel.engine.driver import Driver
 from rechannel.engine.entries import Note, Opened
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
@@ -37,12 +36,12 @@ from rechannel.engine.loading import Loader, load_initial
 from rechannel.engine.physical import PhysicalPlan, SinkPlan, compile_plan
 from rechannel.engine.programs import programs_of
 from rechannel.engine.publishing import Publisher, RowsOf
-from rechannel.engine.runner import Runner, SourceSlice, Timestep
+from rechannel.engine.runner import Runner, Timestep
 from rechannel.engine.state_view import StateView
 from rechannel.engine.steps import first_configuration
-from rechannel.errors import DataflowError, NotReadyError, RefusedError, UnknownOperatorError
-from rechannel.kernels.program import StageProgram
+from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.configuration import Configuration
+from rechannel.running import Parts, RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.open import open_sink
 from rechannel.sinks.writer import Rows, SinkWriter
@@ -54,11 +53,10 @@ from rechannel.telemetry.hub import Hub
 from rechannel.version import __version__
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Clock = Callable[[], float]
 SWEEP_EVERY = 16
-RENEW_SECONDS = 2.0
 
 
 def wall_clock() -> float:
@@ -134,151 +132,6 @@ class Job:
 
         made: SparkSession = session()
         return made
-
-
-class RunningJob:
-    """The handle on a running job. All methods may be called from any thread."""
-
-    def __init__(
-        self, assembly: _Assembly, driver: Driver, lease: Lease, hub: Hub, view: StateView
-    ) -> None:
-        """Start the threads."""
-        self._assembly = assembly
-        self._driver = driver
-        self._lease = lease
-        self._hub = hub
-        self._view = view
-        self._over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._body, name=f"rechannel-{self.name}", daemon=True
-        )
-        self._heart = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)
-        self._thread.start()
-        self._heart.start()
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self._assembly.job.name
-
-    def _body(self) -> None:
-        self._driver.run()
-        self._assembly.housekeeper.finish()
-        self._lease.release()
-        self._hub.close(self._driver.error)
-        self._over.set()
-
-    def _beat(self) -> None:
-        while not self._over.wait(RENEW_SECONDS):
-            try:
-                self._lease.renew()
-            except Exception:
-                return
-
-    # Watching ------------------------------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it still runs."""
-        return not self._over.is_set()
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """What it is doing: name, active, message, last committed timestep, configuration version."""
-        error = self._driver.error
-        message = (
-            "running" if self.is_active else ("stopped" if error is None else f"failed: {error}")
-        )
-        return {
-            "name": self.name,
-            "active": self.is_active,
-            "message": message,
-            "timestep": self._assembly.journal.state.last_committed,
-            "configuration": self._driver.configuration.version,
-        }
-
-    @property
-    def last_progress(self) -> dict[str, Any] | None:
-        """Facts of the last committed timestep, or None before the first."""
-        return self._hub.last_progress
-
-    @property
-    def recent_progress(self) -> list[dict[str, Any]]:
-        """Facts of the last timesteps, oldest first."""
-        return self._hub.recent_progress
-
-    @property
-    def configuration(self) -> Configuration:
-        """What the next timestep runs under."""
-        return self._driver.configuration
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names of its sources."""
-        return tuple(self._assembly.readers)
-
-    def committed_offset(self, source: str) -> dict[str, Any]:
-        """How far a source has been read and committed; empty before the first commit."""
-        return dict(self._assembly.journal.state.offsets.get(source) or {})
-
-    @property
-    def exception(self) -> BaseException | None:
-        """Why it failed, or None."""
-        error = self._driver.error
-        return None if error is None else as_rechannel_error(error)
-
-    # Waiting and stopping ------------------------------------------------------------------------------------
-
-    def process_all_available(self, timeout: float | None = None) -> None:
-        """Wait until all input that was there when this was called is committed and published.
-
-        Raises what the job failed with, NotReadyError after `timeout` seconds.
-        """
-        if not self._driver.drain(timeout):
-            msg = f"job {self.name!r} has not processed its input after {timeout} s; wait longer"
-            raise NotReadyError(msg)
-        self._raise()
-
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end. True when it came, False after `timeout` seconds. Raises what the job failed with."""
-        ended = self._over.wait(timeout)
-        if ended:
-            self._raise()
-        return ended
-
-    def stop(self, timeout: float | None = None) -> None:
-        """Finish the timesteps under way, publish them, and end. Raises what the job failed with."""
-        self._driver.stop()
-        self.await_termination(timeout)
-
-    def _raise(self) -> None:
-        error = self.exception
-        if error is not None:
-            raise error
-
-    # State ---------------------------------------------------------------------------------------------------
-
-    def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | Any:
-        """Live state of an operator as of the last commit (or of an earlier, kept one).
-
-        A Spark DataFrame with the operator's output columns (an Arrow table in process). Raises UnknownOperatorError,
-        NotReadyError when that timestep is not kept.
-        """
-        return self._view.frame(operator, self._assembly.journal.state, timestep)
-
-    def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
-        """The same as an Arrow table exactly as stored (hash, key and state columns), in one order: for proofs."""
-        return self._view.canonical(operator, self._assembly.journal.state, timestep)
-
-    def memory(self, table: str) -> pa.Table:
-        """Everything that a memory sink holds, as one table."""
-        for sink in self._assembly.plan.sinks:
-            writer = self._assembly.writers[sink.sink.name]
-            if getattr(writer, "table_name", None) == table:
-                held: pa.Table = writer.table()  # type: ignore[attr-defined]
-                return held
-        msg = f"job {self.name!r} has no memory sink {table!r}"
-        raise UnknownOperatorError(msg)
 
 
 class _Assembly:
@@ -423,7 +276,20 @@ class _Assembly:
             housekeep=self.housekeeper.tick,
         )
         view = StateView(self.plan, self.programs, self.spark)
-        return RunningJob(self, driver, lease, hub, view)
+        return RunningJob(
+            Parts(
+                name=self.job.name,
+                plan=self.plan,
+                journal=self.journal,
+                readers=self.readers,
+                writers=self.writers,
+                housekeeper=self.housekeeper,
+                driver=driver,
+                lease=lease,
+                hub=hub,
+                view=view,
+            )
+        )
 
     def _load(self, configuration: Configuration) -> None:
         loader: Loader
@@ -532,6 +398,3 @@ def _parallelism(spark: Any) -> int:
     if is_connect(spark):
         return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "2")))
     return int(spark.sparkContext.defaultParallelism)
-
-
-__all__ = ["InProcess", "Job", "RunningJob", "SourceSlice", "StageProgram"]

@@ -191,7 +191,7 @@ def until(condition, what, patience=PATIENCE):
         value = condition()
         if value:
             return value
-        time.sleep(0.01)
+        time.sleep(0.03)
     raise TimeoutError(f"did not happen in {patience} s: {what}")
 
 

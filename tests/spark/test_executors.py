@@ -3,6 +3,7 @@
 from collections import Counter
 
 import psutil
+import pytest
 
 from tests.spark.holds import Holding, Marking, Marks
 from tests.spark.programs import (
@@ -17,6 +18,8 @@ from tests.spark.programs import (
     states,
     until,
 )
+
+pytestmark = pytest.mark.slow
 
 FIRST = 3 * PER_TIMESTEP
 

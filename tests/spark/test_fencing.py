@@ -93,6 +93,7 @@ def test_a_driver_that_was_replaced_commits_nothing(spark, first, tmp_path, undi
     assert states(job) == undisturbed[0]
 
 
+@pytest.mark.slow
 def test_a_driver_without_a_sign_is_replaced_without_asking(
     spark, first, tmp_path, undisturbed, monkeypatch
 ):

@@ -332,8 +332,7 @@ def test_an_untagged_thread_is_not_cancelled(spark):
     assert spark.range(3).count() == 3
 
 
-@pytest.mark.parametrize("in_flight", [1, 2])
-def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch, in_flight):
+def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch):
     made = []
 
     class Counted(PersistedExchange):
@@ -343,7 +342,7 @@ def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch, i
 
     monkeypatch.setattr(wiring, "is_connect", lambda spark: True)
     monkeypatch.setattr(wiring, "PersistedExchange", Counted)
-    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=in_flight)
+    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=2)
     assert made
     assert states(job) == undisturbed[0]
     assert outputs(tmp_path / "out") == undisturbed[1]

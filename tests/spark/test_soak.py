@@ -15,7 +15,6 @@ from tests.spark.programs import (
     PLAIN,
     entries,
     files_under,
-    follow,
     session,
     with_branch,
 )
@@ -42,18 +41,16 @@ class Clock:
 
 
 def flows(timesteps_seen):
+    """Two operators in a row, with a function behind each."""
     source = rc.read().generator(
         entries, schema="number BIGINT, account BIGINT, amount DOUBLE",
         rows_per_second=1000, per_timestep=ROWS, partitions=2, name="entries",
     )  # fmt: skip
     sums = source.key_by("account").aggregate(n=rc.count(), s=rc.sum("amount"), name="sums")
     columns = "account BIGINT, n BIGINT, s DOUBLE, branch BIGINT"
-    branches = sums.map_batches(with_branch, schema=columns).key_by("branch")
-    return [
-        branches.aggregate(n=rc.count(), name="branches"),
-        source.key_by("account").track(follow, state="seen BIGINT, latest BIGINT", name="followed"),
-        sums.write.for_each_batch(lambda df, timestep: timesteps_seen.append(timestep)),
-    ]
+    keyed = sums.map_batches(with_branch, schema=columns).key_by("branch")
+    branches = keyed.aggregate(n=rc.count(), name="branches")
+    return branches.write.for_each_batch(lambda df, timestep: timesteps_seen.append(timestep))
 
 
 def samples(spark, place, number, per_sample):

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from rechannel.errors import DataflowError, RechannelError, RefusedError
-from rechannel.job import Job, RunningJob
+from rechannel.job import Job
+from rechannel.running import RunningJob
 
 
 def split_target(target: str) -> tuple[Path, str | None]:

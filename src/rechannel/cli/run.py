@@ -16,7 +16,7 @@ from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
     from rechannel.cli.live import Watcher
-    from rechannel.job import RunningJob
+    from rechannel.running import RunningJob
 
 _POLL_SECONDS = 0.2
 

@@ -26,7 +26,7 @@ from rechannel.errors import NotReadyError, RechannelError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rechannel.job import RunningJob
+    from rechannel.running import RunningJob
 
 ONE_BATCH, PLAIN_SPARK = "one batch", "plain Spark SQL"
 """With what the stream is compared."""

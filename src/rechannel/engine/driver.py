@@ -25,7 +25,7 @@ from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
 from rechannel.engine.steps import edit_of, resolve_combine, stage_step
-from rechannel.errors import RechannelError, TimestepError
+from rechannel.errors import FencedError, RechannelError, TimestepError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sources.reader import Offset, SourceReader
@@ -185,12 +185,24 @@ class Driver:
             self._publisher.drain()
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
-            self.error = error
+            self.error = self._reason(error)
             for number in self._flights:
                 self._tell.failed(number, error)
             self._runner.cancel()
         finally:
             self._close()
+
+    def _reason(self, error: BaseException) -> BaseException:
+        """Of a driver that was replaced, that it was: its successor sweeps files that it still reads."""
+        if not isinstance(error, Exception) or isinstance(error, FencedError):
+            return error
+        fenced = None
+        with contextlib.suppress(RechannelError, OSError):
+            fenced = self._journal.fenced()
+        if fenced is None:
+            return error
+        fenced.__cause__ = error
+        return fenced
 
     def _close(self) -> None:
         if self._pool is not None:

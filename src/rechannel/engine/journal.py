@@ -85,6 +85,12 @@ class Journal:
                 raise self._fenced()
             return self._state
 
+    def fenced(self) -> FencedError | None:
+        """Why this driver may not go on, where another one has written since; None = nobody has."""
+        with self._lock:
+            written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
+            return self._fenced() if max(written, default=0) > self._state.number else None
+
     def _take_over(self, body: Opened) -> None:
         for _ in range(_ATTEMPTS):
             if self._try_append(body):

@@ -13,7 +13,8 @@ import pytest
 
 import rechannel as rc
 from rechannel.cli import execute
-from rechannel.job import InProcess, Job, RunningJob
+from rechannel.job import InProcess, Job
+from rechannel.running import RunningJob
 from rechannel.sources.connectors import MemoryConnector
 
 COLUMNS = "user STRING, ms BIGINT"

@@ -14,7 +14,13 @@ import rechannel as rc
 from rechannel.engine.driver import as_rechannel_error, kept_of
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import Journal
-from rechannel.errors import FencedError, StorageError, TimestepError, UserFunctionError
+from rechannel.errors import (
+    FencedError,
+    MissingFileError,
+    StorageError,
+    TimestepError,
+    UserFunctionError,
+)
 from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Combine
 from rechannel.settings import Settings
@@ -234,6 +240,38 @@ def test_a_driver_that_was_replaced_is_fenced():
     with pytest.raises(FencedError):
         old.run()
     assert totals(harness) == {1: 4, 2: 2, 3: 4}
+
+
+def test_what_a_replaced_driver_runs_into_is_that_it_was_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    harness = counted()
+    old = harness.start()
+    harness.start().run()
+    swept = MissingFileError("segments/sums/1.arrow is missing")
+
+    def gone(*_: object) -> None:
+        raise swept
+
+    monkeypatch.setattr(old.driver, "step", gone)
+    old.driver.run()
+    assert isinstance(old.driver.error, FencedError)
+    assert old.driver.error.__cause__ is swept
+    assert old.journal.fenced() is not None
+    assert harness.process.journal.fenced() is None
+
+
+def test_what_a_driver_in_charge_runs_into_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch):
+    harness = counted()
+    process = harness.start()
+    error = StorageError("the disk is full")
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(process.driver, "step", full)
+    process.driver.run()
+    assert process.driver.error is error
 
 
 @pytest.mark.parametrize("write", range(14))
