@@ -34,7 +34,9 @@ def expected(spark: Any, folder: Path) -> list[Any]:
 
 def test_a_batch_run_gives_what_spark_gives(spark: Any, tmp_path: Path) -> None:
     write_orders(spark, tmp_path / "orders", 3)
-    stream = rc.read(spark).files(tmp_path / "orders", format="parquet", per_timestep=1, name="orders")
+    stream = rc.read(spark).files(
+        tmp_path / "orders", format="parquet", per_timestep=1, name="orders"
+    )
     flow = totals_of(stream).write.parquet(tmp_path / "never written", name="out")
     with rc.run_batch(flow, settings=SMALL) as result:
         rows = sorted(tuple(row) for row in result.output("out").collect())
@@ -66,7 +68,9 @@ def test_a_batch_run_refuses_what_never_ends_and_what_is_not_there(spark: Any) -
         rc.run_batch(flow, inputs={"elsewhere": spark.range(1)})
 
 
-def test_the_bridge_under_a_streaming_query_counts_every_batch_once(spark: Any, tmp_path: Path) -> None:
+def test_the_bridge_under_a_streaming_query_counts_every_batch_once(
+    spark: Any, tmp_path: Path
+) -> None:
     folder = tmp_path / "orders"
     write_orders(spark, folder, 3)
 
