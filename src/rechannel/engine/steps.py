@@ -19,7 +19,8 @@ def first_configuration(
     """The Configuration a new job starts with: the user's numbers where given, defaults elsewhere."""
     operators: dict[str, OperatorConfiguration] = {}
     for stage in plan.stages:
-        node = plan.dataflow.by_name[stage.name]
+        # A stage that sends on what a materialised function left is no node of the dataflow.
+        node = plan.dataflow.by_name.get(stage.name)
         wanted = getattr(node, "tasks", None) or tasks
         routing = None
         if stage.logic is not None:
