@@ -68,10 +68,13 @@ class RunningJob:
 
     def _body(self) -> None:
         self._driver.run()
-        self._parts.housekeeper.finish()
-        self._lease.release()
-        self._hub.close(self._driver.error)
-        self._over.set()
+        try:
+            self._parts.housekeeper.finish()
+            self._lease.release()
+            self._hub.close(self._driver.error)
+        finally:
+            # Whatever cannot be put away: those who wait for the end must hear of it.
+            self._over.set()
 
     def _beat(self) -> None:
         while not self._over.wait(RENEW_SECONDS):
