@@ -161,25 +161,22 @@ def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
     began = time.time_ns()
     job = start(parameters, stream, tasks=parameters["tasks"])
     total = parameters["batches"]
-    phases: dict[int, dict[str, float]] = {}
+    seen: dict[int, dict[str, Any]] = {}
     while (job.status["timestep"] or 0) < total:
         if job.await_termination(POLL_SECONDS):
             raise RuntimeError("the job ended before its input did")
-        phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
+        seen.update({p["timestep"]: p for p in job.recent_progress})
         report(f"{job.status['timestep'] or 0} of {total} batches")
     job.process_all_available()
-    phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
-    rows = [p["rows_in"] for p in job.recent_progress]
+    seen.update({p["timestep"]: p for p in job.recent_progress})
     job.stop()
+    facts = [seen[timestep] for timestep in sorted(seen)]
     at = [began, *(committed for _, _, committed in commits(parameters, None))]
-    if len(rows) != total:
-        rows = [rows[-1]] * total
-    seconds = [(b - a) / 1e9 for a, b in pairwise(at)]
-    names = sorted({name for phase in phases.values() for name in phase})
+    names = sorted({name for fact in facts for name in fact["phases"]})
     return {
-        "seconds": seconds,
-        "rows": rows,
-        "phases": {name: [phases[t].get(name, 0.0) for t in sorted(phases)] for name in names},
+        "seconds": [(b - a) / 1e9 for a, b in pairwise(at)],
+        "rows": [fact["rows_in"] for fact in facts],
+        "phases": {name: [fact["phases"].get(name, 0.0) for fact in facts] for name in names},
     }
 
 

@@ -26,6 +26,9 @@ def shared_settings(parameters: Parameters) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # A hash of every shuffled row, to find tasks that are not deterministic: 10 % of a shuffle.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        "spark.locality.wait": "500ms",
+        "spark.shuffle.reduceLocality.enabled": "false",
+        "spark.shuffle.sort.bypassMergeThreshold": "1000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
