@@ -118,3 +118,12 @@ class TimestepError(RechannelError):
 
 class UserFunctionError(TimestepError):
     """A function of the user raised; operator, timestep and the user's traceback are shown."""
+
+
+def as_rechannel_error(error: BaseException) -> BaseException:
+    """An error of this library as it is; anything else as a TimestepError that says where it came from."""
+    if isinstance(error, RechannelError | KeyboardInterrupt | SystemExit):
+        return error
+    made = TimestepError(f"the job stopped: {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rechannel.engine.driver import Driver, as_rechannel_error
+from rechannel.engine.driver import Driver
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.state_view import StateView
-from rechannel.errors import NotReadyError, UnknownOperatorError
+from rechannel.errors import NotReadyError, UnknownOperatorError, as_rechannel_error
 from rechannel.model.configuration import Configuration
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.writer import SinkWriter

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from rechannel.engine.entries import Closed, Committed, Intent, SourceRange
 from rechannel.engine.journal import Journal
+from rechannel.engine.listener import Listener
 from rechannel.engine.physical import PhysicalPlan, SourceFrame
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
@@ -31,39 +31,9 @@ from rechannel.settings import Settings
 from rechannel.sources.reader import Offset, SourceReader
 from rechannel.state.manifest import Edit, Manifest
 
-
-class Listener(Protocol):
-    """Told of what happens (telemetry.hub.Hub). It must not raise and must not block."""
-
-    def started(
-        self,
-        timestep: int,
-        *,
-        now_ms: int,
-        at_ms: float,
-        offsets: Mapping[str, Any],
-        configuration: int,
-    ) -> None:
-        """A timestep was decided."""
-
-    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
-        """All tasks of an operator are done with a timestep."""
-
-    def committed(
-        self,
-        timestep: int,
-        *,
-        reports: list[Report],
-        began_ms: float,
-        at_ms: float,
-        phases: Mapping[str, float],
-        state: Mapping[str, tuple[int, int]],
-        sources: frozenset[str],
-    ) -> None:
-        """A timestep is in the journal."""
-
-    def failed(self, timestep: int, error: BaseException) -> None:
-        """A timestep failed."""
+POLL_SHARE = 4
+"""An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
+LONGEST_POLL_MS = 1000.0
 
 
 @dataclass
@@ -131,6 +101,7 @@ class Driver:
         self._last_now = open_intents[-1].now_ms if open_intents else state.now_ms
         self._next_due = 0.0
         self._seen_all = False
+        self._polled_ms = 0.0
         self._schedule = Schedule(
             {
                 stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
@@ -233,7 +204,7 @@ class Driver:
             )
             self._offsets.update({name: part.end for name, part in slices.items()})
         if state.configurations:
-            self._configuration = state.configurations[-1][1]
+            self._configuration = state.configuration_at(self._last + 1)
         self._publisher.recover(state)
 
     def step(self) -> bool:
@@ -265,9 +236,10 @@ class Driver:
             self._idle.notify_all()
 
     def _wait(self) -> None:
-        pause = self._settings.poll_ms
+        # Sources that take long to ask (a directory of many files) are not asked all the time.
+        pause = max(self._settings.poll_ms, min(POLL_SHARE * self._polled_ms, LONGEST_POLL_MS))
         if self._configuration.interval_ms:
-            pause = max(1, min(pause, int(self._next_due - self._clock())))
+            pause = max(1, min(pause, self._next_due - self._clock()))
         with contextlib.suppress(queue.Empty):
             self._take(self._events.get(timeout=pause / 1e3))
 
@@ -325,6 +297,7 @@ class Driver:
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
         if all(part.start == part.end for part in slices.values()):
             self._seen_all = True
+            self._polled_ms = self._clock() - now
             return None
         self._next_due = _next_due(self._next_due, now, interval)
         decided = Timestep(
@@ -463,7 +436,7 @@ class Driver:
         return True
 
     def _follow_reduction(self, reports: list[Report]) -> None:
-        resolved = resolve_combine(self._configuration, reports)
+        resolved = resolve_combine(self._plan, self._configuration, reports)
         if resolved is not self._configuration:
             version = self._configuration.version + 1
             self._configuration = replace(resolved, version=version)
@@ -487,12 +460,3 @@ def kept_of(reports: list[Report]) -> dict[str, list[str]]:
         for node, file in report.get("outbox", {}).items():
             out.setdefault(node, []).append((report["task"], file["key"]))
     return {node: [key for _, key in sorted(files)] for node, files in out.items()}
-
-
-def as_rechannel_error(error: BaseException) -> BaseException:
-    """An error of this library as it is; anything else as a TimestepError that says where it came from."""
-    if isinstance(error, RechannelError | KeyboardInterrupt | SystemExit):
-        return error
-    made = TimestepError(f"the job stopped: {type(error).__name__}: {error}")
-    made.__cause__ = error
-    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rechannel.engine.physical import PhysicalPlan, Stage
@@ -111,13 +112,12 @@ def task_state(
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:
+    return _can_combine(plan, operator) and configuration.operators[operator].combines
+
+
+def _can_combine(plan: PhysicalPlan, operator: str) -> bool:
     logic = plan.stage(operator).logic
-    return bool(
-        logic
-        and logic.combinable
-        and not logic.ordered
-        and configuration.operators[operator].combines
-    )
+    return bool(logic and logic.combinable and not logic.ordered)
 
 
 def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
@@ -139,7 +139,7 @@ than values."""
 
 
 def resolve_combine(
-    configuration: Configuration, reports: Sequence[Mapping[str, Any]]
+    plan: PhysicalPlan, configuration: Configuration, reports: Sequence[Mapping[str, Any]]
 ) -> Configuration:
     """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered)."""
     offered: dict[str, int] = {}
@@ -149,15 +149,11 @@ def resolve_combine(
             offered[operator] = offered.get(operator, 0) + rows
             keys[operator] = keys.get(operator, 0) + distinct
     for operator, rows in offered.items():
+        if not _can_combine(plan, operator):
+            continue
         current = configuration.operators[operator]
         combining = keys[operator] < COMBINE_BELOW * rows
         if rows and current.combine is Combine.AUTO and combining != current.combining:
-            changed = OperatorConfiguration(
-                tasks=current.tasks,
-                routing=current.routing,
-                combine=current.combine,
-                combining=combining,
-                logic=current.logic,
-            )
+            changed = replace(current, combining=combining)
             configuration = configuration.with_operator(operator, changed)
     return configuration

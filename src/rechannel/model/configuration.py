@@ -24,6 +24,45 @@ class Combine(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What every task of an operator needs (Spark's stage-level scheduling).
+
+    cpus: CPUs of an executor that a task occupies. amounts: of other resources, such as {"gpu": 0.5}.
+    memory_mb: memory of the executors that run it; needs dynamic allocation, as Spark then asks for other
+    executors.
+    """
+
+    cpus: int = 1
+    memory_mb: int | None = None
+    amounts: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the mapping and check the numbers."""
+        object.__setattr__(self, "amounts", MappingProxyType(dict(self.amounts)))
+        if self.cpus < 1 or (self.memory_mb is not None and self.memory_mb < 1):
+            msg = f"a task needs at least 1 CPU and 1 MB, not {self.cpus} and {self.memory_mb}"
+            raise ValueError(msg)
+        if any(amount <= 0 for amount in self.amounts.values()):
+            msg = f"amounts of resources must be positive: {dict(self.amounts)}"
+            raise ValueError(msg)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as JSON: the frozen mapping cannot be pickled."""
+        return (Resources.from_json, (self.to_json(),))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"cpus": self.cpus, "memory_mb": self.memory_mb, "amounts": dict(self.amounts)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Resources:
+        """Invert `to_json`."""
+        return cls(
+            cpus=data["cpus"], memory_mb=data.get("memory_mb"), amounts=data.get("amounts", {})
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperatorConfiguration:
     """How one operator runs.
 
@@ -32,6 +71,8 @@ class OperatorConfiguration:
     combine: map-side combine of what the operator receives.
     combining: what AUTO currently resolves to, decided from the reduction measured in earlier timesteps.
     logic: version number of the operator's function.
+    resources: what each task needs; None = as the session has it.
+    placement: task -> executor id, for tasks that were placed on purpose; others stay where they ran last.
     """
 
     tasks: int
@@ -39,9 +80,15 @@ class OperatorConfiguration:
     combine: Combine = Combine.AUTO
     combining: bool = True
     logic: int = 1
+    resources: Resources | None = None
+    placement: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that tasks and routing agree."""
+        """Freeze the mapping; check that tasks, routing and placement agree."""
+        object.__setattr__(self, "placement", MappingProxyType(dict(self.placement)))
+        if any(not 0 <= task < self.tasks for task in self.placement):
+            msg = f"placed are tasks {sorted(self.placement)}, the operator has {self.tasks}"
+            raise ValueError(msg)
         if self.tasks < 1:
             msg = f"an operator needs at least one task, not {self.tasks}"
             raise ValueError(msg)
@@ -62,18 +109,22 @@ class OperatorConfiguration:
             "combine": str(self.combine),
             "combining": self.combining,
             "logic": self.logic,
+            "resources": self.resources.to_json() if self.resources else None,
+            "placement": [[task, where] for task, where in sorted(self.placement.items())],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OperatorConfiguration:
         """Invert `to_json`."""
-        routing = data["routing"]
+        routing, resources = data["routing"], data.get("resources")
         return cls(
             tasks=data["tasks"],
             routing=Routing.from_json(routing) if routing else None,
             combine=Combine(data["combine"]),
             combining=data["combining"],
             logic=data["logic"],
+            resources=Resources.from_json(resources) if resources else None,
+            placement={int(task): where for task, where in data.get("placement", ())},
         )
 
 
@@ -85,18 +136,29 @@ class Configuration:
     operators: by operator name.
     interval_ms: distance between timestep starts; 0 means as soon as possible.
     in_flight: how many timesteps may be under way at once (1 = no pipelining).
+    dataflow: version of the program; it grows when logic changes or branches come and go.
+    bounds: most rows (files, for a source of files) that a timestep takes of a source; sources without one follow
+        their own.
+    executors: how many executors are asked for; None = as the session has them.
     """
 
     version: int = 1
     operators: Mapping[str, OperatorConfiguration] = field(default_factory=dict)
     interval_ms: int = 0
     in_flight: int = 1
+    dataflow: int = 1
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    executors: int | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the mapping and check the numbers."""
+        """Freeze the mappings and check the numbers."""
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+        object.__setattr__(self, "bounds", MappingProxyType(dict(self.bounds)))
         if self.interval_ms < 0 or self.in_flight < 1:
             msg = "interval_ms must be >= 0 and in_flight >= 1"
+            raise ValueError(msg)
+        if any(bound < 1 for bound in self.bounds.values()) or (self.executors or 1) < 1:
+            msg = "bounds of a timestep and the number of executors must be at least 1"
             raise ValueError(msg)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,6 +176,9 @@ class Configuration:
             "operators": {k: v.to_json() for k, v in self.operators.items()},
             "interval_ms": self.interval_ms,
             "in_flight": self.in_flight,
+            "dataflow": self.dataflow,
+            "bounds": dict(self.bounds),
+            "executors": self.executors,
         }
 
     @classmethod
@@ -124,4 +189,7 @@ class Configuration:
             operators={k: OperatorConfiguration.from_json(v) for k, v in data["operators"].items()},
             interval_ms=data["interval_ms"],
             in_flight=data["in_flight"],
+            dataflow=data.get("dataflow", 1),
+            bounds=data.get("bounds", {}),
+            executors=data.get("executors"),
         )

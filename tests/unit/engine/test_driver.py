@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.engine.driver import as_rechannel_error, kept_of
+from rechannel.engine.driver import kept_of
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import Journal
 from rechannel.errors import (
@@ -20,6 +20,7 @@ from rechannel.errors import (
     StorageError,
     TimestepError,
     UserFunctionError,
+    as_rechannel_error,
 )
 from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Combine

@@ -186,19 +186,21 @@ def reported(*sent: tuple[str, int, int]) -> list[dict[str, object]]:
 
 def test_automatic_combining_follows_what_it_would_save():
     configuration = configured(fan_out())
-    worth = resolve_combine(configuration, reported(("sums", 100, 10), ("sums", 100, 80)))
+    worth = resolve_combine(
+        fan_out(), configuration, reported(("sums", 100, 10), ("sums", 100, 80))
+    )
     assert worth is configuration
-    not_worth = resolve_combine(configuration, reported(("sums", 100, 80)))
+    not_worth = resolve_combine(fan_out(), configuration, reported(("sums", 100, 80)))
     assert not not_worth.operators["sums"].combining
     assert not_worth.version == configuration.version + 1
-    back = resolve_combine(not_worth, reported(("sums", 100, 10)))
+    back = resolve_combine(fan_out(), not_worth, reported(("sums", 100, 10)))
     assert back.operators["sums"].combining
 
 
 def test_nothing_is_decided_from_nothing():
     configuration = configured(fan_out())
-    assert resolve_combine(configuration, reported(("sums", 0, 0))) is configuration
-    assert resolve_combine(configuration, [{}]) is configuration
+    assert resolve_combine(fan_out(), configuration, reported(("sums", 0, 0))) is configuration
+    assert resolve_combine(fan_out(), configuration, [{}]) is configuration
 
 
 def test_what_the_user_decided_stays():
@@ -207,4 +209,4 @@ def test_what_the_user_decided_stays():
         tasks=1, routing=Routing.even(bins=1, tasks=1), combine=Combine.ON
     )
     configuration = configuration.with_operator("sums", fixed)
-    assert resolve_combine(configuration, reported(("sums", 100, 100))) is configuration
+    assert resolve_combine(fan_out(), configuration, reported(("sums", 100, 100))) is configuration
