@@ -13,6 +13,7 @@ RechannelError
 ├── RefusedError             the request is understood and refused: change the request
 │   ├── StateInUseError          another driver runs on this state directory
 │   ├── OtherDataflowError       the state directory belongs to another dataflow
+│   ├── OldProgramError          the program text of before a change that was made while it ran
 │   └── NewerFormatError         written by a newer version of Rechannel
 ├── FencedError              lost race: another driver took over; this one must stop
 ├── NotReadyError            not yet: ask again later
@@ -78,6 +79,10 @@ class StateInUseError(RefusedError):
 
 class OtherDataflowError(RefusedError):
     """The state directory belongs to another dataflow."""
+
+
+class OldProgramError(RefusedError):
+    """The program is that of before a live change; the message says what has changed since."""
 
 
 class NewerFormatError(RefusedError):

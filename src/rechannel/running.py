@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.evolution import stream_of
+from rechannel.dataflow.stream import Stream
 from rechannel.engine.driver import Driver
+from rechannel.engine.exchange import Exchange, Opener, asking
+from rechannel.engine.history import read_history, summary
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease
-from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.state_view import StateView
-from rechannel.errors import NotReadyError, UnknownOperatorError, as_rechannel_error
+from rechannel.errors import (
+    NotReadyError,
+    RefusedError,
+    UnknownOperatorError,
+    as_rechannel_error,
+)
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.coordinator import Request
+from rechannel.reconfigure.plan import Plan, plan
+from rechannel.reconfigure.program import Asked, sort
+from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 from rechannel.sinks.memory import MemoryWriter
-from rechannel.sinks.writer import SinkWriter
-from rechannel.sources.reader import SourceReader
+from rechannel.state.store import Store
 from rechannel.telemetry.hub import Hub
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rechannel.serve.server import Server
+
 RENEW_SECONDS = 2.0
+ANSWER_SECONDS = 600.0
+"""A driver answers between two timesteps; whoever waits longer than this hears that it hangs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +51,16 @@ class Parts:
     """What a job was put together from."""
 
     name: str
-    plan: PhysicalPlan
+    store: Store
+    exchange: Exchange
+    opener: Opener
     journal: Journal
-    readers: Mapping[str, SourceReader]
-    writers: Mapping[str, SinkWriter]
     housekeeper: Housekeeper
     driver: Driver
     lease: Lease
     hub: Hub
     view: StateView
+    session: Any = None
 
 
 class RunningJob:
@@ -123,7 +142,7 @@ class RunningJob:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of its sources."""
-        return tuple(self._parts.readers)
+        return tuple(self._parts.exchange.current.readers)
 
     def committed_offset(self, source: str) -> dict[str, Any]:
         """How far a source has been read and committed; empty before the first commit."""
@@ -167,6 +186,91 @@ class RunningJob:
         if error is not None:
             raise error
 
+    # Changing ------------------------------------------------------------------------------------------------
+
+    def plan(self, change: Asked | Sequence[Asked], strategy: Strategy | None = None) -> Plan:
+        """What a change would do: operators, tasks, bins and bytes, timesteps, expected cost. Nothing happens.
+
+        Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
+        """
+        now = self._driver.changes.look(self._driver.place).result(ANSWER_SECONDS)
+        state = self._driver.changes.coordination
+        cost = self._driver.measured.ms_per_byte
+        exchange, opener = self._parts.exchange, self._parts.opener
+        with asking(sort(change), exchange, opener, self._driver.place(), keep=False) as made:
+            return plan(state, made, strategy or AllAtOnce(), now, cost)
+
+    def stream(self, name: str) -> Stream:
+        """Rows of a node of the running dataflow, to build a branch on: `rc.add(job.stream("delays").write...)`.
+
+        Raises UnknownOperatorError.
+        """
+        return stream_of(self._parts.exchange.current.program.dataflow, name, self._parts.session)
+
+    def reconfigure(
+        self,
+        change: Asked | Sequence[Asked] | Plan,
+        strategy: Strategy | None = None,
+        *,
+        at: int | datetime | None = None,
+        supersede: bool = False,
+        cause: str = "asked for in Python",
+    ) -> Reconfiguration:
+        """Change the running stream, without a stop. Returns as soon as the change is accepted.
+
+        change: one change, a list that is one atomic change, or a plan that was made before. strategy: how gently
+        (default: all at once). at: the timestep that it shall hold from, or a time (of the stream, as timesteps are
+        stamped); default: the next possible border. supersede: in place of what is still open for the same operators.
+        Raises RefusedError, UnknownOperatorError with the reason and what would be accepted; nothing has happened then.
+        """
+        fixed = change if isinstance(change, Plan) else None
+        wanted = change.change if isinstance(change, Plan) else change
+        if not self.is_active:
+            msg = f"job {self.name!r} does not run: start it, then change it"
+            raise RefusedError(msg)
+        exchange, opener = self._parts.exchange, self._parts.opener
+        with asking(sort(wanted), exchange, opener, self._driver.place()) as made:
+            request = Request(
+                change=made,
+                strategy=strategy or (fixed.strategy if fixed else AllAtOnce()),
+                cause=cause,
+                at_timestep=at if isinstance(at, int) else None,
+                at_ms=int(at.timestamp() * 1e3) if isinstance(at, datetime) else None,
+                steps=fixed.steps if fixed else None,
+                supersede=supersede,
+            )
+            answer = self._driver.changes.ask(request, self._driver.place)
+            return Reconfiguration(self, answer.result(ANSWER_SECONDS))
+
+    def abort(self, id_: str, reason: str = "asked for in Python") -> None:
+        """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
+        self._driver.changes.cancel(id_, reason, self._driver.place).result(ANSWER_SECONDS)
+
+    @property
+    def reconfigurations(self) -> list[dict[str, Any]]:
+        """Every reconfiguration of this state directory, oldest first: cause, phases, bins, bytes, latencies."""
+        state = self._driver.changes.coordination
+        return read_history(self._parts.store, state.open)
+
+    def reconfiguration(self, id_: str) -> dict[str, Any]:
+        """One of them. Raises NotReadyError when there is none of that id."""
+        for body in self.reconfigurations:
+            if body["id"] == id_:
+                return body
+        msg = f"there is no reconfiguration {id_!r}"
+        raise NotReadyError(msg)
+
+    def serve(self, host: str = "127.0.0.1", port: int = 8520, token: str | None = None) -> Server:
+        """Answer HTTP requests until the job ends: watch, plan, reconfigure, abort, history, metrics.
+
+        port: 0 takes a free one. token: what every request must bear; needed for any host but loopback.
+        Raises SetUpError without the extra `serve`, RefusedError when the port is taken or a token is missing.
+        """
+        made: Server = import_module("rechannel.serve").serve(
+            self, host=host, port=port, token=token
+        )
+        return made
+
     # State ---------------------------------------------------------------------------------------------------
 
     def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | Any:
@@ -183,9 +287,58 @@ class RunningJob:
 
     def memory(self, table: str) -> pa.Table:
         """Everything that a memory sink holds, as one table."""
-        for sink in self._parts.plan.sinks:
-            writer = self._parts.writers[sink.sink.name]
+        for writer in self._parts.exchange.current.writers.values():
             if isinstance(writer, MemoryWriter) and writer.table_name == table:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"
         raise UnknownOperatorError(msg)
+
+
+class Reconfiguration:
+    """The handle on one reconfiguration."""
+
+    def __init__(self, job: RunningJob, id_: str) -> None:
+        """Use `RunningJob.reconfigure`."""
+        self._job = job
+        self.id = id_
+
+    @property
+    def record(self) -> Record:
+        """How far it is, as the journal says."""
+        return self._job._driver.changes.coordination.find(self.id)
+
+    @property
+    def phase(self) -> str:
+        """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed."""
+        return str(self.record.phase)
+
+    def summary(self) -> dict[str, Any]:
+        """What it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
+        return summary(self.record, list(self._job._driver.measured.latencies))
+
+    def wait(self, timeout: float | None = None) -> Reconfiguration:
+        """Wait until it is done.
+
+        Raises RefusedError when it ended otherwise (with the reason), NotReadyError after `timeout` seconds, and what
+        the job failed with.
+        """
+        driver = self._job._driver
+        record = driver.changes.wait(self.id, timeout, driver.finished.is_set)
+        if record.open:
+            self._job._raise()
+            what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
+            msg = f"reconfiguration {self.id} is {record.phase} ({what})"
+            raise NotReadyError(msg)
+        if self.phase != "done":
+            msg = f"reconfiguration {self.id} ({record.change}) is {record.phase}: {record.reason}"
+            raise RefusedError(msg)
+        return self
+
+    def abort(self) -> None:
+        """End it before it begins, or lead it back. Raises RefusedError."""
+        self._job.abort(self.id)
+
+    def __repr__(self) -> str:
+        """Id, change and phase."""
+        record = self.record
+        return f"<Reconfiguration {self.id}: {record.change}, {record.phase}>"

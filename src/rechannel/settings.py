@@ -29,6 +29,10 @@ class Settings:
     publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
     merging: how state is merged.
     telemetry: write the event stream to the state directory; progress is kept either way.
+    cache: a directory on the disk of every executor host, in which it keeps the state that its tasks wrote and read;
+    the environment variable RECHANNEL_CACHE_DIR of a worker goes before it. None = no cache: right for one host, where
+    the state directory itself is mapped, and never so for an object store, which has one below the temporary directory.
+    cache_bytes: what the cache of a host may hold; what was not used for longest goes first.
     """
 
     tasks: int | None = None
@@ -42,6 +46,8 @@ class Settings:
     publish_backlog: int = 8
     merging: MergePolicy = field(default_factory=MergePolicy)
     telemetry: bool = True
+    cache: str | None = None
+    cache_bytes: int = 32 << 30
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work."""
@@ -53,6 +59,7 @@ class Settings:
             "snapshot_every": 1,
             "publish_backlog": 1,
             "interval_ms": 0,
+            "cache_bytes": 1 << 20,
         }
         for name, least in lowest.items():
             value = getattr(self, name)

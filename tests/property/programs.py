@@ -48,6 +48,10 @@ class Program:
         return [step for step in self.steps if isinstance(step, Keyed)]
 
     @property
+    def sources(self) -> list[str]:
+        return [step.name for step in self.steps if isinstance(step, Source)]
+
+    @property
     def timesteps(self) -> int:
         return len(self.times)
 

@@ -1,8 +1,9 @@
 """Random dataflows under random schedules of faults, against an undisturbed run and a naive twin.
 
 A schedule is a number. From it follow the dataflow, its input, how input is cut into timesteps, how
-many tasks and bins there are and how they are placed, how state is merged, in which order whatever
-may happen happens, which attempts of tasks die or run twice, at which write to the store the driver
+many tasks and bins there are and how they are placed, what is asked to be changed while it runs, how
+gently, what of that is aborted or superseded, how state is merged, in which order whatever may happen
+happens, which attempts of tasks die or run twice, at which write to the store the driver
 dies and what that write leaves, who starts next with which settings, and which driver only sleeps
 and comes back. At the end:
 
@@ -30,18 +31,27 @@ import pytest
 from rechannel.engine.entries import ConfigurationChanged, Opened
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import Journal
-from rechannel.errors import DamagedStateError, FencedError, StorageError
+from rechannel.errors import (
+    DamagedStateError,
+    FencedError,
+    RefusedError,
+    StorageError,
+    UnknownOperatorError,
+)
 from rechannel.kernels import lookup, receive, send, sorting
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
 from rechannel.model.routing import Routing, even_starts
+from rechannel.reconfigure.changes import parts_of
+from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.state.keys import OUTBOX, SEGMENTS
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
 from tests.property import twins
 from tests.property.programs import Program, Writer
+from tests.property.reconfigurations import KINDS, random_change, random_strategy
 from tests.property.twin_values import alike
 
 PARTS = 8
@@ -110,6 +120,7 @@ class Disturbed:
     happened: Counter[str] = field(default_factory=Counter)
     asleep: list[Process] = field(default_factory=list)
     lives: int = 0
+    seen: dict[str, str] = field(default_factory=dict)
 
     def task_fault(self, operator: str, timestep: int, task: int, attempt: int) -> str | None:
         if self.lives > LIVES or self.rng.random() > 0.1:
@@ -162,6 +173,9 @@ class Disturbed:
     def drive(self, process: Process, *, calm: bool) -> bool:
         while process.step():
             self.wake()
+            if not calm:
+                self.change(process)
+            self.look(process)
             self.sometimes(0.1, "swept", process.sweep)
             self.sometimes(0.2, "straggled", process.straggle)
             if not calm and self.rng.random() < 0.01:
@@ -176,8 +190,43 @@ class Disturbed:
         while process.straggle():
             pass
         process.stop()
+        self.look(process)
         process.sweep()
         return True
+
+    def change(self, process: Process) -> None:
+        """Ask for something, or take something back, now and then."""
+        open_ = process.driver.changes.coordination.open
+        try:
+            if self.rng.random() < 0.15:
+                configuration = process.driver.configuration
+                last = process.driver.place().timestep
+                process.reconfigure(
+                    random_change(self.rng, configuration, self.program.sources),
+                    random_strategy(self.rng),
+                    at=self.rng.choice(
+                        (None, None, None, None, last, last + self.rng.randint(-1, 4))
+                    ),
+                    supersede=self.rng.random() < 0.2,
+                )
+                self.happened["asked"] += 1
+            elif open_ and self.rng.random() < 0.1:
+                process.abort(self.rng.choice(open_).id)
+                self.happened["aborting"] += 1
+        except (RefusedError, UnknownOperatorError):
+            self.happened["refused"] += 1
+
+    def look(self, process: Process) -> None:
+        """Count what becomes of reconfigurations. A driver that died is looked at by the next one."""
+        for record in process.journal.state.coordination.records:
+            before = self.seen.get(record.id)
+            if before != record.phase:
+                self.seen[record.id] = str(record.phase)
+                self.happened[f"reconfiguration {record.phase}"] += 1
+                if record.phase == "done":
+                    self.happened.update(f"changed {part.kind}" for part in parts_of(record.change))
+                    self.happened["steps"] += len(record.taken)
+                    self.happened["taken up again"] += record.drivers > 0
 
     def sometimes(self, share: float, name: str, happens: Callable[[], object]) -> None:
         if self.rng.random() < share and happens():
@@ -352,6 +401,11 @@ NEEDED = (
     "killed",
     "published again",
     "reconfigured",
+    "asked",
+    "refused",
+    "taken up again",
+    *(f"reconfiguration {phase}" for phase in Phase if phase != Phase.FAILED),
+    *(f"changed {kind}" for kind in KINDS),
     "straggled",
     "swept",
     "weak hash",

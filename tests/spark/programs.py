@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 import rechannel as rc
 from rechannel.engine.journal import read_only
+from rechannel.engine.spark.runner import SparkRunner
 from rechannel.state.local import Durability, LocalStore
 
 PATIENCE = 300
@@ -193,6 +195,16 @@ def until(condition, what, patience=PATIENCE):
             return value
         time.sleep(0.03)
     raise TimeoutError(f"did not happen in {patience} s: {what}")
+
+
+def configured(change):
+    """From now on, jobs of this process run every timestep under a changed configuration."""
+    opened = SparkRunner.open
+
+    def open_changed(runner, timestep):
+        opened(runner, replace(timestep, configuration=change(timestep.configuration)))
+
+    SparkRunner.open = open_changed
 
 
 def tell(**facts):

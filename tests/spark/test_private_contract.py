@@ -12,13 +12,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
 from rechannel.engine.spark import binding, wiring
-from rechannel.engine.spark.private import JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.cluster import spark_cluster
+from rechannel.engine.spark.private import Anchors, Executors, JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import ROWS
+from rechannel.engine.spark.terms import Kind
 from rechannel.errors import NonDeterministicError
 from rechannel.kernels.wire import SCHEMA
+from rechannel.telemetry.spark_tasks import open_spark_tasks
+from tests.spark.children import Child
 from tests.spark.holds import Holding, Marks, me
-from tests.spark.programs import ledger, outputs, run, states, until
+from tests.spark.programs import PATIENCE, ledger, outputs, run, session, states, until
 
 pytestmark = pytest.mark.contract
 
@@ -347,3 +351,140 @@ def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch):
     assert states(job) == undisturbed[0]
     assert outputs(tmp_path / "out") == undisturbed[1]
     assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+ROUNDS, PLACED = 16, 6
+"""Timesteps of so many tasks each."""
+
+
+def which_task(batches):
+    """Rows with the stage and the task of the reader that saw them."""
+    for batch in with_partition(batches):
+        stage, task = (pa.array([me()[name]] * batch.num_rows) for name in ("stage", "task"))
+        yield batch.append_column("stage", stage).append_column("task", task)
+
+
+def one_round(spark, marks, anchor, first):
+    """Executor of every partition, and the rows, of an exchange that is read in place."""
+    width = PLACED + first
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Wide(marks, width), ROWS)
+    made = SharedExchange(spark, rows, width)
+    shape = "p int, blob binary, at int, stage bigint, task bigint"
+    found = made.read(first, width, anchor).mapInArrow(which_task, shape).collect()
+    made.release()
+    tasks = open_spark_tasks(spark)
+    told = until(
+        lambda: (ran := tasks.read_stage(found[0]["stage"])) and len(ran) == PLACED and ran,
+        "Spark tells where the tasks ran",
+    )
+    at = {row["at"]: told[row["task"]].executor for row in found}
+    return at, sorted((row["at"], row["p"], bytes(row["blob"]).decode()) for row in found)
+
+
+class Wide(Front):
+    """A front for some number of partitions."""
+
+    def __init__(self, place, width):
+        super().__init__(place)
+        self.width = width
+
+    def __call__(self, batches):
+        for _ in batches:
+            pass
+        blobs = [b"%d to %d" % (me()["partition"], to) for to in range(self.width)]
+        targets = pa.array(range(self.width), pa.int32())
+        yield pa.RecordBatch.from_arrays([targets, pa.array(blobs, pa.binary())], schema=SCHEMA)
+
+
+def on_a_cluster(place):
+    """Place tasks on three executors; then give one back, and get another one."""
+    spark = session(
+        place, "local-cluster[3,2,1024]", spark__executor__memory="512m",
+        # A task waits for its executor, however slow the machine is today.
+        spark__locality__wait="300s", spark__speculation="false",
+    )  # fmt: skip
+    executors = Executors(spark)
+    three = until(lambda: len(alive := executors.alive()) == 3 and alive, "three executors")
+    anchors = Anchors.open(spark)
+    rounds = []
+    for number in range(ROUNDS):
+        wanted = {task: three[(task * task + number * (task + 1)) % 3] for task in range(PLACED)}
+        first = number % 3
+        at, rows = one_round(spark, f"{place}/marks", anchors.of(wanted), first)
+        right = rows == [
+            (to - first, to, f"{task} to {to}")
+            for to in range(first, first + PLACED)
+            for task in range(TASKS)
+        ]
+        rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
+    executors.request(2)
+    executors.decommission([three[1].id], "a test")
+    leaving = [executor.id for executor in executors.alive()]
+    context = spark.sparkContext._jsc.sc()
+    until(lambda: context.getExecutorIds().size() == 2, "it ends")
+    rows = spark.range(0, 90, 1, 9).mapInArrow(same, "id bigint").count()
+    two = [executor.id for executor in executors.alive()]
+    executors.request(3)
+    again = until(lambda: len(alive := executors.alive()) == 3 and alive, "another one comes")
+    return {
+        "hosts": [executor.host for executor in three],
+        "cores": [executor.cores for executor in three],
+        "profiles": [executor.profile for executor in three],
+        "rounds": rounds,
+        "ids": [[executor.id for executor in three], leaving, two, [each.id for each in again]],
+        "rows": rows,
+    }
+
+
+@pytest.fixture(scope="module")
+def seen_on_a_cluster(tmp_path_factory):
+    """What a process with three executors of its own saw."""
+    place = tmp_path_factory.mktemp("cluster")
+    child = Child(place / "child.log", on_a_cluster, {"place": str(place)})
+    try:
+        yield child.result(PATIENCE)
+    finally:
+        child.close()
+
+
+def test_tasks_run_where_they_are_put(seen_on_a_cluster):
+    rounds = seen_on_a_cluster["rounds"]
+    pairs = [pair for _, pairs in rounds for pair in pairs]
+    assert len(pairs) == ROUNDS * PLACED == 96
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+    assert len({tuple(map(tuple, pairs)) for _, pairs in rounds}) > 2, "tasks were moved"
+
+
+def test_rows_are_the_same_in_place(seen_on_a_cluster):
+    assert [right for right, _ in seen_on_a_cluster["rounds"]] == [True] * ROUNDS
+
+
+def test_executors_are_listed(seen_on_a_cluster):
+    assert seen_on_a_cluster["ids"][0] == ["0", "1", "2"]
+    assert seen_on_a_cluster["cores"] == [2, 2, 2]
+    assert seen_on_a_cluster["profiles"] == [0, 0, 0]
+    assert all(seen_on_a_cluster["hosts"])
+
+
+def test_an_executor_is_given_back_and_another_one_comes(seen_on_a_cluster):
+    _, leaving, two, again = seen_on_a_cluster["ids"]
+    assert leaving == two == ["0", "2"]
+    assert again == ["0", "2", "3"]
+    assert seen_on_a_cluster["rows"] == 90
+
+
+def test_a_local_master_is_one_executor(spark):
+    cluster = spark_cluster(spark)
+    assert cluster.terms.kind is Kind.LOCAL
+    assert [executor.id for executor in cluster.executors()] == ["driver"]
+    assert cluster.executors()[0].cores == 2
+
+
+def test_where_a_class_is_missing_nothing_is_placed(spark, monkeypatch, caplog):
+    assert Anchors.open(spark) is not None
+    monkeypatch.setattr(Anchors, "_CACHED", "")
+    assert Anchors.open(spark) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(Anchors, "_empty", lambda *arguments: spark._jvm.org.apache.spark.Gone())
+    assert Anchors.open(spark) is None
+    assert caplog.text.count("tasks are not placed") == 2

@@ -3,7 +3,8 @@
 import pytest
 
 from rechannel.telemetry.spark_tasks import open_spark_tasks
-from tests.spark.cluster import standalone
+from rechannel.testing.loopback import Host, loopback
+from tests.spark.children import environment
 from tests.spark.holds import Holding, Marks, me
 from tests.spark.programs import (
     PATIENCE,
@@ -69,8 +70,9 @@ def drive(place, master):
 
 
 def test_the_copy_of_a_straggler_changes_nothing(spark, child, tmp_path, undisturbed):
-    with standalone(tmp_path / "cluster", ["127.0.0.2", "127.0.0.3"]) as master:
-        seen = child(drive, place=str(tmp_path), master=master).result(PATIENCE)
+    hosts = [Host(address="127.0.0.2"), Host(address="127.0.0.3")]
+    with loopback(tmp_path / "cluster", hosts, environment()) as cluster:
+        seen = child(drive, place=str(tmp_path), master=cluster.url).result(PATIENCE)
     assert len(seen["copies"]) == 1, "no copy ran"
     (copy,) = seen["copies"]
     assert copy["attempt"] == "1"

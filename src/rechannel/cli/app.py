@@ -13,14 +13,19 @@ from typing import Annotated
 
 import typer
 
+from rechannel.cli.abort import abort
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
 from rechannel.cli.events import events
+from rechannel.cli.history import history
+from rechannel.cli.plan import plan
+from rechannel.cli.reconfigure import reconfigure
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
 from rechannel.cli.state import state
 from rechannel.cli.status import status
 from rechannel.cli.verify import verify
+from rechannel.cli.watch import watch
 from rechannel.errors import RechannelError
 from rechannel.version import __version__
 
@@ -67,6 +72,11 @@ app.command("status")(status)
 app.command("state")(state)
 app.command("events")(events)
 app.command("verify")(verify)
+app.add_typer(reconfigure, name="reconfigure")
+app.add_typer(plan, name="plan")
+app.command("history")(history)
+app.command("abort")(abort)
+app.command("watch")(watch)
 app.command(
     "bench",
     add_help_option=False,

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.screen import count
 from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
     from rechannel.cli.live import Watcher
     from rechannel.running import RunningJob
+    from rechannel.serve.server import Server
 
 _POLL_SECONDS = 0.2
 
 
-def run(
+def run(  # noqa: PLR0917 - the options of the command
     target: Annotated[
         str, typer.Argument(metavar="FILE[:name]", help="A Python file, and its variable.")
     ],
@@ -34,6 +36,11 @@ def run(
     in_process: Annotated[
         bool, typer.Option(help="Without Spark, in this process: Arrow-level operators only.")
     ] = False,
+    serve: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer HTTP requests there: see `reconfigure`."),
+    ] = None,
+    token: TokenOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per timestep.")
     ] = False,
@@ -52,11 +59,32 @@ def run(
     with Watcher(json=as_json) as watcher:
         watcher.say(f"starting job {job.name!r}")
         running = job.start(takeover=takeover, in_process=InProcess() if in_process else None)
-        _follow(running, watcher, until_idle=until_idle)
+        with _served(running, serve, token) as server:
+            if server is not None:
+                watcher.say(f"serving it at {server.url}")
+            _follow(running, watcher, until_idle=until_idle)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
     )
+
+
+@contextmanager
+def _served(running: RunningJob, address: str | None, token: str | None) -> Iterator[Server | None]:
+    """The job, served where that was asked for; stopped if it cannot be."""
+    if address is None:
+        yield None
+        return
+    from rechannel.serve.address import split_address
+
+    try:
+        host, port = split_address(address)
+        server = running.serve(host, port, token_of(token))
+    except RechannelError:
+        running.stop()
+        raise
+    with server:
+        yield server
 
 
 def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool) -> None:

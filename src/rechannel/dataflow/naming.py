@@ -122,7 +122,7 @@ def settle(dataflow: Dataflow) -> Dataflow:
     taken = Counter(node.name for node in dataflow.nodes if not isinstance(node.name, FreeName))
     settled: dict[int, Node] = {}
     for node in dataflow.nodes:
-        changes = _with_upstreams(node, settled)
+        changes = with_upstreams(node, settled)
         if isinstance(node.name, FreeName):
             taken[node.name] += 1
             if taken[node.name] > 1:
@@ -131,7 +131,7 @@ def settle(dataflow: Dataflow) -> Dataflow:
     return Dataflow(tuple(settled.values()))
 
 
-def _with_upstreams(node: Node, settled: dict[int, Node]) -> dict[str, Any]:
+def with_upstreams(node: Node, settled: dict[int, Node]) -> dict[str, Any]:
     """The fields in which a node must change because something upstream of it did."""
     new = tuple(settled[id(up)] for up in node.upstreams)
     if all(a is b for a, b in zip(new, node.upstreams, strict=True)):

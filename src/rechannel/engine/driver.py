@@ -13,27 +13,41 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from rechannel.engine.entries import Closed, Committed, Intent, SourceRange
+from rechannel.engine.entries import (
+    Closed,
+    Committed,
+    ConfigurationChanged,
+    Intent,
+    Note,
+    SourceRange,
+)
+from rechannel.engine.exchange import Exchange
+from rechannel.engine.history import History
+from rechannel.engine.intake import Intake
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
+from rechannel.engine.measured import Measured
 from rechannel.engine.physical import PhysicalPlan, SourceFrame
+from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
+from rechannel.engine.reconfiguring import Preparer, Reconfigurer, abilities
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
 from rechannel.engine.steps import edit_of, resolve_combine, stage_step
+from rechannel.engine.versions import NOTE, reconciled
 from rechannel.errors import FencedError, RechannelError, TimestepError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.coordinator import Decision
+from rechannel.reconfigure.events import Stepped
+from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
-from rechannel.sources.reader import Offset, SourceReader
 from rechannel.state.manifest import Edit, Manifest
 
-POLL_SHARE = 4
-"""An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
-LONGEST_POLL_MS = 1000.0
+MOST_IN_FLIGHT = 64
 
 
 @dataclass
@@ -43,6 +57,7 @@ class _Flight:
     decided: Timestep
     began_ms: float
     decided_ms: float
+    moved: float = 0.0
     reports: list[Report] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
 
@@ -58,13 +73,16 @@ class _Done:
 class Driver:
     """Runs one dataflow on one state directory. `run` is the body of its thread."""
 
+    _plan: PhysicalPlan
+    _schedule: Schedule
+    _fronts: frozenset[str]
+
     def __init__(  # noqa: PLR0913 - the seams of the loop, each given from outside
         self,
         *,
-        plan: PhysicalPlan,
+        exchange: Exchange,
         journal: Journal,
         runner: Runner,
-        readers: Mapping[str, SourceReader],
         publisher: Publisher,
         configuration: Configuration,
         settings: Settings,
@@ -72,45 +90,36 @@ class Driver:
         listener: Listener,
         housekeep: Callable[[Callable[[], int | None]], None],
         executor: Executor | None = None,
+        measured: Measured,
+        history: History,
+        preparer: Preparer | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
 
         clock: Unix milliseconds. housekeep: called after every commit with what tells the oldest
-        timestep that sinks have still to read. executor: runs units; None = this thread and a pool
-        of its own, so that they overlap where they can.
+        timestep that sinks have still to read. executor: runs units and preparations; None = this
+        thread and pools of its own, so that they overlap where they can. preparer: does what can be
+        done ahead of a reconfiguration. limits: of the cluster.
         """
-        self._plan = plan
         self._journal = journal
         self._runner = runner
-        self._readers = readers
         self._publisher = publisher
         self._settings = settings
         self._clock = clock
         self._tell = listener
         self._housekeep = housekeep
         state = journal.state
-        self._configuration = configuration
+        self._configuration = self._first = configuration
         self._replay: deque[Timestep] = deque()
         self._manifests: dict[str, Manifest] = dict(state.manifests)
-        self._offsets: dict[str, Offset] = {
-            name: state.offsets.get(name) or reader.initial() for name, reader in readers.items()
-        }
         self._last = state.last_intended or 0
         open_intents = state.open_intents
-        # Time never goes back, not even to a driver whose machine's clock does: what timed out stays timed out.
-        self._last_now = open_intents[-1].now_ms if open_intents else state.now_ms
-        self._next_due = 0.0
+        last_now = open_intents[-1].now_ms if open_intents else state.now_ms
+        self._intake = Intake(exchange.current.readers, state.offsets, last_now, clock)
         self._seen_all = False
-        self._polled_ms = 0.0
-        self._schedule = Schedule(
-            {
-                stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
-                for stage in plan.stages
-            }
-        )
-        self._fronts = frozenset(
-            stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
-        )
+        self._exchange = exchange
+        self._follow(exchange.current.plan)
         self._flights: dict[int, _Flight] = {}
         self._events: queue.Queue[_Done | BaseException | None] = queue.Queue()
         self._stopping = threading.Event()
@@ -119,6 +128,18 @@ class Driver:
         self._idle = threading.Condition()
         self._executor = executor
         self._pool: ThreadPoolExecutor | None = None
+        self.measured = measured
+        self._history = history
+        self.changes = Reconfigurer(
+            journal=journal,
+            measured=self.measured,
+            preparer=preparer,
+            limits=limits,
+            wake=lambda: self._events.put(None),
+            executor=executor,
+            tell=history.over,
+        )
+        self.changes.know(*abilities(exchange.current.plan, exchange.current.readers))
         self.finished = threading.Event()
         self.error: BaseException | None = None
 
@@ -144,6 +165,15 @@ class Driver:
         """What the next timestep runs under."""
         return self._configuration
 
+    def place(self) -> Place:
+        """Where the stream stands. For the driver's own thread, or a look."""
+        return Place(
+            timestep=self._last + 1,
+            time_ms=self._intake.now_ms(),
+            configuration=self._configuration,
+            drained=not self._flights and not self._replay,
+        )
+
     # The loop ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -154,6 +184,7 @@ class Driver:
             while not (self._stopping.is_set() and not self._flights):
                 self._turn()
             self._publisher.drain()
+            self._history.finish()
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
             self.error = self._reason(error)
@@ -180,9 +211,9 @@ class Driver:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._publisher.close()
         self._runner.close()
-        for reader in self._readers.values():
-            reader.close()
+        self._intake.close()
         self.finished.set()
+        self.changes.close()
         with self._idle:
             self._idle.notify_all()
 
@@ -194,18 +225,23 @@ class Driver:
                 name: SourceSlice(start=s.start, end=s.end, layout=tuple(s.layout or ()))
                 for name, s in intent.sources.items()
             }
-            self._replay.append(
-                Timestep(
-                    number=intent.timestep,
-                    now_ms=intent.now_ms,
-                    configuration=state.configuration_at(intent.timestep),
-                    slices=slices,
-                )
+            again = Timestep(
+                number=intent.timestep,
+                now_ms=intent.now_ms,
+                configuration=self._known(state.configuration_at(intent.timestep)),
+                slices=slices,
             )
-            self._offsets.update({name: part.end for name, part in slices.items()})
+            self._replay.append(again)
+            self._intake.pass_over(again)
         if state.configurations:
-            self._configuration = state.configuration_at(self._last + 1)
+            self._configuration = self._known(state.configuration_at(self._last + 1))
+        self._history.repair(state.coordination.records)
+        self.changes.resume(self.place())
         self._publisher.recover(state)
+
+    def _known(self, configuration: Configuration) -> Configuration:
+        """A journalled Configuration under a program text that may have other stages without state."""
+        return reconciled(configuration, self._first)
 
     def step(self) -> bool:
         """Take what came back, open and start what may be, commit what is done; False if there was nothing.
@@ -214,10 +250,11 @@ class Driver:
         once and then this, with an `executor` that it drives itself.
         """
         came = self._take_all()
+        changed = self.changes.turn(self.place(), lambda: self._manifests)
         opened = self._open_timesteps()
         started = self._start_units()
         committed = self._commit_ready()
-        return came or opened or started or committed
+        return came or changed or opened or started or committed
 
     def _turn(self) -> None:
         asked = self._asked
@@ -237,9 +274,7 @@ class Driver:
 
     def _wait(self) -> None:
         # Sources that take long to ask (a directory of many files) are not asked all the time.
-        pause = max(self._settings.poll_ms, min(POLL_SHARE * self._polled_ms, LONGEST_POLL_MS))
-        if self._configuration.interval_ms:
-            pause = max(1, min(pause, self._next_due - self._clock()))
+        pause = self._intake.pause(self._configuration, self._settings.poll_ms)
         with contextlib.suppress(queue.Empty):
             self._take(self._events.get(timeout=pause / 1e3))
 
@@ -270,7 +305,8 @@ class Driver:
             decided = self._replay.popleft() if self._replay else self._decide(began)
             if decided is None:
                 break
-            self._flights[decided.number] = _Flight(decided, began, self._clock())
+            moved = self.changes.coordination.moved_at(decided.number)
+            self._flights[decided.number] = _Flight(decided, began, self._clock(), moved)
             self._schedule = self._schedule.open(decided.number)
             self._runner.open(decided)
             self._tell.started(
@@ -285,30 +321,71 @@ class Driver:
 
     def _decide(self, now: float) -> Timestep | None:
         """Close the next timestep's source ranges and journal the intent; None when there is nothing to do."""
-        interval = self._configuration.interval_ms
-        if self._stopping.is_set() or 0 < self._next_due - now <= interval:
+        if self._stopping.is_set() or not self._intake.may_begin(
+            now, self._configuration.interval_ms
+        ):
             return None
-        now_ms = max(int(now), self._last_now)
-        slices: dict[str, SourceSlice] = {}
-        for name, reader in self._readers.items():
-            start = self._offsets[name]
-            end = reader.latest(start, now_ms)
-            layout = tuple(reader.layout(start, end)) if end != start else ()
-            slices[name] = SourceSlice(start=start, end=end, layout=layout)
-        if all(part.start == part.end for part in slices.values()):
+        place = self.place()
+        decision = self.changes.decide(place)
+        if decision.hold:
+            return None
+        if decision.configuration.dataflow != self._configuration.dataflow:
+            self._exchange_program(decision, place)
+            return self._decide(now)
+        slices = self._intake.look(place.time_ms, decision.configuration.bounds)
+        if slices is None:
             self._seen_all = True
-            self._polled_ms = self._clock() - now
+            if place.drained:
+                self._configuration = self.changes.idle(place)
             return None
-        self._next_due = _next_due(self._next_due, now, interval)
+        self.changes.journal(decision)
         decided = Timestep(
-            number=self._last + 1, now_ms=now_ms, configuration=self._configuration, slices=slices
+            number=place.timestep,
+            now_ms=place.time_ms,
+            configuration=decision.configuration,
+            slices=slices,
         )
-        self._journal.append(self._intent(decided))
-        self._last, self._last_now = decided.number, now_ms
-        self._offsets.update({name: part.end for name, part in slices.items()})
+        self._journal.append(self._intent(decided, decision.steps))
+        self._configuration = decision.configuration
+        self._last = decided.number
+        self._intake.take(decided, now)
         return decided
 
-    def _intent(self, decided: Timestep) -> Intent:
+    def _exchange_program(self, decision: Decision, place: Place) -> None:
+        """Another version of the dataflow begins with the next timestep. Nothing is under way."""
+        version = decision.configuration.dataflow
+        self.changes.journal(decision)
+        known = self._journal.state.notes.get(NOTE) or {}
+        note = {**known, str(version): dict(self._exchange.record(version, place.time_ms))}
+        self._journal.append(Note(kind=NOTE, body=note))
+        self._journal.append(
+            ConfigurationChanged(
+                from_timestep=place.timestep,
+                configuration=decision.configuration,
+                cause=decision.steps[-1].id,
+                steps=decision.steps,
+            )
+        )
+        ready = self._exchange.begin(version)
+        self._configuration = decision.configuration
+        self._manifests = dict(self._journal.state.manifests)
+        self._intake.exchange(ready.readers, self._journal.state.offsets)
+        self._follow(ready.plan)
+        self.changes.know(*abilities(ready.plan, ready.readers))
+
+    def _follow(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
+        self._schedule = Schedule(
+            {
+                stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
+                for stage in plan.stages
+            }
+        )
+        self._fronts = frozenset(
+            stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
+        )
+
+    def _intent(self, decided: Timestep, steps: tuple[Stepped, ...]) -> Intent:
         known = self._journal.state.configurations
         version = decided.configuration.version
         changed = not known or known[-1][1].version != version
@@ -321,6 +398,7 @@ class Driver:
             configuration_version=version,
             configuration=decided.configuration if changed else None,
             now_ms=decided.now_ms,
+            steps=steps,
         )
 
     # Running -------------------------------------------------------------------------------------------------
@@ -342,7 +420,8 @@ class Driver:
         if self._executor is not None:
             return self._executor
         if self._pool is None:
-            size = len(self._plan.stages) * max(2, self._configuration.in_flight)
+            # Threads are made when they are needed: how many timesteps may be under way can change.
+            size = len(self._plan.stages) * MOST_IN_FLIGHT
             self._pool = ThreadPoolExecutor(size, "rechannel-unit")
         return self._pool
 
@@ -415,9 +494,17 @@ class Driver:
         del self._flights[number]
         self._publisher.publish(decided, kept, staged)
         self._runner.release(number)
-        for name, part in decided.slices.items():
-            self._readers[name].committed(part.end)
+        self._intake.committed(decided)
         self._follow_reduction(flight.reports)
+        self.measured.committed(
+            number,
+            flight.reports,
+            decided.configuration,
+            committed_ms - flight.began_ms,
+            flight.moved,
+        )
+        self.changes.settle(number, int(committed_ms))
+        self._history.committed(number)
         self._tell.committed(
             number,
             reports=flight.reports,
@@ -440,12 +527,6 @@ class Driver:
         if resolved is not self._configuration:
             version = self._configuration.version + 1
             self._configuration = replace(resolved, version=version)
-
-
-def _next_due(due: float, now: float, interval_ms: int) -> float:
-    """When the timestep behind one that starts now is due: on the grid, or, where that is lost, an interval
-    from now."""
-    return due + interval_ms if due <= now < due + interval_ms else now + interval_ms
 
 
 def _size(manifest: Manifest) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.events import Event, Stepped, event_from_json
 from rechannel.state.manifest import Edit
 from rechannel.state.sealed import seal, unseal
 
@@ -94,7 +95,7 @@ class Intent:
 
     sources: by source name. configuration_version: what it runs under. configuration: the whole
     value, only where the journal does not know that version yet. now_ms: its time, Unix
-    milliseconds.
+    milliseconds. steps: of reconfigurations, that it begins with.
     """
 
     timestep: int
@@ -102,6 +103,7 @@ class Intent:
     configuration_version: int
     now_ms: int
     configuration: Configuration | None = None
+    steps: tuple[Stepped, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that version and value agree."""
@@ -118,6 +120,7 @@ class Intent:
             "configuration_version": self.configuration_version,
             "now_ms": self.now_ms,
             "configuration": self.configuration.to_json() if self.configuration else None,
+            **_steps_to_json(self.steps),
         }
 
     @classmethod
@@ -130,7 +133,17 @@ class Intent:
             configuration_version=data["configuration_version"],
             now_ms=data["now_ms"],
             configuration=Configuration.from_json(given) if given else None,
+            steps=_steps_from_json(data),
         )
+
+
+def _steps_to_json(steps: tuple[Stepped, ...]) -> dict[str, Json]:
+    """Nothing for no steps: nearly all timesteps begin without."""
+    return {"steps": [step.to_json() for step in steps]} if steps else {}
+
+
+def _steps_from_json(data: Mapping[str, Json]) -> tuple[Stepped, ...]:
+    return tuple(Stepped.model_validate(step) for step in data.get("steps", ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,12 +203,13 @@ class Published:
 class ConfigurationChanged:
     """From a timestep on, another configuration holds; whatever was planned for later is void.
 
-    cause: id of the request that led to it.
+    cause: id of the request that led to it. steps: of reconfigurations, that it consists of.
     """
 
     from_timestep: int
     configuration: Configuration
     cause: str
+    steps: tuple[Stepped, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
@@ -203,6 +217,7 @@ class ConfigurationChanged:
             "from_timestep": self.from_timestep,
             "configuration": self.configuration.to_json(),
             "cause": self.cause,
+            **_steps_to_json(self.steps),
         }
 
     @classmethod
@@ -212,7 +227,24 @@ class ConfigurationChanged:
             from_timestep=data["from_timestep"],
             configuration=Configuration.from_json(data["configuration"]),
             cause=data["cause"],
+            steps=_steps_from_json(data),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconfiguring:
+    """Something happened to a reconfiguration that is no step of it."""
+
+    event: Event
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return self.event.to_json()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(event=event_from_json(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +289,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "committed": Committed,
     "published": Published,
     "configuration_changed": ConfigurationChanged,
+    "reconfiguring": Reconfiguring,
     "note": Note,
     "closed": Closed,
 }

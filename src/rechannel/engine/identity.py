@@ -31,22 +31,23 @@ class Identity:
         """Freeze the mapping."""
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
-    def claim(self, store: Store) -> None:
+    def claim(self, store: Store, *, changed: bool = False) -> None:
         """Mark a new state directory as this dataflow's, or check that it is.
 
+        changed: the journal knows the operators better: they may have changed while it ran.
         Raises OtherDataflowError naming what differs, NewerFormatError, DamagedStateError.
         """
         record = {"format": FORMAT, "name": self.name, "operators": dict(self.operators)}
         if not store.create(IDENTITY, seal(record)):
-            self._check(read_identity(store))
+            self._check(read_identity(store), changed=changed)
 
-    def _check(self, found: Identity) -> None:
+    def _check(self, found: Identity, *, changed: bool) -> None:
         if found.name != self.name:
             difference = f"dataflow {found.name!r}, not to {self.name!r}"
-        elif found.operators != self.operators:
+        elif not changed and found.operators != self.operators:
             names = found.operators.keys() | self.operators.keys()
-            changed = sorted(n for n in names if found.operators.get(n) != self.operators.get(n))
-            difference = f"a {self.name!r} whose operators {changed} have other keys or state"
+            others = sorted(n for n in names if found.operators.get(n) != self.operators.get(n))
+            difference = f"a {self.name!r} whose operators {others} have other keys or state"
         else:
             return
         msg = (

@@ -192,6 +192,15 @@ class InProcessRunner:
             msg = "a DataFrame function needs Spark; use map_batches in process"
             raise DataflowError(msg)
 
+    def exchange(
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        readers: Mapping[str, SourceReader],
+    ) -> None:
+        """Run another version of the dataflow from now on."""
+        self.plan, self.programs, self.readers = plan, programs, readers
+
     def release(self, timestep: int) -> None:
         """Forget a timestep."""
         self._timesteps.pop(timestep, None)

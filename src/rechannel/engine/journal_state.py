@@ -30,9 +30,12 @@ from rechannel.engine.entries import (
     Note,
     Opened,
     Published,
+    Reconfiguring,
 )
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.coordinator import Coordination
+from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
 from rechannel.state.manifest import Manifest
 
@@ -72,6 +75,7 @@ class JournalState:
     timestep. offsets: where each source goes on. open_intents: intended and not committed, in
     order. configurations: (timestep, what holds from it on), ascending. unpublished: staged results
     by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
+    coordination: the reconfigurations that were asked for.
     """
 
     number: int = 0
@@ -86,6 +90,7 @@ class JournalState:
     unpublished: Mapping[int, Mapping[str, Json]] = field(default_factory=dict)
     notes: Mapping[str, Json] = field(default_factory=dict)
     keep_versions: int = 1
+    coordination: Coordination = field(default_factory=Coordination)
 
     def __post_init__(self) -> None:
         """Freeze the mappings, drop versions beyond the bound and configurations before them."""
@@ -188,6 +193,7 @@ def _intent(state: JournalState, body: Intent) -> JournalState:
             f" {body.configuration_version}, which is not the one that holds from then on"
         )
         raise ValueError(msg)
+    state = _step(state, body.steps)
     return replace(state, open_intents=(*state.open_intents, body))
 
 
@@ -230,7 +236,32 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
         msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
         raise ValueError(msg)
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
+    state = _step(_without_gone(state, body.configuration), body.steps)
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
+
+
+def _without_gone(state: JournalState, configuration: Configuration) -> JournalState:
+    """Drop the state of operators that another version of the dataflow does not have."""
+    known = state.configurations
+    if state.last_committed is None or not known or known[-1][1].dataflow == configuration.dataflow:
+        return state
+    latest = state.versions[state.last_committed]
+    kept = {n: m for n, m in latest.manifests.items() if n in configuration.operators}
+    versions = {**state.versions, state.last_committed: replace(latest, manifests=kept)}
+    return replace(state, versions=versions)
+
+
+def _reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
+    if isinstance(body.event, Stepped):
+        msg = f"a step of {body.event.id} without a configuration"
+        raise ValueError(msg)
+    return replace(state, coordination=state.coordination.after(body.event))
+
+
+def _step(state: JournalState, steps: tuple[Stepped, ...]) -> JournalState:
+    for step in steps:
+        state = replace(state, coordination=state.coordination.after(step))
+    return state
 
 
 def _noted(state: JournalState, body: Note) -> JournalState:
@@ -244,6 +275,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Committed: _committed,
     Published: _published,
     ConfigurationChanged: _changed,
+    Reconfiguring: _reconfiguring,
     Note: _noted,
     Closed: _closed,
 }

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-
-import pyarrow as pa
+from collections.abc import Sequence
 
 from rechannel.engine.physical import PhysicalPlan, Stage
+from rechannel.kernels.migrate import Migration, chains, fingerprint
 from rechannel.kernels.program import StageProgram
 from rechannel.state.store import Store
 
 
-def program_of(stage: Stage, store: Store, version: int = 1) -> StageProgram:
-    """The program of a stage."""
+def program_of(
+    stage: Stage, store: Store, version: int = 1, migrations: Sequence[Migration] = ()
+) -> StageProgram:
+    """The program of a stage. migrations: all that its state went through, oldest first."""
+    era, ways = chains(migrations) if migrations else (state_fingerprint(stage), {})
     return StageProgram(
         operator=stage.name,
         root=stage.root,
         store=store,
         logic=stage.logic,
         version=version,
-        fingerprint=state_fingerprint(stage),
+        fingerprint=era,
+        migrations=ways,
     )
 
 
@@ -32,5 +35,4 @@ def state_fingerprint(stage: Stage) -> str:
     """Sixteen hex digits that change when key or state columns change; empty for a front."""
     if stage.logic is None:
         return ""
-    schema = pa.schema([*stage.logic.key_schema, *stage.logic.state_schema])
-    return hashlib.sha256(schema.remove_metadata().serialize().to_pybytes()).hexdigest()[:16]
+    return fingerprint(stage.logic.key_schema, stage.logic.state_schema)

@@ -9,6 +9,7 @@ that is done.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -23,6 +24,8 @@ from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import Frame, OutboxFrame, SinkPlan, leaves
 from rechannel.engine.runner import Timestep
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
+
+_LOG = logging.getLogger(__name__)
 
 
 class RowsOf(Protocol):
@@ -78,6 +81,7 @@ class Publisher:
         self._work: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._volatile: dict[tuple[int, str], Staged] = {}
+        self._leaving: set[str] = set()
         self._closed = False
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -94,6 +98,10 @@ class Publisher:
             for name, what in staged.items():
                 if name in by_name:
                     self._add(self._from_journal(by_name[name], timestep, what))
+                else:
+                    # A sink that the program does not have any more: nobody can show this, or waits for it.
+                    _LOG.warning("timestep %d was not shown by %r, which is gone", timestep, name)
+                    self._journal.append(Published(timestep=timestep, sink=name))
 
     def _from_journal(self, sink: SinkPlan, timestep: int, what: Mapping[str, Any]) -> _Work:
         if "outbox" in what:
@@ -140,6 +148,25 @@ class Publisher:
                 )
             )
 
+    def exchange(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
+        """Other sinks from now on. What waits for one that is gone is still published; then it is closed."""
+        with self._changed:
+            gone = self._writers.keys() - writers.keys()
+            self._leaving |= gone
+            self._sinks = sinks
+            self._writers = {**self._writers, **writers}
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Close the writers of sinks that are gone and have nothing left to publish."""
+        with self._changed:
+            busy = {work.sink.sink.name for work in self._work}
+            done = {name: self._writers[name] for name in self._leaving - busy}
+            self._writers = {n: w for n, w in self._writers.items() if n not in done}
+            self._leaving -= done.keys()
+        for writer in done.values():
+            writer.close()
+
     def _add(self, work: _Work) -> None:
         with self._changed:
             self._work.append(work)
@@ -172,6 +199,8 @@ class Publisher:
             if self._work:  # not closed meanwhile
                 self._work.popleft()
             self._changed.notify_all()
+        if self._leaving:
+            self._dismiss()
         return True
 
     def _do(self, work: _Work) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rechannel.kernels.program import StageStep
+from rechannel.engine.physical import PhysicalPlan
+from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.model.configuration import Configuration
-from rechannel.sources.reader import Offset, Split
+from rechannel.sources.reader import Offset, SourceReader, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,14 @@ class Runner(Protocol):
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
         """The outbox files of a node, once its stage has run: later frames read them."""
+
+    def exchange(
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        readers: Mapping[str, SourceReader],
+    ) -> None:
+        """Run another version of the dataflow from now on. No timestep is open."""
 
     def release(self, timestep: int) -> None:
         """Free what a committed timestep held."""

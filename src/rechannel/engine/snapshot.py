@@ -12,6 +12,7 @@ from rechannel.engine.entries import Intent, Json, Opened
 from rechannel.engine.journal_state import JournalState, Version
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.coordinator import Coordination
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
 
@@ -42,6 +43,7 @@ def to_bytes(state: JournalState) -> bytes:
             "unpublished": [[t, dict(staged)] for t, staged in state.unpublished.items()],
             "notes": dict(state.notes),
             "keep_versions": state.keep_versions,
+            "coordination": state.coordination.to_json(),
         }
     )
 
@@ -76,6 +78,9 @@ def _state_from_json(record: Mapping[str, Json]) -> JournalState:
         unpublished=dict(record["unpublished"]),
         notes=record["notes"],
         keep_versions=record["keep_versions"],
+        coordination=Coordination.from_json(record["coordination"])
+        if "coordination" in record
+        else Coordination(),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,9 @@ from rechannel.kernels.scan import canonical, finished
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Manifest
 
+Scan = Callable[[StageProgram, list[TaskState], int], Any]
+"""(program, tasks, time in Unix milliseconds) -> DataFrame."""
+
 ROWS_PER_TASK = 4_000_000
 """A scan has at least one task per so many rows, so that a large state does not have to fit in one."""
 
@@ -23,23 +26,28 @@ class StateView:
     """Reads state from what the journal says."""
 
     def __init__(
-        self, plan: PhysicalPlan, programs: Mapping[str, StageProgram], spark: Any | None
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        scan: Scan | None = None,
     ) -> None:
-        """Bind to a plan."""
+        """Bind to a plan. scan: makes a DataFrame of tasks that read state; None = tables, made here."""
         self._plan = plan
         self._programs = programs
-        self._spark = spark
+        self._scan = scan
+
+    def exchange(self, plan: PhysicalPlan, programs: Mapping[str, StageProgram]) -> None:
+        """Another version of the dataflow runs from now on."""
+        self._plan, self._programs = plan, programs
 
     def frame(self, operator: str, state: JournalState, timestep: int | None) -> Any:
         """State in the operator's output columns: a DataFrame on Spark, a table in process."""
         program = self._program(operator)
         tasks, now_ms = self._tasks(operator, state, timestep)
-        if self._spark is None:
+        if self._scan is None:
             batches = [finished(program, task, now_ms) for task in tasks]
             return pa.Table.from_batches(batches)
-        from rechannel.engine.spark.scanning import scan_frame
-
-        return scan_frame(self._spark, program, tasks, now_ms)
+        return self._scan(program, tasks, now_ms)
 
     def canonical(self, operator: str, state: JournalState, timestep: int | None) -> pa.Table:
         """State exactly as stored, in one order."""

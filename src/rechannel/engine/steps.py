@@ -112,10 +112,11 @@ def task_state(
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:
-    return _can_combine(plan, operator) and configuration.operators[operator].combines
+    return can_combine(plan, operator) and configuration.operators[operator].combines
 
 
-def _can_combine(plan: PhysicalPlan, operator: str) -> bool:
+def can_combine(plan: PhysicalPlan, operator: str) -> bool:
+    """Whether what an operator receives can be pre-aggregated."""
     logic = plan.stage(operator).logic
     return bool(logic and logic.combinable and not logic.ordered)
 
@@ -149,7 +150,7 @@ def resolve_combine(
             offered[operator] = offered.get(operator, 0) + rows
             keys[operator] = keys.get(operator, 0) + distinct
     for operator, rows in offered.items():
-        if not _can_combine(plan, operator):
+        if not can_combine(plan, operator):
             continue
         current = configuration.operators[operator]
         combining = keys[operator] < COMBINE_BELOW * rows

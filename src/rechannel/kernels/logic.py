@@ -41,6 +41,12 @@ class AggregateFunction(Protocol):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """Field (type; the name is replaced by the caller) of the finished value."""
 
+    def empty(self, inputs: list[pa.Field]) -> Columns | None:
+        """State of no rows, as columns of length 1: merged with any state it changes nothing.
+
+        None where the state cannot say that there were no rows.
+        """
+
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """One state row per group from input rows. Row order within a group is the stream's order."""
 

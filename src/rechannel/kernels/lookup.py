@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
+from rechannel.kernels.migrate import Chain, converted
 from rechannel.kernels.sieve import candidates
 from rechannel.kernels.sorting import fast_take, from_numpy, is_plain, take
 from rechannel.model.hashing import hash_is_key, keys_equal
@@ -23,11 +24,21 @@ from rechannel.state.segment import Segment
 
 @dataclass(frozen=True, eq=False)
 class OpenRun:
-    """A run with its segment opened. base: it holds everything older, so most needles that get to it are found."""
+    """A run with its segment opened.
+
+    base: it holds everything older, so most needles that get to it are found. migrations: how its state columns are
+    read today; empty where they are those of the running logic.
+    """
 
     segment: Segment
     clip: Intervals
     base: bool = False
+    migrations: Chain = ()
+
+    @property
+    def origin(self) -> str:
+        """What messages call its rows."""
+        return f"operator {self.segment.meta.operator!r}, segment {self.segment.key}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +84,11 @@ def gather(
         if dropped is not None:
             keep = ~dropped[hit.rows]
             alive = Hit(hit.run, hit.needles[keep], hit.rows[keep])
-        found[alive.needles] = True
         kept.append(alive)
-    columns = [_gather(kept, count, schema.field(i), offset + i) for i in range(len(schema))]
+    sources = [_source(hit, schema, offset) for hit in kept if len(hit.needles)]
+    for source in sources:
+        found[source.needles] = True
+    columns = [_gather(sources, count, schema.field(i), i) for i in range(len(schema))]
     return columns, found
 
 
@@ -95,10 +108,10 @@ def _search(
     if segment.rows == 0:
         return needles[:0], needles[:0]
     asked = hashes[needles]
-    maybe = None if run.base else candidates(segment, asked)
+    maybe = None if run.base else candidates(segment, asked, run.clip)
     if maybe is not None:
         needles, asked = needles[maybe], asked[maybe]
-    rows = np.searchsorted(segment.hashes, asked)
+    rows = segment.search(asked, run.clip)
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked
     needles, rows = needles[match], rows[match]
@@ -138,19 +151,41 @@ def _without(needles: IntArray, gone: IntArray, count: int) -> IntArray:
     return np.flatnonzero(keep)
 
 
-def _gather(hits: list[Hit], count: int, field: pa.Field, index: int) -> pa.Array:
-    sources = [(hit, hit.run.segment.column(index)) for hit in hits if len(hit.needles)]
-    if is_plain(field.type) and all(column.null_count == 0 for _, column in sources):
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """Where state comes from: needle i has its state columns at row i of `rows`."""
+
+    needles: IntArray
+    rows: IntArray
+    columns: Columns
+
+
+def _source(hit: Hit, schema: pa.Schema, offset: int) -> _Source:
+    segment, chain = hit.run.segment, hit.run.migrations
+    if not chain:
+        columns = [segment.column(offset + i) for i in range(len(schema))]
+        return _Source(hit.needles, hit.rows, columns)
+    stored = [segment.column(i) for i in range(len(segment.schema))]
+    columns, gone = converted(chain, take(stored, hit.rows), origin=hit.run.origin)
+    rows = np.arange(len(hit.rows), dtype=np.int64)
+    if gone is None:
+        return _Source(hit.needles, rows, columns[offset:])
+    return _Source(hit.needles[~gone], rows[~gone], columns[offset:])
+
+
+def _gather(sources: list[_Source], count: int, field: pa.Field, index: int) -> pa.Array:
+    found = [(source, source.columns[index]) for source in sources]
+    if is_plain(field.type) and all(column.null_count == 0 for _, column in found):
         values = np.zeros(count, dtype=field.type.to_pandas_dtype())
-        for hit, column in sources:
-            values[hit.needles] = column.to_numpy(zero_copy_only=True)[hit.rows]
+        for source, column in found:
+            values[source.needles] = column.to_numpy(zero_copy_only=True)[source.rows]
         return from_numpy(values, field.type)
-    pieces = [column.take(pa.array(hit.rows)) for hit, column in sources]
+    pieces = [column.take(pa.array(source.rows)) for source, column in found]
     place = np.full(count, -1, dtype=np.int64)
     start = 0
-    for hit, _ in sources:
-        place[hit.needles] = np.arange(start, start + len(hit.needles))
-        start += len(hit.needles)
+    for source, _ in found:
+        place[source.needles] = np.arange(start, start + len(source.needles))
+        start += len(source.needles)
     if not pieces:
         return pa.nulls(count, field.type)
     return pa.concat_arrays(pieces).take(pa.array(place, mask=place < 0))

@@ -14,26 +14,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from rechannel.state.fetching import fetched
+
 T = TypeVar("T")
 
 
 @dataclass
 class Measures:
-    """Milliseconds per activity of one task, and counts. `cpu_ms` covers the whole task."""
+    """Milliseconds per activity of one task, and counts. `cpu_ms` covers the whole task.
+
+    Fetching state from afar happens inside of other activities. Its time is taken from theirs, so
+    that activities do not overlap.
+    """
 
     started_ms: float = field(default_factory=lambda: time.time() * 1e3)
     ms: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    bytes_fetched: int = 0
     _cpu: float = field(default_factory=time.process_time)
 
     @contextmanager
     def activity(self, name: str) -> Iterator[None]:
         """Add the time of a block to an activity."""
-        start = time.perf_counter()
+        before, start = fetched(), time.perf_counter()
         try:
             yield
         finally:
-            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - start) * 1e3
+            ms, new = (time.perf_counter() - start) * 1e3, fetched().since(before)
+            self.ms[name] = self.ms.get(name, 0.0) + ms - new.ms
+            if new.requests:
+                self.ms["fetch"] = self.ms.get("fetch", 0.0) + new.ms
+                self.bytes_fetched += new.bytes
 
     def waiting(self, items: Iterable[T]) -> Iterator[T]:
         """Pass items on; the time until each arrives counts as `wait`."""

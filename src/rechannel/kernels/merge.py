@@ -11,6 +11,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.migrate import converted
 from rechannel.kernels.sorting import group_rows, take
 from rechannel.model.hashspace import HashArray, Intervals
 
@@ -38,17 +39,22 @@ Live = Callable[[Columns], npt.NDArray[np.bool_] | None]
 
 
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
-    """Rows of a run in the given hashes, without copying; touched blocks are verified."""
+    """Rows of a run in the given hashes; touched blocks are verified.
+
+    Nothing is copied but what has to be migrated.
+    """
     segment = run.segment
     all_dropped = segment.dropped
     out = []
-    for piece in run.clip.intersect(where).slices(segment.hashes):
+    for piece in segment.slices(run.clip.intersect(where)):
         segment.touch(piece)
         columns = [
             segment.column(i).slice(piece.start, piece.stop - piece.start)
             for i in range(len(segment.schema))
         ]
         dropped = None if all_dropped is None else all_dropped[piece]
+        if run.migrations:
+            columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
         out.append(Rows(segment.hashes[piece], columns, dropped))
     return out
 

@@ -8,12 +8,13 @@ branches, in which a user's function runs once however many consumers share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.migrate import Chain
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Run
@@ -64,7 +65,8 @@ class Branch:
 class StageProgram:
     """A stage, without anything that changes from timestep to timestep.
 
-    logic: None for a front. version: of the logic. fingerprint: of what it keeps as state.
+    logic: None for a front. version: of the logic. fingerprint: of what it keeps as state. migrations: by the
+    fingerprint of what it kept before, how that is read today.
     """
 
     operator: str
@@ -73,6 +75,7 @@ class StageProgram:
     logic: StatefulLogic | None = None
     version: int = 1
     fingerprint: str = ""
+    migrations: Mapping[str, Chain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

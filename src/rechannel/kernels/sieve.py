@@ -4,6 +4,8 @@ A segment with n rows gets about 16 n bits; the bit of a hash is found by subtra
 hash and shifting.
 Hashes are uniform, so about one bit in sixteen is set, and a key that the run does not hold passes with a
 chance of about 6 %.
+Of a segment of which only some bytes are here, the map is made of the hashes that the task owns; its bits are as wide
+as they would be for the whole segment.
 Because the map keeps the order of the hashes, sorted needles walk it from front to back: a few nanoseconds
 each, where a binary
 search of the run costs ten to a hundred times that.
@@ -16,12 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.model.hashspace import HashArray
+from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.segment import Segment
 
 BITS_PER_ROW = 16
 SEARCH_AT_ONCE = 4.0
 """A run with fewer rows than this many times the needles is searched at once: the search walks it anyway."""
+
+_PARTIAL_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +37,13 @@ class Sieve:
     bits: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, hashes: HashArray) -> Sieve:
-        """Build from ascending hashes (at least one)."""
+    def of(cls, hashes: HashArray, share: float = 1.0) -> Sieve:
+        """Build from ascending hashes (at least one).
+
+        share: of the hash space between the first and the last, how much the hashes were taken from.
+        """
         width = int(hashes[-1]) - int(hashes[0])
-        wanted = BITS_PER_ROW * len(hashes)
+        wanted = int(BITS_PER_ROW * len(hashes) / share)
         shift = max(0, (width // wanted).bit_length())
         places = (hashes - hashes[0]) >> np.uint64(shift)
         bytes_at = places >> np.uint64(3)
@@ -65,8 +72,28 @@ def sieve_of(segment: Segment) -> Sieve:
     return sieve
 
 
-def candidates(segment: Segment, hashes: HashArray) -> npt.NDArray[np.bool_] | None:
-    """Which needles are worth a search; None = all."""
+def partial_sieve(segment: Segment, clip: Intervals) -> Sieve | None:
+    """The sieve of the clip of a partial segment, made once per process and clip; None = no rows."""
+    memo: dict[Intervals, Sieve | None] = segment.memo.setdefault("partial sieves", {})
+    if clip not in memo:
+        if len(memo) >= _PARTIAL_KEPT:
+            memo.clear()
+        pieces = [segment.hashes[piece] for piece in segment.slices(clip)]
+        memo[clip] = Sieve.of(np.concatenate(pieces), _share(clip)) if pieces else None
+    return memo[clip]
+
+
+def candidates(
+    segment: Segment, hashes: HashArray, clip: Intervals
+) -> npt.NDArray[np.bool_] | None:
+    """Which needles are worth a search; None = all. clip: in which all of them are."""
     if segment.rows < SEARCH_AT_ONCE * len(hashes):
         return None
-    return sieve_of(segment).may_hold(hashes)
+    if not segment.partial:
+        return sieve_of(segment).may_hold(hashes)
+    sieve = partial_sieve(segment, clip)
+    return np.zeros(len(hashes), dtype=np.bool_) if sieve is None else sieve.may_hold(hashes)
+
+
+def _share(clip: Intervals) -> float:
+    return clip.width / (clip.spans[-1][1] - clip.spans[0][0])

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
+from rechannel.errors import DamagedStateError, UserFunctionError
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
@@ -68,8 +68,8 @@ class StatefulTask:
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         with measures.activity("deserialise"):
             received = receive(logic, blobs)
-        runs = [open_run(self.program, run) for run in state.runs]
         with measures.activity("lookup"):
+            runs = [open_run(self.program, run) for run in state.runs]
             hits = find(runs, received.hashes, received.keys)
             old, found = gather(
                 hits, len(received.hashes), logic.state_schema, len(logic.key_schema)
@@ -85,6 +85,7 @@ class StatefulTask:
         measures.count("keys_found", int(found.sum()))
         measures.count("rows_out", applied.output.num_rows)
         measures.count("runs", len(runs))
+        measures.count("bytes_fetched", measures.bytes_fetched)
         return {
             "operator": self.program.operator,
             "task": self.task,
@@ -224,9 +225,22 @@ class RunWriter:
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
-    """Map the run's segment."""
+    """Map the run's segment. Raises DamagedStateError for one whose columns nobody can read any more."""
     segment = open_segment(program.store, run.segment)
-    return OpenRun(segment, run.clip, run.level == BASE_LEVEL)
+    base, era = run.level == BASE_LEVEL, segment.meta.schema
+    if era == program.fingerprint:
+        return OpenRun(segment, run.clip, base)
+    chain = program.migrations.get(era)
+    if chain is None:
+        msg = (
+            f"operator {program.operator!r}: segment {run.segment} was written by version"
+            f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
+            f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
+            " migration leads from there. Nothing is guessed: start with the program that wrote it,"
+            " and change its logic while it runs, with rc.migrate(...) where columns change"
+        )
+        raise DamagedStateError(msg)
+    return OpenRun(segment, run.clip, base, chain)
 
 
 def report_blob(task: int, body: bytes) -> bytes:
@@ -249,7 +263,7 @@ def pack_bins(routing: Routing | None, received: Received) -> str | None:
     if routing is None or received.rows == 0:
         return None
     rows = np.diff(received.groups.starts, append=received.groups.rows)
-    edges = np.searchsorted(received.hashes, np.asarray(routing.starts, dtype=np.uint64))
+    edges = np.searchsorted(received.hashes, routing.edges)
     total = np.concatenate(([0], np.cumsum(rows)))
     per_bin = np.diff(np.append(total[edges], total[-1])).astype("<u4")
     return base64.b64encode(zlib.compress(per_bin.tobytes(), 1)).decode()

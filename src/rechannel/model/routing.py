@@ -7,7 +7,9 @@ placement is another value that holds from a later timestep.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -55,7 +57,11 @@ class Routing:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as compact JSON; a worker rebuilds the same routing once."""
-        return (_routing_from, (json.dumps(self.to_json()),))
+        return (_routing_from, (self._text,))
+
+    @cached_property
+    def _text(self) -> str:
+        return json.dumps(self.to_json())
 
     @property
     def bins(self) -> int:
@@ -80,15 +86,62 @@ class Routing:
         inner = np.searchsorted(ordered, first[1:])
         return np.concatenate(([0], inner, [len(ordered)])).astype(np.int64), owners
 
+    @cached_property
+    def _owned(self) -> dict[int, Intervals]:
+        """Hashes of every task that owns any; computed once, for all timesteps under this routing."""
+        first, owners = self._runs
+        starts = [int(start) for start in first]
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for lo, hi, owner in zip(starts, [*starts[1:], SPACE], owners.tolist(), strict=True):
+            spans.setdefault(owner, []).append((lo, hi))
+        return {owner: Intervals.of(mine) for owner, mine in spans.items()}
+
     def intervals_of(self, task: int) -> Intervals:
         """Hashes that a task owns."""
-        ends = (*self.starts[1:], SPACE)
-        mine = zip(self.starts, ends, self.owners, strict=True)
-        return Intervals.of((lo, hi) for lo, hi, owner in mine if owner == task)
+        return self._owned.get(task, Intervals.nothing())
+
+    @cached_property
+    def edges(self) -> HashArray:
+        """First hash of every bin, as an array. Shape (bins,)."""
+        return np.asarray(self.starts, dtype=np.uint64)
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Hashes [lo, hi) of a bin."""
+        return self.starts[number], (*self.starts, SPACE)[number + 1]
+
+    def bin_of(self, lo: int) -> int:
+        """Number of the bin that a hash lies in."""
+        return bisect_right(self.starts, lo) - 1
+
+    def bins_of(self, task: int) -> tuple[int, ...]:
+        """Bins that a task owns, ascending."""
+        return tuple(number for number, owner in enumerate(self.owners) if owner == task)
+
+    def with_owners(self, moved: Mapping[int, int]) -> Routing:
+        """The same bins, some of them (bin -> task) placed elsewhere."""
+        owners = list(self.owners)
+        for number, task in moved.items():
+            owners[number] = task
+        return replace(self, owners=tuple(owners))
+
+    def with_starts(self, starts: Sequence[int]) -> Routing:
+        """Other bins at the same owners. Raises ValueError where a new bin would have two owners."""
+        ends = (*starts[1:], SPACE)
+        owners = []
+        for lo, hi in zip(starts, ends, strict=True):
+            first, last = self.bin_of(lo), self.bin_of(hi - 1)
+            found = set(self.owners[first : last + 1])
+            if len(found) > 1:
+                msg = (
+                    f"hashes {lo} to {hi} belong to tasks {sorted(found)}: move them together first"
+                )
+                raise ValueError(msg)
+            owners.append(self.owners[first])
+        return replace(self, starts=tuple(starts), owners=tuple(owners))
 
     def rows_per_bin(self, ordered: HashArray) -> npt.NDArray[np.int64]:
         """Count the rows of an ascending hash array in every bin. Shape (bins,)."""
-        edges = np.searchsorted(ordered, np.asarray(self.starts, dtype=np.uint64))
+        edges = np.searchsorted(ordered, self.edges)
         return np.diff(np.append(edges, len(ordered)))
 
     def to_json(self) -> dict[str, Any]:

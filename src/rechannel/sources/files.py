@@ -77,11 +77,11 @@ class FilesReader:
         """Before the first file."""
         return SeenLog.start()
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
         """Behind the files that are new now, at most `per_timestep` of them. See `SourceReader`."""
         del now_ms
         self._log.go_to(start)
-        new = choose(self._unseen(), self._connector.per_timestep)
+        new = choose(self._unseen(), most or self._connector.per_timestep)
         if not new:
             return start
         self._keep_schema()

@@ -83,6 +83,8 @@ class _Tables:
 class HandoverReader:
     """Reads a `HandoverConnector`: one batch per timestep."""
 
+    boundable = False
+
     def __init__(self, connector: HandoverConnector, *, in_process: bool) -> None:
         """Bind."""
         self._handover = connector.handover
@@ -93,9 +95,9 @@ class HandoverReader:
         """Before the first batch."""
         return {"batch": -1}
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
         """One batch further, if there is one."""
-        del now_ms
+        del now_ms, most
         number = self._handover.next_after(int(start["batch"]))
         return start if number is None else {"batch": number}
 

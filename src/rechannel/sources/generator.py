@@ -41,7 +41,7 @@ class GeneratorReader:
         """Before the first row; no clock runs yet."""
         return {"rows": 0, "since_ms": None}
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
         """Behind the rows that are due now. See `SourceReader`."""
         since_ms = start["since_ms"]
         if since_ms is None:
@@ -49,8 +49,9 @@ class GeneratorReader:
         connector, bounds = self._connector, []
         if connector.rows_per_second is not None:
             bounds.append(int((now_ms - since_ms) * connector.rows_per_second / 1000))
-        if connector.per_timestep is not None:
-            bounds.append(start["rows"] + connector.per_timestep)
+        per_timestep = most or connector.per_timestep
+        if per_timestep is not None:
+            bounds.append(start["rows"] + per_timestep)
         if connector.rows is not None:
             bounds.append(connector.rows)
         rows = min(bounds)

@@ -35,14 +35,11 @@ class MemoryReader:
         """Before the first batch."""
         return {"batches": 0}
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
         """Behind the last batch pushed, at most `per_timestep` of them. See `SourceReader`."""
         del now_ms
-        done, there, most = (
-            start["batches"],
-            len(self._connector.batches),
-            self._connector.per_timestep,
-        )
+        done, there = start["batches"], len(self._connector.batches)
+        most = most or self._connector.per_timestep
         end = there if most is None else min(there, done + most)
         return {"batches": end} if end > done else start
 

@@ -42,6 +42,8 @@ class PythonReader:
     """
 
     native = True
+    boundable = False
+    """A data source says itself how much it gives."""
 
     def __init__(self, connector: PythonConnector) -> None:
         """Make the data source, if a class was given, and its reader."""
@@ -60,9 +62,9 @@ class PythonReader:
         with self._asked("initialOffset"):
             return _plain(self._reader.initialOffset())
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
         """How far the data source lets a timestep read. See `SourceReader`."""
-        del now_ms
+        del now_ms, most
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
         return start if end == start else end

@@ -41,9 +41,10 @@ class SourceReader(Protocol):
     def initial(self) -> Offset:
         """Where a new stream starts."""
 
-    def latest(self, start: Offset, now_ms: int) -> Offset:
-        """How far a timestep that begins at `start` may read now, bounded; `start` itself when there is nothing new.
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+        """How far a timestep that begins at `start` may read now; `start` itself when there is nothing new.
 
+        most: rows (files, batches) to take at most, in place of what the source itself says.
         Raises SourceError when the source cannot be asked.
         """
 

@@ -1,16 +1,22 @@
 """An Arrow IPC file in pieces: written without copying column buffers, cut where the footer begins.
 
-The Arrow file format ends in: footer, length of the footer (4 bytes, little-endian), "ARROW1".
+The Arrow file format ends in: footer, length of the footer (4 bytes, little-endian), "ARROW1". It
+begins with "ARROW1" and two zeros; then every message begins with 0xFFFFFFFF and the length of its
+description (4 bytes each), behind which its values lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 _MAGIC = b"ARROW1"
 _END = 4 + len(_MAGIC)
+_FIRST_MESSAGE = 8
+_PREFIX = struct.Struct("<II")
+_CONTINUES = 0xFFFFFFFF
 
 
 class _Sink:
@@ -38,6 +44,24 @@ def in_pieces(batch: pa.RecordBatch) -> list[memoryview]:
     with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batch.schema) as writer:
         writer.write_batch(batch)
     return sink.parts
+
+
+def head_end(file: memoryview, need: Callable[[int, int], None]) -> int:
+    """First byte of the values of a file with one batch: behind its schema and the batch's plan.
+
+    need: told of the bytes [start, stop) before they are read. 0 when it begins unlike an Arrow file.
+    """
+    at = _FIRST_MESSAGE
+    for _ in ("schema", "batch"):
+        need(at, at + _PREFIX.size)
+        if at + _PREFIX.size > len(file):
+            return 0
+        mark, length = _PREFIX.unpack_from(file, at)
+        at += _PREFIX.size + length
+        if mark != _CONTINUES or at > len(file):
+            return 0
+    need(0, at)
+    return at
 
 
 def footer_start(parts: Sequence[memoryview]) -> int:

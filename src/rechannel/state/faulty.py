@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rechannel.errors import StorageError
-from rechannel.state.store import Store
+from rechannel.state.store import Ranges, Store
 
 T = TypeVar("T")
 
@@ -72,6 +72,11 @@ class FaultyStore:
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """See `Store.read`."""
         return self._alive().read(key, start, length)
+
+    def ranges(self, key: str) -> Ranges | None:
+        """A file in parts, if the inner store brings parts."""
+        ranges: Callable[[str], Ranges] | None = getattr(self._alive(), "ranges", None)
+        return None if ranges is None else ranges(key)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """See `Store.put`."""

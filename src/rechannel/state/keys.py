@@ -6,6 +6,7 @@
     snapshots/<20 digits>.json                        everything that entries 1 to n say
     segments/<operator>/<timestep>-<task>-<attempt>.arrow
     outbox/<operator>/<timestep>-<task>-<attempt>.arrow
+    reconfigurations/<id>.json                        what was changed while it ran, and what that did
 
 Numbers are padded, so that the order of names is the order of numbers. Names given by people are
 percent-encoded, so that no name can leave its folder.
@@ -21,6 +22,7 @@ JOURNAL = "journal/"
 SNAPSHOTS = "snapshots/"
 SEGMENTS = "segments/"
 OUTBOX = "outbox/"
+RECONFIGURATIONS = "reconfigurations/"
 
 _RECORD = ".json"
 _TABLE = ".arrow"

@@ -25,11 +25,12 @@ from pathlib import Path
 from rechannel.errors import MissingFileError, StorageError
 from rechannel.state.keys import check_key
 from rechannel.state.maps import map_file
+from rechannel.state.store import Facts, Store
 
 _TEMPORARY = ".tmp-"
 _RECORD = ".json"
 _PARTS_PER_WRITE = 512
-_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 _serial = itertools.count()
 
@@ -70,6 +71,32 @@ class LocalStore:
         except OSError as error:
             raise self._refusal("read", path, error) from error
         return whole[start : None if length is None else start + length]
+
+    def facts(self, key: str) -> Facts:
+        """Size and version of a file. See `Backing.facts`."""
+        path = self._path(key)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
+        version = f"{path}\0{found.st_ino}\0{found.st_mtime_ns}\0{found.st_size}"
+        return Facts(found.st_size, version)
+
+    def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
+        """Copies of byte ranges. See `Backing.fetch`.
+
+        Not through a map: a file on a network file system that another host deletes while its map
+        is read would end the process.
+        """
+        path = self._path(key)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                return [_read_span(descriptor, start, stop) for start, stop in spans]
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a key whole. See `Store.put`."""
@@ -217,6 +244,22 @@ class LocalStore:
             " What is committed stays: free space or correct the permissions, and start again"
         )
         return StorageError(msg)
+
+
+def directory_of(store: Store) -> LocalStore | None:
+    """The directory that a store, or the one behind it, keeps its files in; None when in none."""
+    found: object = store
+    while found is not None and not isinstance(found, LocalStore):
+        found = getattr(found, "backing", None)
+    return found
+
+
+def _read_span(descriptor: int, start: int, stop: int) -> bytes:
+    parts: list[bytes] = []
+    while start < stop and (part := os.pread(descriptor, stop - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _read_record(path: str) -> memoryview:

@@ -32,12 +32,13 @@ def map_file(path: str) -> memoryview:
     identity = _identity(path)
     mapped = _maps.get(path)
     if mapped is None or mapped.identity != identity:
-        mapped = _Mapped(identity, _open_map(path))
+        mapped = _Mapped(identity, open_map(path))
         _maps.put(path, mapped, _is_dead)
     return mapped.view
 
 
-def _open_map(path: str) -> memoryview:
+def open_map(path: str) -> memoryview:
+    """All bytes of a file, as a view of a map of their own. Raises OSError."""
     if os.stat(path).st_size == 0:
         return memoryview(b"")  # nothing to map
     with pa.memory_map(path) as source:

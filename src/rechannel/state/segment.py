@@ -7,14 +7,16 @@ read it. Checksums lie in a trailer between the last Arrow message and the foote
 readers do not look (see `blocks` and docs/formats/segment.md).
 
 A reader maps the file. Opening checks the head, the footer and the hashes; everything else is
-checked block by block at the first touch in a process: `touch` comes before values are used.
+checked block by block at the first touch in a process: `touch` comes before values are used. Of a
+file of which only some bytes are here (`store.Ranges`), nothing but head and footer is read when it
+is opened: `slices`, `search` and `touch` fetch what they are asked about (see `ranged`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,16 +24,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError
-from rechannel.model.hashspace import HashArray
-from rechannel.state.arrowfile import cut, footer_start, in_pieces
-from rechannel.state.blocks import BLOCK, BlockCheck, Trailer, checksum
+from rechannel.model.hashspace import HashArray, Intervals
+from rechannel.state.arrowfile import cut, footer_start, head_end, in_pieces
+from rechannel.state.blocks import FINE_BLOCK, BlockCheck, Trailer, checksum
 from rechannel.state.cache import Lru
-from rechannel.state.store import Store
+from rechannel.state.layout import Buffer, layout_of, width_of
+from rechannel.state.ranged import RangedRows, marks_of, row_spans
+from rechannel.state.segmentformat import (
+    Column,
+    ascends,
+    batch_of,
+    block_damaged,
+    column_damaged,
+    facts_of,
+    segment_damaged,
+)
+from rechannel.state.store import Ranges, Store
 
-FORMAT = 1
+FORMAT = 2
 """Version of the format of a segment; readers refuse later ones."""
 
-_METADATA = b"rechannel.segment"
 _SEGMENTS_KEPT = 1024
 
 
@@ -51,27 +63,13 @@ class SegmentMeta:
     schema: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Buffer:
-    """Bytes [start, stop) of the file. width: bits of a value; None: checked as a whole."""
-
-    start: int
-    stop: int
-    width: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    name: str
-    buffers: tuple[_Buffer, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
     """An open segment. Its arrays are views of the mapped file and never written to.
 
-    hashes: shape (rows,), ascending. size: bytes of the file. memo: what readers derive from the
-    rows and want to keep as long as the segment is open.
+    hashes: shape (rows,), ascending; in a partial segment only those that `slices` or `search` told
+    of may be read. size: bytes of the file. memo: what readers derive from the rows and want to keep
+    as long as the segment is open.
     """
 
     key: str
@@ -80,15 +78,22 @@ class Segment:
     size: int
     _batch: pa.RecordBatch
     _tombstones: bool
-    _columns: tuple[_Column, ...]
+    _columns: tuple[Column, ...]
     _check: BlockCheck
     _source: object
+    _ranges: Ranges | None = None
+    _ranged: RangedRows | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.hashes)
+
+    @property
+    def partial(self) -> bool:
+        """Whether only some bytes are here, or were when it was opened."""
+        return self._ranged is not None
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,7 +106,10 @@ class Segment:
         """Where the key's state ended, shape (rows,); None when nowhere. Checked when asked."""
         if not self._tombstones:
             return None
-        self._touch(self._columns[-1], slice(0, self.rows))
+        if self._ranged is None:
+            self._touch(self._columns[-1], slice(0, self.rows))
+        else:
+            self._ranged.touch_column(len(self._columns) - 1)
         last = self._batch.column(self._batch.num_columns - 1)
         bits: npt.NDArray[np.bool_] = last.to_numpy(zero_copy_only=False)
         return bits
@@ -110,12 +118,47 @@ class Segment:
         """Key or state column `index`, counted from 0 behind the hash. Zero-copy."""
         return self._batch.column(index + 1)
 
+    def slices(self, where: Intervals) -> list[slice]:
+        """Rows of each interval that has any; their hashes may be read. Raises DamagedStateError."""
+        if self._ranged is None:
+            return list(where.slices(self.hashes))
+        return [slice(first, last) for first, last in self._ranged.windows(where) if first < last]
+
+    def search(self, asked: HashArray, where: Intervals) -> npt.NDArray[np.int64]:
+        """First row whose hash is not below each needle; that row's hash may be read.
+
+        asked: shape (needles,), ascending, all in the intervals. Raises DamagedStateError.
+        """
+        if self._ranged is None:
+            return np.searchsorted(self.hashes, asked)
+        return self._ranged.search(asked, where)
+
+    def bring(self, where: Intervals) -> int:
+        """Have all columns of the intervals here; how many bytes they take, in whole blocks.
+
+        Raises DamagedStateError, MissingFileError, StorageError.
+        """
+        rows = [(piece.start, piece.stop) for piece in self.slices(where)]
+        if not rows:
+            return 0
+        spans = np.array(rows, dtype=np.int64)
+        if self._ranged is None:
+            buffers = [buffer for column in self._columns for buffer in column.buffers]
+            behind = np.concatenate([buffer.spans(spans) for buffer in buffers])
+            return self._check.total(self._check.blocks_of(behind))
+        if self._tombstones:
+            self._ranged.touch_column(len(self._columns) - 1)
+        return self._ranged.bring(spans)
+
     def touch(self, rows: npt.NDArray[np.integer] | slice) -> None:
         """Check what lies behind these rows and was not yet checked in this process.
 
         rows: row numbers in any order, or a slice without a step. Raises DamagedStateError.
         """
         if self._check.complete:
+            return
+        if self._ranged is not None:
+            self._ranged.touch(row_spans(rows, self.rows))
             return
         wanted: npt.NDArray[np.int64] | slice
         if isinstance(rows, slice):
@@ -127,7 +170,7 @@ class Segment:
             for column in self._columns:
                 self._touch(column, wanted)
 
-    def _touch(self, column: _Column, rows: npt.NDArray[np.int64] | slice) -> None:
+    def _touch(self, column: Column, rows: npt.NDArray[np.int64] | slice) -> None:
         for buffer in column.buffers:
             if buffer.width is None:
                 damaged = self._check.span(buffer.start, buffer.stop)
@@ -137,26 +180,19 @@ class Segment:
             else:
                 damaged = self._check.values(buffer.start, buffer.width, rows)
             if damaged is not None:
-                raise _damaged(self.key, _block_of(column.name, damaged))
+                raise column_damaged(self.key, column.name, damaged, self._check.block)
 
     def _verify(self) -> None:
         for block in self._check.everything():
-            raise _damaged(self.key, _block_of(self._names_in(block), block))
-        if not _ascends(self.hashes):
-            raise _damaged(self.key, "its hashes do not ascend")
+            raise block_damaged(self.key, self._columns, self._check.block, block)
+        if not ascends(self.hashes):
+            raise segment_damaged(self.key, "its hashes do not ascend")
         try:
             self._batch.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise _damaged(self.key, f"its columns are no valid Arrow data ({error})") from error
-
-    def _names_in(self, block: int) -> str:
-        start, stop = block * BLOCK, (block + 1) * BLOCK
-        met = [
-            column.name
-            for column in self._columns
-            if any(buffer.start < stop and start < buffer.stop for buffer in column.buffers)
-        ]
-        return ", ".join(met) or "head"
+            raise segment_damaged(
+                self.key, f"its columns are no valid Arrow data ({error})"
+            ) from error
 
 
 def write_segment(
@@ -174,9 +210,9 @@ def write_segment(
     of the hashes; no dictionary-encoded ones. dropped: shape (rows,), rows that end their key.
     Raises ValueError for what is no segment, StorageError when the store refuses.
     """
-    parts = in_pieces(_batch_of(hashes, columns, meta, dropped))
+    parts = in_pieces(batch_of(hashes, columns, {"format": FORMAT, **asdict(meta)}, dropped))
     data, footer = cut(parts, footer_start(parts))
-    trailer = Trailer.of(data, footer, version=FORMAT).encode()
+    trailer = Trailer.of(data, footer, version=FORMAT, marks=marks_of(hashes)).encode()
     store.put(key, [*data, memoryview(trailer), *footer])
     return sum(map(len, parts)) + len(trailer)
 
@@ -186,11 +222,12 @@ def open_segment(store: Store, key: str) -> Segment:
 
     Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
-    file = store.read(key)
+    ranges = _ranges_of(store, key)
+    file = store.read(key) if ranges is None else ranges.view
     segment = _segments.get((store, key))
     if segment is None or segment._source is not file.obj:
-        segment = _load(key, file)
-        _segments.put((store, key), segment, lambda at, _: _is_gone(store, at))
+        segment = _load(key, file) if ranges is None else _load_ranges(store, key, ranges)
+        _segments.put((store, key), segment, lambda at, held: _is_gone(store, at, held))
     return segment
 
 
@@ -207,10 +244,18 @@ def verify_segment(store: Store, key: str) -> Segment:
 _segments: Lru[tuple[Store, str], Segment] = Lru(_SEGMENTS_KEPT)
 
 
-def _is_gone(store: Store, at: tuple[Store, str]) -> bool:
+def _ranges_of(store: Store, key: str) -> Ranges | None:
+    """The file in parts, if the store brings parts."""
+    ranges: Callable[[str], Ranges | None] | None = getattr(store, "ranges", None)
+    return None if ranges is None else ranges(key)
+
+
+def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
     """Whether a cached segment of this store was deleted; other stores are not asked."""
     if at[0] != store:
         return False
+    if held._ranges is not None:
+        return held._ranges.gone()
     try:
         store.size(at[1])
     except MissingFileError:
@@ -218,37 +263,30 @@ def _is_gone(store: Store, at: tuple[Store, str]) -> bool:
     return False
 
 
-def _batch_of(
-    hashes: HashArray,
-    columns: pa.RecordBatch,
-    meta: SegmentMeta,
-    dropped: npt.NDArray[np.bool_] | None,
-) -> pa.RecordBatch:
-    if len(hashes) != columns.num_rows or not _ascends(hashes):
-        msg = f"a segment needs one hash per row, ascending: {len(hashes)} for {columns.num_rows}"
-        raise ValueError(msg)
-    encoded = [field.name for field in columns.schema if _has_dictionary(field.type)]
-    if encoded:
-        msg = f"columns {encoded} are dictionary-encoded: decode them before writing a segment"
-        raise ValueError(msg)
-    tombstones = dropped is not None and bool(dropped.any())
-    raw = pa.py_buffer(np.ascontiguousarray(hashes, dtype=np.uint64))
-    arrays = [pa.Array.from_buffers(pa.uint64(), len(hashes), [None, raw]), *columns.columns]
-    fields = [pa.field("_hash", pa.uint64(), nullable=False), *columns.schema]
-    if tombstones:
-        arrays.append(pa.array(dropped, type=pa.bool_()))
-        fields.append(pa.field("_dropped", pa.bool_(), nullable=False))
-    facts = {"format": FORMAT, **asdict(meta), "dropped": tombstones}
-    return pa.RecordBatch.from_arrays(
-        arrays, schema=pa.schema(fields, metadata={_METADATA: json.dumps(facts).encode()})
-    )
+def _load_ranges(store: Store, key: str, ranges: Ranges) -> Segment:
+    """Open a file of which some bytes are here; what is damaged here is fetched once more."""
+    try:
+        return _load(key, ranges.view, ranges)
+    except DamagedStateError:
+        ranges.discard()
+        again = _ranges_of(store, key)
+        if again is None:
+            raise
+        return _load(key, again.view, again)
 
 
-def _load(key: str, file: memoryview) -> Segment:
+def _load(key: str, file: memoryview, ranges: Ranges | None = None) -> Segment:
+    def need(start: int, stop: int) -> None:
+        if ranges is not None:
+            ranges.need(np.array([[max(0, start), min(stop, len(file))]], dtype=np.int64))
+
+    need(len(file) - FINE_BLOCK, len(file))
     start = footer_start([file])
+    need(start - FINE_BLOCK, len(file))
+    need(Trailer.place(file, start), len(file))
     trailer = Trailer.decode(file, start)
     if trailer is None:
-        raise _damaged(key, "it is cut short or overwritten (its trailer cannot be read)")
+        raise segment_damaged(key, "it is cut short or overwritten (its trailer cannot be read)")
     if trailer.version > FORMAT:
         msg = (
             f"segment {key} has format {trailer.version}; this version of Rechannel reads up to"
@@ -256,72 +294,59 @@ def _load(key: str, file: memoryview) -> Segment:
         )
         raise NewerFormatError(msg)
     if checksum([file[start:]]) != trailer.footer:
-        raise _damaged(key, "its footer does not match its checksum")
-    check = BlockCheck(file, trailer)
-    if check.span(0, 1) is not None:
-        raise _damaged(key, _block_of("head", 0))
-    return _opened(key, file, check)
+        raise segment_damaged(key, "its footer does not match its checksum")
+    check = BlockCheck(file, trailer, ranges)
+    damaged = check.span(0, max(1, min(head_end(file, need), trailer.data)))
+    if damaged is not None:
+        raise column_damaged(key, "head", damaged, check.block)
+    return _opened(key, file, check, ranges, trailer.marks)
 
 
-def _opened(key: str, file: memoryview, check: BlockCheck) -> Segment:
+def _opened(
+    key: str, file: memoryview, check: BlockCheck, ranges: Ranges | None, marks: HashArray
+) -> Segment:
     whole = pa.py_buffer(file)
     batch = pa.ipc.open_file(whole).get_batch(0)
-    facts = json.loads(batch.schema.metadata[_METADATA])
+    facts = facts_of(batch.schema)
     tombstones = facts.pop("dropped")
     del facts["format"]
     columns = tuple(
-        _Column(field.name, tuple(_buffers(batch.column(i), whole.address)))
+        Column(field.name, tuple(_buffers(batch.column(i), whole.address)))
         for i, field in enumerate(batch.schema)
     )
+    hashes = batch.column(0).to_numpy()
+    ranged = None
+    if ranges is not None and not ranges.complete:
+        ranged = RangedRows(
+            layouts=tuple(layout_of(column, whole.address) for column in batch.columns),
+            hashes=hashes,
+            marks=marks,
+            check=check,
+            file=file,
+            refuse=partial(block_damaged, key, columns, check.block),
+        )
     segment = Segment(
         key=key,
         meta=SegmentMeta(**facts),
-        hashes=batch.column(0).to_numpy(),
+        hashes=hashes,
         size=len(file),
         _batch=batch,
         _tombstones=tombstones,
         _columns=columns,
         _check=check,
         _source=file.obj,
+        _ranges=ranges,
+        _ranged=ranged,
     )
-    segment._touch(columns[0], slice(0, segment.rows))
+    if ranged is None:
+        segment._touch(columns[0], slice(0, segment.rows))
     return segment
 
 
-def _buffers(array: pa.Array, origin: int) -> Iterator[_Buffer]:
-    width = _width(array.type)
+def _buffers(array: pa.Array, origin: int) -> Iterator[Buffer]:
+    width = width_of(array.type)
     for number, buffer in enumerate(array.buffers()):
         if buffer is not None and buffer.size:
             start = buffer.address - origin
             bits = None if width is None else 1 if number == 0 else width
-            yield _Buffer(start, start + buffer.size, bits)
-
-
-def _width(kind: pa.DataType) -> int | None:
-    try:
-        width: int = kind.bit_width
-    except ValueError:
-        return None
-    return width
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    children = (kind.field(i).type for i in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, children))
-
-
-def _ascends(hashes: HashArray) -> bool:
-    return bool((hashes[1:] >= hashes[:-1]).all())
-
-
-def _block_of(column: str, block: int) -> str:
-    where = f"bytes {block * BLOCK} to {(block + 1) * BLOCK}"
-    return f"column {column!r}, block {block} ({where}) does not match its checksum"
-
-
-def _damaged(key: str, what: str) -> DamagedStateError:
-    msg = (
-        f"segment {key} is damaged: {what}. Nothing is guessed: restore the file from a copy of"
-        " the state directory, or start from an empty one; `rechannel verify` finds all damage"
-    )
-    return DamagedStateError(msg)
+            yield Buffer(start, start + buffer.size, bits)

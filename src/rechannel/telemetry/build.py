@@ -16,7 +16,16 @@ from rechannel.telemetry.task_finished import (
     TaskFinished,
 )
 
-_NAMED_COUNTS = ("rows_in", "rows_out", "bytes_in", "keys", "keys_found", "runs", "rows_merged")
+_NAMED_COUNTS = (
+    "rows_in",
+    "rows_out",
+    "bytes_in",
+    "keys",
+    "keys_found",
+    "runs",
+    "rows_merged",
+    "bytes_fetched",
+)
 
 
 def task_finished(report: Mapping[str, Any]) -> TaskFinished:
@@ -55,6 +64,7 @@ def task_finished(report: Mapping[str, Any]) -> TaskFinished:
         keys_found=counts.get("keys_found", 0),
         runs=counts.get("runs", 0),
         rows_merged=counts.get("rows_merged", 0),
+        bytes_fetched=counts.get("bytes_fetched", 0),
         bins=report.get("bins"),
         segments=_segments(report.get("edit")),
         sent=sent,

@@ -93,12 +93,14 @@ class TaskFinished(Record):
     attempt: the name of the winning attempt, as in the names of its files.
     started_ms, finished_ms: the task's function, on its worker's clock, in ms since 1970.
     cpu_ms: processor time of the worker process meanwhile.
-    ms: by activity (wait, deserialise, lookup, process, merge, write, send, outbox). They do not
-    overlap, and do not add up to the whole: what is not named is the time between them.
+    ms: by activity (wait, deserialise, lookup, fetch, process, merge, write, send, outbox). They do
+    not overlap, and do not add up to the whole: what is not named is the time between them.
     rows_in, bytes_in: received. rows_out: made by the operator itself, before functions and
     map-side combine behind it. bytes_out: sent to consumers and kept in outboxes.
     keys, keys_found: distinct keys in the input, and those that had state. runs: of state read.
-    rows_merged: rows of state rewritten. counts: whatever else the task counted.
+    rows_merged: rows of state rewritten. bytes_fetched: of state, from a store that hosts share
+    into this host's cache; 0 where nothing had to be, or where there is no cache.
+    counts: whatever else the task counted.
     bins: rows per bin of the routing table, as in the report (see `kernels.stateful.unpack_bins`).
     spark_task: which Spark task it was. spark: what Spark measured; None in-process, over Spark
     Connect, and when Spark had forgotten the task. executor: None likewise.
@@ -132,6 +134,7 @@ class TaskFinished(Record):
     keys_found: int = 0
     runs: int = 0
     rows_merged: int = 0
+    bytes_fetched: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     bins: str | None = None
     segments: tuple[SegmentWritten, ...] = ()
@@ -143,7 +146,7 @@ class TaskFinished(Record):
     def __post_init__(self) -> None:
         """Check the counts and freeze the mappings."""
         self.check_natural("timestep", "task", "rows_in", "rows_out", "bytes_in", "bytes_out")
-        self.check_natural("keys", "keys_found", "runs", "rows_merged")
+        self.check_natural("keys", "keys_found", "runs", "rows_merged", "bytes_fetched")
         self.freeze("ms", "counts")
 
     @property

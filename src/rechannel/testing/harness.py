@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
 
-from rechannel.dataflow.check import check, fingerprint
-from rechannel.dataflow.graph import Node, Stateful
-from rechannel.dataflow.schema import resolve
+from rechannel.dataflow.check import check
+from rechannel.dataflow.graph import Node
 from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
+from rechannel.engine.cluster import FixedCluster
 from rechannel.engine.driver import Driver
-from rechannel.engine.entries import Opened
+from rechannel.engine.entries import Note, Opened
+from rechannel.engine.exchange import Exchange, Opener, Ready
+from rechannel.engine.history import History
 from rechannel.engine.identity import Identity
 from rechannel.engine.inprocess import Fault as TaskFault
 from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal, read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.loading import load_initial
+from rechannel.engine.measured import Measured
 from rechannel.engine.physical import SinkPlan, compile_plan
+from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.programs import programs_of
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Timestep
 from rechannel.engine.state_view import StateView
 from rechannel.engine.steps import first_configuration
+from rechannel.engine.versions import NOTE, Program, bound, note_of, start_program
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sinks.writer import Rows, SinkWriter
 from rechannel.sources.open import open_source
+from rechannel.sources.reader import SourceReader
 from rechannel.state.faulty import Fault, FaultyStore
 from rechannel.state.memory import MemoryStore
 from rechannel.state.store import Store
@@ -62,7 +69,7 @@ class Harness:
     The rows of every sink go to a `Recorder`, whatever the sink is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a test may want to hold in its hands
         self,
         flows: Flow | Stream | Sequence[Flow | Stream],
         *,
@@ -73,6 +80,7 @@ class Harness:
         configure: Configure | None = None,
         choose: Choose | None = None,
         arrival: Arrival = list,
+        cluster: FixedCluster | None = None,
     ) -> None:
         """Check the dataflow; nothing runs.
 
@@ -80,7 +88,7 @@ class Harness:
         clock: Unix milliseconds (default: a ManualClock). recorders: by the name of the sink, where
         a test wants its own. configure: changes the Configuration that a new job starts with.
         choose: which of several things that may happen does (default: the first). arrival: the order
-        in which blobs reach a task. Raises DataflowError.
+        in which blobs reach a task. cluster: what executors are made of. Raises DataflowError.
         """
         ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
         self.dataflow = dataflow_of(*ends)
@@ -88,33 +96,38 @@ class Harness:
         self.settings = settings or Settings()
         self.clock = clock or ManualClock()
         self.injected: Counter[str] = Counter()
+        self.cluster = cluster or FixedCluster()
         self._configure: Configure = configure or (lambda configuration: configuration)
         self._choose: Choose = choose or (lambda _: 0)
         self._arrival = arrival
         self._names = map("attempt{}".format, count())
         check(self.dataflow)
-        self._readers = {
-            node.name: open_source(node.connector, store=self.store, name=node.name)
-            for node in self.dataflow.nodes
-            if hasattr(node, "connector")
-        }
-        schemas = resolve(self.dataflow, self._ask)
-        logics = {
-            node.name: node.spec.bind(node.keys, schemas[node.upstream.name])
-            for node in self.dataflow.nodes
-            if isinstance(node, Stateful)
-        }
-        self.plan = compile_plan(self.dataflow, schemas, logics)
+        self._opener = Opener(
+            store=self.store,
+            ask=self._ask,
+            reader=lambda node: open_source(
+                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
+                store=self.store,
+                name=node.name,
+            ),
+            writer=lambda sink: self.recorders.setdefault(sink.sink.name, Recorder()),
+            defaults={"tasks": self.settings.tasks or TASKS, "bins": self.settings.bins},
+        )
+        self._readers = self._opener.readers(self.dataflow, {})
+        self._schemas = self._opener.schemas(self.dataflow, self._readers)
+        self.plan = compile_plan(self.dataflow, self._schemas, bound(self.dataflow, self._schemas))
         self.recorders = {sink.sink.name: Recorder() for sink in self.plan.sinks}
         self.recorders.update(recorders or {})
-        self._identity = Identity(name="test", operators=fingerprint(self.dataflow, schemas))
-        self._view = StateView(self.plan, programs_of(self.plan, self.store), None)
+        self._view = StateView(self.plan, programs_of(self.plan, self.store))
         self._process: Process | None = None
 
-    def _ask(self, node: Node, inputs: Sequence[pa.Schema]) -> pa.Schema | None:
+    @staticmethod
+    def _ask(
+        readers: Mapping[str, SourceReader], node: Node, inputs: Sequence[pa.Schema]
+    ) -> pa.Schema | None:
         del inputs
-        if node.name in self._readers:
-            return self._readers[node.name].schema
+        if node.name in readers:
+            return readers[node.name].schema
         msg = f"{node.name!r} ({node.where}) is a DataFrame function: it needs Spark"
         raise DataflowError(msg)
 
@@ -126,6 +139,7 @@ class Harness:
         faults: Iterable[Fault | None] = (),
         task_faults: TaskFault = no_faults,
         settings: Settings | None = None,
+        revert: bool = False,
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
@@ -136,19 +150,30 @@ class Harness:
         """
         store = FaultyStore(self.store, faults)
         settings = settings or self.settings
-        self._identity.claim(store)
-        journal, _ = Journal.open(
+        journal, state = Journal.open(
             store, keep_versions=settings.keep_versions, snapshot_every=settings.snapshot_every
         )
+        program = start_program(self.dataflow, self._schemas, store, state, revert=revert)
+        identity = Identity(name="test", operators=program.record["operators"])
+        identity.claim(store, changed=NOTE in state.notes)
         journal.append(Opened(host="test", pid=0, time_ms=0, fingerprint="", version=__version__))
-        self._process = self._assemble(store, journal, settings, task_faults)
+        note = note_of(journal.state, program)
+        if note is not None:
+            journal.append(Note(kind=NOTE, body=note))
+        self._process = self._assemble(store, journal, settings, task_faults, program)
         self._process.driver.recover()
         return self._process
 
     def _assemble(
-        self, store: FaultyStore, journal: Journal, settings: Settings, task_faults: TaskFault
+        self,
+        store: FaultyStore,
+        journal: Journal,
+        settings: Settings,
+        task_faults: TaskFault,
+        program: Program,
     ) -> Process:
-        programs = programs_of(self.plan, store)
+        programs = program.programs
+        current = Ready(program=program, readers=self._readers, writers=dict(self.recorders))
         configuration = self._configure(
             first_configuration(
                 self.plan,
@@ -170,11 +195,14 @@ class Harness:
         )
         publisher = self._publisher(journal, runner, settings)
         executor = StepExecutor()
+        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=self._view)
+        measured = Measured(lambda: journal.state.manifests)
         driver = Driver(
-            plan=self.plan,
+            measured=measured,
+            history=History(store, measured),
+            exchange=exchange,
             journal=journal,
             runner=runner,
-            readers=self._readers,
             publisher=publisher,
             configuration=configuration,
             settings=settings,
@@ -182,8 +210,12 @@ class Harness:
             listener=Silent(),
             housekeep=no_housekeeping,
             executor=executor,
+            preparer=ClusterPreparer(exchange=exchange, cluster=self.cluster),
+            limits=self.cluster,
         )
         return Process(
+            exchange=exchange,
+            opener=replace(self._opener, store=store),
             store=store,
             journal=journal,
             driver=driver,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,12 +10,16 @@ from typing import Any
 
 from rechannel.engine.driver import Driver
 from rechannel.engine.entries import Closed
+from rechannel.engine.exchange import Exchange, Opener, asking
 from rechannel.engine.housekeeping import sweep
 from rechannel.engine.inprocess import InProcessRunner
 from rechannel.engine.journal import Journal
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report
 from rechannel.errors import DamagedStateError
+from rechannel.reconfigure.coordinator import Request
+from rechannel.reconfigure.program import Asked, sort
+from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 from rechannel.state.store import Store
 
 Choose = Callable[[int], int]
@@ -59,6 +63,8 @@ class Process:
     it, and ends the driver.
     """
 
+    exchange: Exchange
+    opener: Opener
     store: Store
     journal: Journal
     driver: Driver
@@ -76,6 +82,29 @@ class Process:
         possible = [self.driver.step, *units, self.publisher.publish_next]
         first = self.choose(len(possible))
         return any(happens() for happens in possible[first:] + possible[:first])
+
+    def reconfigure(
+        self,
+        change: Asked | Sequence[Asked],
+        strategy: Strategy | None = None,
+        *,
+        at: int | None = None,
+        supersede: bool = False,
+    ) -> str:
+        """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
+        place = self.driver.place()
+        with asking(sort(change), self.exchange, self.opener, place) as made:
+            request = Request(
+                change=made,
+                strategy=strategy or AllAtOnce(),
+                at_timestep=at,
+                supersede=supersede,
+            )
+            return self.driver.changes.accept(request, place)
+
+    def abort(self, id_: str) -> None:
+        """End a reconfiguration, or lead it back. Raises RefusedError."""
+        self.driver.changes.abort(id_, "aborted by a test", self.driver.place())
 
     def run(self) -> None:
         """Step until nothing can happen: all input is committed and published."""

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import typer
 
+import rechannel as rc
 from rechannel.cli.app import app
+from rechannel.cli.remote.commands import CHANGES, UNNAMED
+from tests.support import endless
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+COMMANDS = [
+    *("demo", "run", "status", "state", "events", "verify"),
+    *("reconfigure", "plan", "history", "abort", "watch"),
+]
 
 
 def section(command: str) -> str:
@@ -20,7 +30,13 @@ def section(command: str) -> str:
 
 def options_of(command: str) -> set[str]:
     group = typer.main.get_command(app)
-    parameters = group.commands[command].params
+    found = group.commands[command]
+    parameters = found.params
+    if hasattr(found, "commands"):  # a group: what its changes share is its own
+        others = [change for name, change in found.commands.items() if name != UNNAMED]
+        shared = set.intersection(*({p.name for p in other.params} for other in others))
+        parameters = [p for p in others[0].params if p.name in shared]
+        parameters += getattr(found.commands.get(UNNAMED), "params", [])
     return {name for p in parameters for name in p.opts if name.startswith("--")} - {"--help"}
 
 
@@ -29,10 +45,12 @@ def test_every_command_has_a_section():
     assert set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == set(group.commands)
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "status", "state", "events", "verify"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_told_and_no_other(command):
     text = section(command)
-    usage = next(line for line in text.splitlines() if line.startswith("    rechannel "))
+    usage = " ".join(line for line in text.splitlines() if line.startswith("    rechannel "))
+    if command in {"reconfigure", "plan"}:  # changes have options of their own
+        text = re.sub(r"\| change \|.*?\n\n", "", text, flags=re.DOTALL)
     assert set(re.findall(r"--[a-z-]+", usage)) == options_of(command)
     rows = "\n".join(line for line in text.splitlines() if line.startswith("| "))
     assert all(option in rows for option in options_of(command))
@@ -48,3 +66,41 @@ def test_members_of_json_are_those_of_the_page(stopped, rechannel):
         assert told == members
     [line] = [line for line in section("state").splitlines() if line.startswith("| `--json`")]
     assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == state
+
+
+def test_every_change_and_its_options_are_told():
+    table = section("reconfigure").split("| change |")[1].split("\n\n")[0]
+    told = {
+        line.split()[1].strip("`"): set(re.findall(r"--[a-z-]+", line.split("` |")[0]))
+        for line in table.splitlines()[2:]
+    }
+    commands = typer.main.get_command(app).commands["reconfigure"].commands
+    shared = options_of("plan") | options_of("reconfigure")
+    assert told == {
+        name: {o for p in commands[name].params for o in p.opts if o.startswith("--")}
+        - shared
+        - {"--help"}
+        for name in CHANGES
+    }
+
+
+def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    job = endless.start(tmp_path / "state")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    request.addfinalizer(job.stop)
+    with job.serve(port=0) as server:
+        for line in "".join(blocks).splitlines():
+            words = shlex.split(line.replace("http://127.0.0.1:8520", server.url))
+            assert words.pop(0) == "rechannel"
+            if "--plan" in words:
+                # A plan is for the configuration behind what was asked for before it.
+                assert rc.Plan.load("plan.json").steps
+            reaction = rechannel(*words)
+            assert (
+                reaction.code,
+                reaction.err.replace("the plan is in plan.json", "").strip(),
+            ) == (
+                0,
+                "",
+            ), line

@@ -4,10 +4,12 @@ import io
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 
+import httpx
 import pytest
 from rich.console import Console
 
@@ -274,3 +276,38 @@ def test_on_a_terminal_a_table_changes():
     text = printed(terminal=True, looks=3)
     assert "fake  timestep 3  12 ms  81 rows/s  in all 30 rows in 18 s" in text
     assert "counts        2       10         1     1  7 ms           3  2.0 KiB" in text
+
+
+def test_a_job_is_served_while_it_runs(program, rechannel, tmp_path, monkeypatch):
+    monkeypatch.setenv("RECHANNEL_TOKEN", "s3cret")
+    path = program("job = users('one', STATE, rows_per_second=1000)\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    seen = {}
+
+    def ask_it_then_end_it():
+        bearer = {"Authorization": "Bearer s3cret"}
+        while not seen:
+            try:
+                answer = httpx.get(f"http://{address}/status", headers=bearer, trust_env=False)
+                seen.update(answer.json())
+            except httpx.HTTPError:
+                time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=ask_it_then_end_it, daemon=True)
+    thread.start()
+    reaction = rechannel("run", path, "--in-process", "--serve", address)
+    thread.join(60)
+    assert reaction.code == 0, reaction.err
+    assert f"serving it at http://{address}" in reaction.err
+    assert (seen["name"], seen["active"]) == ("one", True)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "0.0.0.0:0"])
+def test_a_job_that_cannot_be_served_is_stopped(program, rechannel, tmp_path, address):
+    path = program("job = users('one', STATE, rows_per_second=1000)\n")
+    reaction = rechannel("run", path, "--in-process", "--serve", address)
+    assert (reaction.code, "error: " in reaction.err) == (2, True)
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert status["condition"] == "stopped"

@@ -65,7 +65,6 @@ def test_values_checks_exactly_the_blocks_behind_them(size, data):
     content = np.random.default_rng(size).bytes(1000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", 64)
-        patch.setattr(blocks, "_BITS", 9)
         trailer = Trailer.of([memoryview(content)], [memoryview(b"")], version=1)
         width = data.draw(st.sampled_from([1, 8, 16, 32, 64, 96, 128, 160]))
         start = data.draw(st.integers(0, 40).map(lambda n: n * 8))

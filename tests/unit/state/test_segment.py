@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError
 from rechannel.state import segment as module
-from rechannel.state.arrowfile import footer_start
-from rechannel.state.blocks import BLOCK
+from rechannel.state.blocks import FINE_BLOCK as BLOCK
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.memory import MemoryStore
 from rechannel.state.segment import SegmentMeta, open_segment, verify_segment, write_segment
@@ -208,8 +207,8 @@ def test_any_prefix_is_noticed(data):
 
 
 def large(store):
-    """Four blocks each of hashes, `a`, `b`, and one of `dropped`."""
-    rows = 4 * BLOCK // 8
+    """Many blocks each of hashes, `a`, `b`, and one of `dropped`."""
+    rows = 64 * BLOCK // 8
     values = pa.array(np.arange(rows))
     batch = pa.record_batch({"a": values, "b": pa.array(np.arange(rows) + 1)})
     dropped = np.arange(rows) == rows - 1
@@ -250,7 +249,7 @@ def test_damaged_hashes_are_found_when_opened():
 def test_damaged_tombstones_are_found_when_asked():
     store = MemoryStore()
     large(store)
-    flip(store, footer_start([store.read(KEY)]) - 200)
+    flip(store, place_of(store, 3, 0))
     segment = open_segment(store, KEY)
     with pytest.raises(DamagedStateError, match="column '_dropped', block"):
         _ = segment.dropped
@@ -272,7 +271,7 @@ def test_a_damaged_string_column_is_found_at_any_touch():
 
 def test_damaged_validity_is_found_with_the_rows_it_is_about():
     store = MemoryStore()
-    rows = 4 * BLOCK // 8
+    rows = 64 * BLOCK // 8
     values = pa.array(np.arange(rows))
     gappy = pa.array(np.arange(rows), mask=np.arange(rows) % 2 == 0)
     batch = pa.record_batch({"full": values, "gappy": gappy})
@@ -295,10 +294,10 @@ def test_a_touched_segment_is_not_read_again():
 
 def test_a_segment_of_a_later_format_is_refused(monkeypatch):
     store = MemoryStore()
-    monkeypatch.setattr(module, "FORMAT", 2)
+    monkeypatch.setattr(module, "FORMAT", 3)
     write_segment(store, KEY, hashes(1), columns(1), META)
-    monkeypatch.setattr(module, "FORMAT", 1)
-    with pytest.raises(NewerFormatError, match="has format 2; this version of Rechannel reads"):
+    monkeypatch.setattr(module, "FORMAT", 2)
+    with pytest.raises(NewerFormatError, match="has format 3; this version of Rechannel reads"):
         open_segment(store, KEY)
 
 

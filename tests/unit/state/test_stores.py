@@ -11,7 +11,10 @@ from rechannel.errors import MissingFileError
 from rechannel.state.faulty import FaultyStore
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.memory import MemoryStore
-from rechannel.state.store import Store
+from rechannel.state.objects import ObjectStore
+from rechannel.state.shared import SharedStore
+from rechannel.state.store import Backing, Store
+from rechannel.testing.throttled import ThrottledStore
 
 
 class StoreContract:
@@ -150,3 +153,67 @@ class TestFaultyStoreWithoutFaults(StoreContract):
     @pytest.fixture
     def store(self):
         return FaultyStore(MemoryStore())
+
+
+class BackingContract(StoreContract):
+    def test_is_a_backing(self, store):
+        assert isinstance(store, Backing)
+
+    def test_fetches_ranges_in_their_order(self, store):
+        store.put("a.arrow", b"abcdefgh")
+        parts = store.fetch("a.arrow", [(6, 8), (0, 1), (2, 5)])
+        assert [bytes(part) for part in parts] == [b"gh", b"a", b"cde"]
+        assert bytes(store.fetch("a.arrow", [(6, 99)])[0]) == b"gh"
+        with pytest.raises(MissingFileError, match=r"b\.arrow"):
+            store.fetch("b.arrow", [(0, 1)])
+
+    def test_a_version_is_never_that_of_other_bytes(self, store):
+        store.put("a.arrow", b"old")
+        old = store.facts("a.arrow")
+        assert old.size == 3
+        assert store.facts("a.arrow") == old
+        store.put("a.arrow", b"new")
+        store.put("b.arrow", b"old")
+        versions = {old.version, store.facts("a.arrow").version, store.facts("b.arrow").version}
+        assert len(versions) == 3
+        with pytest.raises(MissingFileError, match=r"c\.arrow"):
+            store.facts("c.arrow")
+
+
+class TestLocalStoreFromAfar(BackingContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return LocalStore(tmp_path / "state", Durability.PROCESS)
+
+
+class TestThrottledStore(BackingContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        local = LocalStore(tmp_path / "state", Durability.PROCESS)
+        return ThrottledStore(local, bandwidth=1e9, line=str(tmp_path / "line"))
+
+
+class TestObjectStoreInMemory(BackingContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return ObjectStore(f"memory://{tmp_path}")
+
+
+class TestObjectStoreInADirectory(BackingContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        (tmp_path / "bucket").mkdir()
+        return ObjectStore(f"file://{tmp_path}/bucket")
+
+
+class TestSharedStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        local = LocalStore(tmp_path / "state", Durability.PROCESS)
+        return SharedStore(local, str(tmp_path / "cache"))
+
+
+class TestSharedStoreOfObjects(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return SharedStore(ObjectStore(f"memory://{tmp_path}"), str(tmp_path / "cache"))

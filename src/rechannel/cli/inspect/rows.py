@@ -146,6 +146,12 @@ def _merged(
         OpenRun(open_segment(directory.store, run.segment), run.clip)
         for run in manifest.within(own)
     ]
+    if len({run.segment.meta.schema for run in runs}) > 1:
+        msg = (
+            f"operator {runs[0].segment.meta.operator!r} changed its state columns, and not all of"
+            " its state is rewritten yet: only the running job can show it now, with job.state(...)"
+        )
+        raise NotReadyError(msg)
     parts = [part for run in runs for part in slices_of(run, own)]
     return merge_rows(parts, keys, _all_live, bottom=True) if parts else None
 

@@ -6,12 +6,18 @@ Where a session does not offer them (Spark Connect, a future Spark), `public.py`
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
+from rechannel.engine.cluster import Executor
 from rechannel.errors import SessionError
+
+_LOG = logging.getLogger(__name__)
 
 
 class SharedExchange:
@@ -32,22 +38,24 @@ class SharedExchange:
         self._submitted: Any = None
         self.partitions = partitions
 
-    def read(self, first: int, stop: int) -> DataFrame:
-        """Rows of partitions [first, stop); partition i of the result is partition first + i."""
+    def read(self, first: int, stop: int, anchor: Anchor | None = None) -> DataFrame:
+        """Rows of partitions [first, stop); partition i of the result is partition first + i.
+
+        anchor: where the partitions of the result are computed; None = anywhere.
+        """
+        rdd = self._range(first, stop)
+        return self._wrap(rdd if anchor is None else anchor.hold(rdd))
+
+    def _range(self, first: int, stop: int) -> Any:
         if (first, stop) == (0, self.partitions) and self._submitted is None:
-            return self._whole()
+            return self._frame._jdf.queryExecution().toRdd()
         sql = self._jvm.org.apache.spark.sql.execution
         none = self._jvm.scala.Option.empty()
         gateway: Any = self._spark.sparkContext._gateway
         specs = gateway.new_array(sql.ShufflePartitionSpec, stop - first)
         for i in range(first, stop):
             specs[i - first] = sql.CoalescedPartitionSpec(i, i + 1, none)
-        rdd = sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
-        return self._wrap(rdd)
-
-    def _whole(self) -> DataFrame:
-        rdd = self._frame._jdf.queryExecution().toRdd()
-        return self._wrap(rdd)
+        return sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
 
     def _wrap(self, rdd: Any) -> DataFrame:
         session: Any = self._spark
@@ -77,6 +85,135 @@ def _find_exchange(plan: Any) -> Any:
             raise SessionError(msg)
         plan = children.head()
     return plan
+
+
+class Anchors:
+    """Makes the partitions of an RDD prefer executors, so that the tasks that read them run there.
+
+    An anchor is an RDD of empty partitions with locations. `SQLPartitioningAwareUnionRDD`, which Spark
+    uses where SQL's UNION keeps a partitioning, puts its i-th partition and the i-th one of the rows
+    into one, without a copy and without a stage. It asks for the *host* of its parents' locations
+    only; behind the prefix of hosts that hold a block in HDFS's cache, all of `executor_<host>_<id>`
+    passes for a host, and comes out as what it is. It takes the location that is named most often:
+    the anchor names each twice, and wins over the shuffle's.
+    """
+
+    _CACHED = "hdfs_cache_"
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look the classes up, which costs more than using them."""
+        jvm: Any = spark.sparkContext._jvm
+        rdd = jvm.org.apache.spark.rdd
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._union, self._collection = rdd.SQLPartitioningAwareUnionRDD, rdd.ParallelCollectionRDD
+        self._python = jvm.org.apache.spark.api.python.PythonUtils
+        self._tag = jvm.scala.reflect.ClassTag.AnyRef()
+        self._nothing = self._python.toSeq([])
+
+    @classmethod
+    def open(cls, spark: SparkSession) -> Anchors | None:
+        """Anchors, if they hold on this Spark; else None, and tasks run where Spark likes."""
+        try:
+            anchors = cls(spark)
+            trial = Executor(id="1", host="nowhere", cores=1)
+            held = anchors.of({0: trial}).hold(anchors._empty({}, 1))
+            found = str(held.preferredLocations(held.partitions()[0]).mkString(","))
+        except (Py4JError, TypeError) as error:
+            _LOG.warning("tasks are not placed: this Spark lacks what that needs: %s", error)
+            return None
+        if found != cls._location(trial):
+            _LOG.warning("tasks are not placed: this Spark makes %s of a place", found)
+            return None
+        return anchors
+
+    def of(self, places: Mapping[int, Executor]) -> Anchor:
+        """An anchor for partitions 0, 1, ...; any number of stages may use it."""
+        lists: dict[Executor, Any] = {}
+        for executor in places.values():
+            if executor not in lists:
+                location = self._CACHED + self._location(executor)
+                lists[executor] = self._python.toSeq([location, location])
+        locations = {partition: lists[executor] for partition, executor in places.items()}
+        return Anchor(self, self._python.toSeq([self._empty(locations, len(places))]), len(places))
+
+    def unite(self, parents: Any, partitions: int) -> Any:
+        """One RDD of RDDs with the same number of partitions, i-th beside i-th."""
+        return self._union(self._context, parents, partitions, self._tag)
+
+    def _empty(self, locations: Mapping[int, Any], partitions: int) -> Any:
+        held = self._python.toScalaMap(dict(locations))
+        return self._collection(self._context, self._nothing, partitions, held, self._tag)
+
+    @staticmethod
+    def _location(executor: Executor) -> str:
+        # Spark cuts at the first underscore, and needs the host only for a second choice.
+        return f"executor_{executor.host.replace('_', '-')}_{executor.id}"
+
+
+class Anchor:
+    """Where the partitions of an RDD are computed."""
+
+    def __init__(self, anchors: Anchors, alone: Any, partitions: int) -> None:
+        """Made by `Anchors.of`. alone: a Scala list of the anchor."""
+        self._anchors = anchors
+        self._alone = alone
+        self._partitions = partitions
+
+    def hold(self, rdd: Any) -> Any:
+        """The same rows in the same partitions, each computed where it was put."""
+        return self._anchors.unite(self._alone.appended(rdd), self._partitions)
+
+
+class Executors:
+    """The executors of a session on a cluster: which take tasks, asking for more, letting some go."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Bind to the session's scheduler. Only for masters with executors of their own."""
+        self._jvm: Any = spark.sparkContext._jvm
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._backend = self._context.schedulerBackend()
+        self._known: tuple[str, str] | None = None
+        self._alive: tuple[Executor, ...] = ()
+        self._lock = threading.Lock()
+
+    def alive(self) -> tuple[Executor, ...]:
+        """Executors that take tasks, oldest first. Cheap to ask, as long as they stay the same."""
+        with self._lock:
+            ids = str(self._context.getExecutorIds().mkString(","))
+            leaving = str(self._backend.executorsPendingDecommission().keySet().mkString(","))
+            if (ids, leaving) != self._known:
+                self._look(ids, leaving)
+            return self._alive
+
+    def _look(self, ids: str, leaving: str) -> None:
+        """Read what else is known of them from the status store, which hears of executors a little later."""
+        wanted = set(ids.split(",")) - set(leaving.split(",")) - {""}
+        found = self._context.statusStore().executorList(True)
+        summaries = [found.apply(i) for i in range(found.size())]
+        told = [_executor(summary) for summary in summaries if summary.id() in wanted]
+        alive = [executor for executor in told if executor.host and executor.cores]
+        self._alive = tuple(sorted(alive, key=lambda executor: (len(executor.id), executor.id)))
+        self._known = (ids, leaving) if len(alive) == len(wanted) else None
+
+    def request(self, total: int) -> None:
+        """Ask for this many. Raises SessionError when the cluster manager does not take the request."""
+        nowhere = self._jvm.scala.collection.immutable.HashMap()
+        if not self._context.requestTotalExecutors(total, 0, nowhere):
+            msg = f"the cluster manager did not take a request for {total} executors; ask again"
+            raise SessionError(msg)
+
+    def decommission(self, ids: Sequence[str], reason: str) -> None:
+        """They take no task from now on, and end when they have finished and handed on their shuffle files."""
+        information = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo
+        why = information(reason, self._jvm.scala.Option.empty())
+        for executor in ids:
+            self._backend.decommissionExecutor(executor, why, False, False)
+
+
+def _executor(summary: Any) -> Executor:
+    host, _, _ = str(summary.hostPort()).rpartition(":")
+    cores, profile = int(summary.totalCores()), int(summary.resourceProfileId())
+    return Executor(id=str(summary.id()), host=host, cores=cores, profile=profile)
 
 
 class PlanAnalysis:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -42,12 +43,14 @@ from rechannel.engine.spark.calls import (
     plain_path,
 )
 from rechannel.engine.spark.failures import translate
+from rechannel.engine.spark.placing import Placing
 from rechannel.engine.splits import assign
 from rechannel.engine.steps import layout_of, partitions_of
 from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.receive import split_reports
 from rechannel.kernels.wire import from_batches
+from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader
 
 ROWS = StructType(
@@ -60,8 +63,8 @@ class Exchange(Protocol):
 
     partitions: int
 
-    def read(self, first: int, stop: int) -> DataFrame:
-        """Rows of a range of partitions."""
+    def read(self, first: int, stop: int, anchor: Any = None) -> DataFrame:
+        """Rows of a range of partitions; anchor: where they are computed (private.Anchor)."""
 
     def submit(self) -> None:
         """Start it ahead of its readers, where possible."""
@@ -87,6 +90,7 @@ class Jobs(Protocol):
 
 
 MakeExchange = Callable[[SparkSession, DataFrame, int], Exchange]
+Profile = Callable[[Resources | None], ResourceProfile | None]
 
 
 @dataclass
@@ -101,8 +105,11 @@ class _Open:
 
 @dataclass
 class SparkRunner:
-    """Runs units as Spark jobs. ahead: start fronts at once (for timesteps in flight) instead of with their
-    first reader."""
+    """Runs units as Spark jobs.
+
+    ahead: start fronts at once (for timesteps in flight) instead of with their first reader. placing: puts
+    tasks where their state is warm; None = Spark chooses. profile: what becomes of an operator's resources.
+    """
 
     spark: SparkSession
     plan: PhysicalPlan
@@ -113,14 +120,18 @@ class SparkRunner:
     job: str
     keeps_order: Callable[[DataFrame], bool]
     ahead: bool = False
+    placing: Placing | None = None
+    profile: Profile = field(default=lambda resources: None)
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
     _ranges: dict[int, DataFrame] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, timestep: Timestep) -> None:
-        """Remember what the timestep reads."""
+        """Remember what the timestep reads, and see where it can run."""
         self._open[timestep.number] = _Open(timestep)
+        if self.placing is not None:
+            self.placing.look()
 
     def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
         """Plan the unit and, unless a later unit's job will run it, run it."""
@@ -142,7 +153,7 @@ class SparkRunner:
             rows = self._front(held, stage, step)
         else:
             call = StatefulCall(self._ship(stage.name), step)
-            rows = self._inbox(held, stage).mapInArrow(call, ROWS)
+            rows = self._map(held, stage, self._inbox(held, stage), call)
         if not stage.consumers:
             return reports_of(rows.toArrow())
         if stage.reports_apart:
@@ -150,15 +161,21 @@ class SparkRunner:
             exchange = self.make_exchange(self.spark, rows, last + 1)
             held.exchanges[stage.name] = exchange
             return reports_of(exchange.read(last, last + 1).toArrow())
-        if self._joins_others(stage):
+        if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             return []
         partitions = partitions_of(stage, held.decided.configuration)
         exchange = self.make_exchange(self.spark, rows, partitions)
         held.exchanges[stage.name] = exchange
-        if self.ahead:
+        if self.ahead and held.decided.configuration.in_flight > 1:
             exchange.submit()
         return []
+
+    def _map(self, held: _Open, stage: Stage, rows: DataFrame, call: Any) -> DataFrame:
+        return rows.mapInArrow(call, ROWS, profile=self._profile(held, stage))
+
+    def _profile(self, held: _Open, stage: Stage) -> ResourceProfile | None:
+        return self.profile(held.decided.configuration.operators[stage.name].resources)
 
     def _joins_others(self, stage: Stage) -> bool:
         """Whether all of a front's rows go to one operator that has other producers too: one exchange serves
@@ -167,12 +184,14 @@ class SparkRunner:
         return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
 
     def _inbox(self, held: _Open, stage: Stage) -> DataFrame:
-        """Blobs for a stateful stage: partition i is for task i."""
-        tasks = held.decided.configuration.operators[stage.name].tasks
+        """Blobs for a stateful stage: partition i is for task i, and is computed where the task is placed."""
+        operator = held.decided.configuration.operators[stage.name]
+        tasks = operator.tasks
+        anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
         ranges = [self._range(held, name, stage.name) for name in stage.producers]
         if len(ranges) == 1 and ranges[0][0] is not None:
             only, first = ranges[0][0], ranges[0][1]
-            return only.read(first, first + tasks)
+            return only.read(first, first + tasks, anchor)
         frames = []
         for name, (shared, first) in zip(stage.producers, ranges, strict=True):
             rows = held.loose[name] if shared is None else shared.read(first, first + tasks)
@@ -182,7 +201,7 @@ class SparkRunner:
             joined = joined.union(frame)
         exchange = self.make_exchange(self.spark, joined, tasks)
         held.exchanges[f"into {stage.name}"] = exchange
-        return exchange.read(0, tasks)
+        return exchange.read(0, tasks, anchor)
 
     def _range(self, held: _Open, producer: str, consumer: str) -> tuple[Exchange | None, int]:
         layout = layout_of(self.plan.stage(producer), held.decided.configuration)
@@ -200,7 +219,7 @@ class SparkRunner:
                 part.start, part.end, list(part.layout)
             )
             call = NativeFrontCall(shipped, step, reader, splits)
-            return self._numbers(len(splits)).mapInArrow(call, ROWS)
+            return self._map(held, stage, self._numbers(len(splits)), call)
         if frame is None:
             msg = f"stage {stage.name!r} reads nothing"
             raise ValueError(msg)
@@ -208,7 +227,7 @@ class SparkRunner:
         order, files = "task", dict[str, int]()
         if stage.root.feeds_ordered():
             rows, order, files = self._with_origin(held, frame, rows)
-        return rows.mapInArrow(FrameFrontCall(shipped, step, order, files), ROWS)
+        return self._map(held, stage, rows, FrameFrontCall(shipped, step, order, files))
 
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
@@ -277,6 +296,18 @@ class SparkRunner:
             if tasks not in self._ranges:
                 self._ranges[tasks] = self.spark.range(0, tasks, 1, tasks)
             return self._ranges[tasks]
+
+    def exchange(
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        readers: Mapping[str, SourceReader],
+    ) -> None:
+        """Run another version of the dataflow from now on; programs that stay are not shipped again."""
+        with self._lock:
+            same = {name for name, new in programs.items() if self.programs.get(name) is new}
+            self._shipped = {name: s for name, s in self._shipped.items() if name in same}
+            self.plan, self.programs, self.readers = plan, programs, readers
 
     def release(self, timestep: int) -> None:
         """Delete the timestep's shuffles."""

@@ -69,6 +69,10 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.worker.reuse": "true",
     "spark.locality.wait": "500ms",
+    # An executor that is given back hands on the shuffle files of timesteps under way before it ends.
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
     # The paper's rule for stragglers: a copy of a task that takes 1.4 times the median of its stage. It pays
     # where there
     # are several hosts (Spark never starts a copy on the host of the original).

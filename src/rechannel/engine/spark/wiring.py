@@ -12,10 +12,14 @@ from rechannel.engine.outbox import outbox_tables
 from rechannel.engine.physical import OutboxFrame, PhysicalPlan, SinkPlan
 from rechannel.engine.publishing import RowsOf
 from rechannel.engine.runner import Timestep
-from rechannel.engine.spark.private import JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
+from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.profiles import Profiles
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
 from rechannel.engine.spark.session import advise, is_connect
+from rechannel.engine.spark.terms import shares_executors
 from rechannel.kernels.program import StageProgram
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
@@ -31,11 +35,16 @@ def spark_runner(
     *,
     job: str,
     ahead: bool,
+    cluster: SparkCluster | None = None,
 ) -> tuple[SparkRunner, RowsOf]:
-    """A runner for this session, and what makes rows for sinks."""
+    """A runner for this session, and what makes rows for sinks.
+
+    cluster: the session's; None = look it up. The coordinator asks the same one.
+    """
     for sentence in advise(spark):
         _LOG.warning("this Spark session can do better: %s", sentence)
     connect = is_connect(spark)
+    cluster = cluster or spark_cluster(spark)
     runner = SparkRunner(
         spark=spark,
         plan=plan,
@@ -46,6 +55,8 @@ def spark_runner(
         job=job,
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
         ahead=ahead and not connect,
+        placing=_placing(spark, cluster),
+        profile=Profiles(cluster.terms).of,
     )
 
     def rows_of(sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]) -> Rows:
@@ -61,6 +72,18 @@ def spark_runner(
         )
 
     return runner, rows_of
+
+
+def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
+    """Only where there can be several executors."""
+    terms = cluster.terms
+    if not terms.has_executors:
+        return None
+    return Placing(
+        cluster.executors,
+        lambda: Anchors.open(spark),
+        lambda operator: shares_executors(terms, operator.resources),
+    )
 
 
 def _cannot_tell(frame: DataFrame) -> bool:

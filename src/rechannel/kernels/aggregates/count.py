@@ -40,6 +40,10 @@ class Count:
         """An int64, never null."""
         return COUNT
 
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """Zero."""
+        return [pa.array([0], pa.int64())]
+
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Counts of raw rows."""
         return [column(pa.int64(), count_rows(values[0] if values else None, groups))]

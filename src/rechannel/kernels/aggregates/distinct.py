@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.aggregates.inputs import OneColumn, plain
+from rechannel.kernels.aggregates.inputs import OneColumn, one_null, plain
 from rechannel.kernels.aggregates.lists import Ranges, list_column, side_by_side
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Columns
@@ -50,6 +50,10 @@ class CountDistinct(OneColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """An int64, never null."""
         return pa.field("count_distinct", pa.int64(), nullable=False)
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """No hashes."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Sketches of raw rows."""

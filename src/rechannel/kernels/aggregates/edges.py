@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.aggregates.inputs import OrderedColumn, choose, plain, plain_type
+from rechannel.kernels.aggregates.inputs import OrderedColumn, choose, one_null, plain, plain_type
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Columns
 from rechannel.model.buffers import IntArray, Mask, validity
@@ -24,6 +24,10 @@ class First(OrderedColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """The column's own type."""
         return self.state_fields(inputs)[0]
+
+    def empty(self, inputs: list[pa.Field]) -> Columns | None:
+        """Null where nulls are skipped; else null is a first value like any other."""
+        return self.partial(*one_null(inputs)) if self.ignore_nulls else None
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """First value of each group."""
@@ -61,6 +65,10 @@ class Last(OrderedColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """The column's own type."""
         return self.state_fields(inputs)[0]
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """Null: any later row takes its place."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Last value of each group."""

@@ -18,6 +18,7 @@ from rechannel.kernels.aggregates.inputs import (
     either,
     is_decimal,
     kept,
+    one_null,
     plain,
     plain_type,
 )
@@ -62,6 +63,10 @@ class _Extreme(OneColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """The column's own type."""
         return self.state_fields(inputs)[0]
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """Null."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Extremes of raw rows."""

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.kernels.digits import FloatArray
+from rechannel.kernels.groups import Groups
+from rechannel.kernels.logic import Columns
 from rechannel.model.buffers import Mask, numbers, validity, word_pairs
 
 _EXACT_INTEGER = 1 << 53
@@ -46,6 +48,12 @@ class OrderedColumn(OneColumn):
     def ordered(self) -> bool:
         """It depends on the order of rows."""
         return True
+
+
+def one_null(inputs: list[pa.Field]) -> tuple[Columns, Groups]:
+    """A group of one row that is null: what aggregates that skip nulls take for no rows at all."""
+    nothing = pa.nulls(1, plain_type(inputs[0].type))
+    return [nothing], Groups(np.zeros(1, dtype=np.int64), 1)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -36,6 +36,11 @@ class LastN(OrderedColumn):
         """A list, never null."""
         return self.state_fields(inputs)[0]
 
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """A list without elements."""
+        (field,) = self.state_fields(inputs)
+        return [pa.array([[]], field.type)]
+
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Tails of the groups."""
         array = plain(values[0])

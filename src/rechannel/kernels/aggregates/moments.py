@@ -14,6 +14,7 @@ from rechannel.kernels.aggregates.inputs import (
     OneColumn,
     doubles,
     is_number,
+    one_null,
     plain,
     plain_type,
 )
@@ -62,6 +63,10 @@ class _Moment(OneColumn):
         """A double."""
         self.state_fields(inputs)
         return pa.field(self.NAME, pa.float64())
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """No values and sums of nothing."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Moments of raw rows."""

@@ -16,6 +16,7 @@ from rechannel.kernels.aggregates.inputs import (
     doubles,
     is_decimal,
     is_number,
+    one_null,
     plain,
     plain_type,
 )
@@ -49,6 +50,10 @@ class Sum(OneColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """Spark's result type of `sum`."""
         return pa.field("sum", sum_type(_checked("sum", inputs[0])))
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """A sum of no values."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Sums of raw rows."""
@@ -91,6 +96,10 @@ class Mean(OneColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """Spark's result type of `avg`."""
         return pa.field("mean", _mean_type(_checked("mean", inputs[0])))
+
+    def empty(self, inputs: list[pa.Field]) -> Columns:
+        """No values."""
+        return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Counts and sums of raw rows."""

@@ -1,0 +1,352 @@
+"""Puts a job together: the only file that wires the rooms."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import Dataflow, Node, Transform
+from rechannel.engine.cluster import Cluster, FixedCluster
+from rechannel.engine.driver import Driver
+from rechannel.engine.entries import Note, Opened
+from rechannel.engine.exchange import Exchange, Opener, Ready
+from rechannel.engine.history import History
+from rechannel.engine.housekeeping import Housekeeper
+from rechannel.engine.identity import Identity
+from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
+from rechannel.engine.journal import Journal
+from rechannel.engine.lease import Holder, Lease, process_started
+from rechannel.engine.loading import Loader, load_initial
+from rechannel.engine.measured import Measured
+from rechannel.engine.physical import SinkPlan
+from rechannel.engine.preparing import ClusterPreparer
+from rechannel.engine.publishing import Publisher, RowsOf
+from rechannel.engine.reconfiguring import Preparer
+from rechannel.engine.runner import Runner, Timestep
+from rechannel.engine.state_view import Scan, StateView
+from rechannel.engine.steps import first_configuration
+from rechannel.engine.versions import NOTE, Program, note_of, start_program
+from rechannel.errors import DataflowError, RefusedError
+from rechannel.model.configuration import Configuration
+from rechannel.running import Parts, RunningJob
+from rechannel.settings import Settings
+from rechannel.sinks.open import open_sink
+from rechannel.sinks.writer import Rows, SinkWriter
+from rechannel.sources.open import open_source
+from rechannel.sources.reader import SourceReader
+from rechannel.state.local import Durability, directory_of
+from rechannel.state.store import Store
+from rechannel.telemetry.hub import Hub
+from rechannel.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Clock = Callable[[], float]
+SWEEP_EVERY = 16
+
+
+def wall_clock() -> float:
+    """Unix milliseconds."""
+    return time.time() * 1e3
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcess:
+    """Run without Spark, in this process, with injectable faults: what `rechannel.testing` uses."""
+
+    names: Callable[[], str] = lambda: uuid.uuid4().hex
+    fault: Fault = no_faults
+
+
+@dataclass(kw_only=True)
+class Assembly:
+    """Opens everything a job needs, in an order in which a refusal leaves nothing behind."""
+
+    name: str
+    dataflow: Dataflow
+    settings: Settings
+    store: Store
+    spark: SparkSession | None
+    clock: Clock
+    in_process: InProcess | None
+
+    def start(self, *, takeover: bool, revert: bool) -> RunningJob:
+        """Open, recover, run."""
+        opener = self._opener()
+        readers = opener.readers(self.dataflow, {})
+        schemas = opener.schemas(self.dataflow, readers)
+        lease = self._lease(takeover=takeover)
+        try:
+            self.journal, state = Journal.open(
+                self.store,
+                keep_versions=self.settings.keep_versions,
+                snapshot_every=self.settings.snapshot_every,
+            )
+            program = start_program(self.dataflow, schemas, self.store, state, revert=revert)
+            operators: Mapping[str, str] = program.record["operators"]
+            identity = Identity(name=self.name, operators=operators)
+            identity.claim(self.store, changed=NOTE in state.notes)
+            self.journal.append(self._opened(identity))
+            if (directory := directory_of(self.store)) is not None:
+                directory.sweep_temporaries()
+            return self._run(lease, opener, program, readers)
+        except BaseException:
+            lease.release()
+            raise
+
+    # Seams to the outside ------------------------------------------------------------------------
+
+    def _opener(self) -> Opener:
+        return Opener(
+            store=self.store,
+            ask=self._ask,
+            reader=lambda node: open_source(
+                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
+                store=self.store,
+                name=node.name,
+                spark=self.spark,
+            ),
+            writer=self._writer,
+            defaults={"tasks": self._tasks(), "bins": self.settings.bins},
+        )
+
+    def _tasks(self) -> int:
+        if self.settings.tasks is not None:
+            return self.settings.tasks
+        return 2 if self.spark is None else _parallelism(self.spark)
+
+    def _ask(
+        self, readers: Mapping[str, SourceReader], node: Node, inputs: Sequence[pa.Schema]
+    ) -> pa.Schema | None:
+        """Columns that only a source or Spark can tell."""
+        if node.name in readers:
+            return readers[node.name].schema
+        if isinstance(node, Transform):
+            if self.spark is None:
+                msg = (
+                    f"{node.name!r} ({node.where}) is a DataFrame function: it needs Spark; "
+                    "use map_batches, map or filter with a function to run in process"
+                )
+                raise DataflowError(msg)
+            from rechannel.engine.spark.binding import transform_schema
+
+            return transform_schema(self.spark, node, inputs)
+        return None
+
+    def _writer(self, sink: SinkPlan) -> SinkWriter:
+        return open_sink(
+            sink.sink.outlet,
+            job=self._owner(),
+            name=sink.sink.name,
+            spark=self.spark,
+            sync=self.settings.durability is Durability.POWER,
+        )
+
+    def _owner(self) -> str:
+        """A word that tells this state directory from all others, for ever; drawn at its first start."""
+        known = self.journal.state.notes.get("owner")
+        if known is None:
+            known = uuid.uuid4().hex
+            self.journal.append(Note(kind="owner", body=known))
+        return f"{self.name}-{known}"
+
+    def _lease(self, *, takeover: bool) -> Lease:
+        pid = os.getpid()
+        holder = Holder(
+            host=socket.gethostname(),
+            pid=pid,
+            started_ms=process_started(pid) or 0,
+            epoch=0,
+            heartbeat_ms=0,
+        )
+        return Lease.acquire(
+            self.store,
+            holder,
+            clock=lambda: int(wall_clock()),
+            started=process_started,
+            takeover=takeover,
+        )
+
+    def _opened(self, identity: Identity) -> Opened:
+        return Opened(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            time_ms=int(self.clock()),
+            fingerprint=str(sorted(identity.operators.items())),
+            version=__version__,
+        )
+
+    # Putting together ----------------------------------------------------------------------------
+
+    def _run(
+        self, lease: Lease, opener: Opener, program: Program, readers: Mapping[str, SourceReader]
+    ) -> RunningJob:
+        note = note_of(self.journal.state, program)
+        if note is not None:
+            self.journal.append(Note(kind=NOTE, body=note))
+        settings = self.settings
+        current = Ready(program=program, readers=readers, writers=opener.writers(program.plan, {}))
+        configuration = first_configuration(
+            program.plan,
+            interval_ms=settings.interval_ms,
+            in_flight=settings.in_flight,
+            **opener.defaults,
+        )
+        self._load(program, configuration)
+        cluster = self._cluster()
+        runner, rows_of = self._engine(current, cluster)
+        hub = self._hub(configuration)
+        publisher = Publisher(
+            sinks=current.plan.sinks,
+            writers=current.writers,
+            rows_of=rows_of,
+            journal=self.journal,
+            backlog=settings.publish_backlog,
+            tell=hub.published,
+        )
+        view = StateView(current.plan, program.programs, self._scan())
+        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=view)
+        housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY)
+        measured = Measured(lambda: self.journal.state.manifests)
+        driver = Driver(
+            exchange=exchange,
+            journal=self.journal,
+            runner=runner,
+            publisher=publisher,
+            configuration=configuration,
+            settings=settings,
+            clock=self.clock,
+            listener=hub,
+            housekeep=housekeeper.tick,
+            measured=measured,
+            history=History(self.store, measured),
+            preparer=self._preparer(exchange, cluster, runner),
+            limits=cluster,
+        )
+        return RunningJob(
+            Parts(
+                name=self.name,
+                store=self.store,
+                journal=self.journal,
+                exchange=exchange,
+                opener=opener,
+                housekeeper=housekeeper,
+                driver=driver,
+                lease=lease,
+                hub=hub,
+                view=view,
+                session=self.spark,
+            )
+        )
+
+    def _load(self, program: Program, configuration: Configuration) -> None:
+        loader: Loader
+        if self.in_process is not None:
+            loader = InProcessLoader(self.in_process.names)
+        else:
+            from rechannel.engine.spark.loading import SparkLoader
+
+            loader = SparkLoader()
+        now_ms = int(self.clock())
+        load_initial(program.plan, program.programs, self.journal, configuration, loader, now_ms)
+
+    def _cluster(self) -> Cluster:
+        if self.spark is None:
+            return FixedCluster()
+        from rechannel.engine.spark.cluster import spark_cluster
+
+        return spark_cluster(self.spark)
+
+    def _preparer(self, exchange: Exchange, cluster: Cluster, runner: Runner) -> Preparer:
+        if self.spark is None:
+            return ClusterPreparer(exchange=exchange, cluster=cluster)
+        from rechannel.engine.spark.preparing import spark_preparer
+
+        return spark_preparer(self.spark, exchange, cluster, runner)
+
+    def _hub(self, configuration: Configuration) -> Hub:
+        complete = None
+        directory = directory_of(self.store) if self.settings.telemetry else None
+        if self.spark is not None and directory is not None:
+            from rechannel.telemetry.spark_tasks import open_spark_tasks
+
+            tasks = open_spark_tasks(self.spark)
+            complete = None if tasks is None else tasks.complete
+        return Hub(
+            self.name,
+            engine="in-process" if self.spark is None else "spark",
+            directory=None if directory is None else directory.root / "telemetry",
+            complete=complete,
+            clock=self.clock,
+            timestep=(self.journal.state.last_committed or 0) + 1,
+            tasks={name: op.tasks for name, op in configuration.operators.items()},
+            versions=self._versions(),
+        )
+
+    def _scan(self) -> Scan | None:
+        if self.spark is None:
+            return None
+        from rechannel.engine.spark.scanning import scan_frame
+
+        return partial(scan_frame, self.spark)
+
+    def _versions(self) -> dict[str, str]:
+        versions = {"rechannel": __version__, "python": platform.python_version()}
+        return versions if self.spark is None else {**versions, "spark": self.spark.version}
+
+    def _engine(self, current: Ready, cluster: Any) -> tuple[Runner, RowsOf]:
+        if self.in_process is not None:
+            return self._in_process(self.in_process, current)
+        if self.spark is None:
+            msg = "a job needs a Spark session or in_process="
+            raise RefusedError(msg)
+        from rechannel.engine.spark.wiring import spark_runner
+
+        return spark_runner(
+            self.spark,
+            current.plan,
+            current.program.programs,
+            current.readers,
+            job=self.name,
+            ahead=True,
+            cluster=cluster,
+        )
+
+    @staticmethod
+    def _in_process(how: InProcess, current: Ready) -> tuple[Runner, RowsOf]:
+        runner = InProcessRunner(
+            current.plan,
+            current.program.programs,
+            current.readers,
+            names=how.names,
+            fault=how.fault,
+        )
+
+        def rows_of(
+            sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+        ) -> Rows:
+            return Rows(
+                frame=None,
+                tables=lambda: runner.frame_rows(sink.frame, decided, kept),
+                schema=sink.schema,
+            )
+
+        return runner, rows_of
+
+
+def _parallelism(spark: Any) -> int:
+    from rechannel.engine.spark.session import is_connect
+
+    if is_connect(spark):
+        return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "2")))
+    return int(spark.sparkContext.defaultParallelism)

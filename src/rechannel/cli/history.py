@@ -1,0 +1,125 @@
+"""`rechannel history`: the reconfigurations of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rechannel.cli.remote.client import Client, JsonOption, TokenOption, is_url
+from rechannel.cli.screen import count, moment, show, show_json, show_table, size, table
+from rechannel.errors import NotReadyError
+
+
+def history(
+    where: Annotated[
+        str, typer.Argument(metavar="URL|STATE_DIR", help="Of a served job, or of any.")
+    ],
+    id_: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Only this one, with everything.")
+    ] = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the reconfigurations of a job, oldest first, or one of them with all its figures."""
+    all_ = _served(where, token, id_) if is_url(where) else _kept(Path(where), id_)
+    if as_json:
+        show_json({"reconfigurations": all_} if id_ is None else all_[0])
+    elif id_ is not None:
+        _show_one(all_[0])
+    elif all_:
+        show_table(_rows(all_))
+    else:
+        show("There was no reconfiguration.")
+
+
+def _served(url: str, token: str | None, id_: str | None) -> list[dict[str, Any]]:
+    with Client(url, token) as job:
+        if id_ is not None:
+            return [job.get("reconfigurations", id_)]
+        found: list[dict[str, Any]] = job.get("reconfigurations")["reconfigurations"]
+        return found
+
+
+def _kept(directory: Path, id_: str | None) -> list[dict[str, Any]]:
+    """Read a state directory; the job may run meanwhile."""
+    from rechannel.cli.inspect.directory import open_directory
+    from rechannel.engine.history import read_history
+    from rechannel.engine.journal import read_only
+
+    store = open_directory(directory).store
+    found = read_history(store, read_only(store).coordination.open)
+    if id_ is None:
+        return found
+    one = [body for body in found if body["id"] == id_]
+    if not one:
+        msg = f"there is no reconfiguration {id_!r} in {directory}"
+        raise NotReadyError(msg)
+    return one
+
+
+def _rows(all_: list[dict[str, Any]]) -> Any:
+    numbers = ("bins", "bytes", "timesteps")
+    rows = table("id", "change", "phase", *numbers, "cause", "reason", right=numbers)
+    for body in all_:
+        rows.add_row(
+            body["id"],
+            body["change"],
+            body["phase"],
+            count(body["bins"]),
+            size(body["bytes"]),
+            _timesteps(body),
+            body["cause"],
+            body["reason"],
+        )
+    return rows
+
+
+def _timesteps(body: dict[str, Any]) -> str:
+    first, last = body["first_timestep"], body["last_timestep"]
+    if first is None:
+        return "-"
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _show_one(body: dict[str, Any]) -> None:
+    from rechannel.reconfigure.record import Phase
+
+    show(f"Reconfiguration {body['id']} is {body['phase']}.")
+    overview = table("", "")
+    overview.show_header = False
+    steps = body["steps"]
+    for what, text in (
+        ("change", body["change"]),
+        ("strategy", body["strategy"]),
+        ("cause", body["cause"]),
+        ("reason", body["reason"] or "-"),
+        ("steps", f"{steps['made']} made, {steps['left']} left"),
+        ("moved", f"{count(body['bins'])} bins, {size(body['bytes'])}"),
+        ("timesteps", _timesteps(body)),
+        *(
+            (f"  {phase}", moment(body["times"][phase]))
+            for phase in Phase
+            if phase in body["times"]
+        ),
+        *((f"  time to {phase}", _ms(ms)) for phase, ms in body["phases_ms"].items()),
+    ):
+        overview.add_row(what, text)
+    show_table(overview)
+    if body["latency_ms"]:
+        show("")
+        show_table(_latencies(body["latency_ms"]))
+
+
+def _latencies(latencies: dict[str, dict[str, float]]) -> Any:
+    numbers = ("timesteps", "p50", "p99", "max")
+    rows = table("latency", *numbers, right=numbers)
+    for when, figures in latencies.items():
+        times = [_ms(figures[name]) for name in numbers[1:]]
+        rows.add_row(when, count(figures["timesteps"]), *times)
+    return rows
+
+
+def _ms(ms: float | None) -> str:
+    return "-" if ms is None else f"{ms:,.1f} ms"

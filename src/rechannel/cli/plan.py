@@ -1,0 +1,62 @@
+"""`rechannel plan`: what a change of a running job would do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rechannel.cli.remote.client import Client, JsonOption, TokenOption
+from rechannel.cli.remote.commands import group, url_of
+from rechannel.cli.remote.strategy import (
+    BinsOption,
+    BudgetOption,
+    GapOption,
+    PrepareOption,
+    StrategyOption,
+    strategy_of,
+)
+from rechannel.cli.remote.workload import Json
+from rechannel.cli.screen import say, show, show_json
+from rechannel.errors import RefusedError
+
+
+def _plan(  # noqa: PLR0913, PLR0917 - the options of the command
+    change: Json,
+    context: typer.Context,
+    strategy: StrategyOption = None,
+    bins: BinsOption = None,
+    gap: GapOption = 0,
+    budget: BudgetOption = None,
+    no_prepare: PrepareOption = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For `rechannel reconfigure --plan`.")
+    ] = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    from rechannel.reconfigure.plan import Plan
+
+    how = strategy_of(strategy, bins, gap, budget, unprepared=no_prepare)
+    with Client(url_of(context), token) as job:
+        answer = job.post("plan", body={"change": change, "strategy": how})
+    if save is not None:
+        _save(save, answer)
+    if as_json:
+        show_json(answer)
+    else:
+        show(str(Plan.from_json(answer)))
+
+
+plan = group("Show what a change of a running job would do; nothing happens.", _plan)
+
+
+def _save(file: Path, answer: Json) -> None:
+    try:
+        file.write_text(json.dumps(answer, indent=1), encoding="utf-8")
+    except OSError as error:
+        msg = f"the plan cannot be written to {file}: {error.strerror}"
+        raise RefusedError(msg) from error
+    say(f"the plan is in {file}")

@@ -1,0 +1,132 @@
+"""`rechannel reconfigure`: change a running job."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from rechannel.cli.remote.client import Client, JsonOption, TokenOption
+from rechannel.cli.remote.commands import group, url_of
+from rechannel.cli.remote.strategy import (
+    BinsOption,
+    BudgetOption,
+    GapOption,
+    PrepareOption,
+    StrategyOption,
+    strategy_of,
+)
+from rechannel.cli.remote.values import border
+from rechannel.cli.remote.workload import Json
+from rechannel.cli.screen import show, show_json
+from rechannel.errors import RefusedError
+
+NOT_DONE = 1
+"""Exit code of `--wait` when the reconfiguration ended otherwise than done."""
+
+_POLL_SECONDS = 0.1
+
+AtOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N|TIME", help="From that timestep, or time of the stream, on."),
+]
+SupersedeOption: TypeAlias = Annotated[
+    bool, typer.Option("--supersede", help="In place of what is open for the same operators.")
+]
+WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is over.")]
+CauseOption: TypeAlias = Annotated[str, typer.Option(help="Who asks and why, for the history.")]
+
+CAUSE = "asked for on the command line"
+
+
+def _ask(  # noqa: PLR0913, PLR0917 - the options of the command
+    change: Json,
+    context: typer.Context,
+    strategy: StrategyOption = None,
+    bins: BinsOption = None,
+    gap: GapOption = 0,
+    budget: BudgetOption = None,
+    no_prepare: PrepareOption = False,
+    at: AtOption = None,
+    supersede: SupersedeOption = False,
+    cause: CauseOption = CAUSE,
+    wait: WaitOption = False,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    how = strategy_of(strategy, bins, gap, budget, unprepared=no_prepare)
+    body = {"change": change, "strategy": how, **_when(at, supersede, cause)}
+    _send(url_of(context), token, body, wait=wait, as_json=as_json)
+
+
+def _replay(  # noqa: PLR0917 - the options of the command
+    context: typer.Context,
+    plan: Annotated[Path, typer.Option(metavar="FILE", help="That `rechannel plan --save` made.")],
+    at: AtOption = None,
+    supersede: SupersedeOption = False,
+    cause: CauseOption = CAUSE,
+    wait: WaitOption = False,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Do what a plan says that was made before."""
+    body = {"plan": _read(plan), **_when(at, supersede, cause)}
+    _send(url_of(context), token, body, wait=wait, as_json=as_json)
+
+
+reconfigure = group(
+    "Change a running job, without a stop: `reconfigure URL CHANGE ...` or `reconfigure URL --plan FILE`.",
+    _ask,
+    _replay,
+)
+
+
+def _when(at: str | None, supersede: bool, cause: str) -> dict[str, Any]:
+    return {"at": None if at is None else border(at), "supersede": supersede, "cause": cause}
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"plan file {file} cannot be read: {error}"
+        raise RefusedError(msg) from error
+
+
+def _send(url: str, token: str | None, body: dict[str, Any], *, wait: bool, as_json: bool) -> None:
+    with Client(url, token) as job:
+        answer = job.post("reconfigure", body=body)
+        if wait:
+            answer = _over(job, answer["id"])
+    if as_json:
+        show_json(answer)
+    else:
+        show(_told(answer))
+    if wait and answer["phase"] != "done":
+        raise typer.Exit(NOT_DONE)
+
+
+def _over(job: Client, id_: str) -> dict[str, Any]:
+    """The reconfiguration once it is over."""
+    while True:
+        facts = job.get("reconfigurations", id_)
+        if not facts["open"]:
+            return facts
+        time.sleep(_POLL_SECONDS)
+
+
+def _told(answer: dict[str, Any]) -> str:
+    if "phase" not in answer:
+        return f"Reconfiguration {answer['id']} is accepted."
+    text = f"Reconfiguration {answer['id']} is {answer['phase']}"
+    if answer["reason"]:
+        text += f": {answer['reason']}"
+    elif answer["first_timestep"] is not None:
+        text += (
+            f": {answer['bins']} bins moved in timesteps"
+            f" {answer['first_timestep']} to {answer['last_timestep']}"
+        )
+    return f"{text}."

@@ -1,0 +1,134 @@
+"""A served job, as commands see it: JSON in, JSON out, and the errors that the job would raise here."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeAlias
+from urllib.parse import quote, urlsplit
+
+import typer
+
+from rechannel.errors import (
+    DamagedStateError,
+    NotReadyError,
+    RechannelError,
+    RefusedError,
+    SetUpError,
+    UnknownOperatorError,
+)
+
+ANSWER_SECONDS = 610.0
+"""A job answers between two timesteps, and itself gives up before this."""
+
+CONNECT_SECONDS = 10.0
+
+UrlArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="URL", help="Of a served job, as http://127.0.0.1:8520.")
+]
+TOKEN = "RECHANNEL_TOKEN"
+"""Where the environment has the token: other users of the machine can read command lines."""
+
+TokenOption: TypeAlias = Annotated[
+    str | None, typer.Option(help=f"That the job was served with; or else {TOKEN} has it.")
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_ERRORS: dict[str, type[RechannelError]] = {
+    "unknown_operator": UnknownOperatorError,
+    "not_found": NotReadyError,
+    "not_ready": NotReadyError,
+    "damaged_state": DamagedStateError,
+    "failed": RechannelError,
+    "internal": RechannelError,
+}
+
+
+def token_of(option: str | None) -> str | None:
+    """The token that was given, or that of the environment. Raises RefusedError for what no job can have."""
+    token = option or os.environ.get(TOKEN) or None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        msg = f"the token (--token, or {TOKEN} in the environment) is not printable ASCII"
+        raise RefusedError(msg)
+    return token
+
+
+def is_url(text: str) -> bool:
+    """Whether this names a served job and no directory: it has a scheme, or is HOST:PORT and no file."""
+    if "://" in text:
+        return True
+    return bool(re.fullmatch(r"[\w.\-\[\]:]*:\d{1,5}", text)) and not Path(text).exists()
+
+
+def base_of(url: str) -> str:
+    """A URL that paths can be put behind. Raises RefusedError."""
+    full = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(full)
+        right = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        right = False
+    if not right:
+        msg = f"{url!r} is no URL of a job: give the one that job.serve() has, as http://127.0.0.1:8520"
+        raise RefusedError(msg)
+    return full.rstrip("/")
+
+
+class Client:
+    """Asks one job. Use it in a `with`."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        """Raises SetUpError without the extra `serve`, RefusedError for what is no URL or no token."""
+        if find_spec("httpx") is None:
+            msg = "talking to a job needs httpx: pip install 'rechannel[serve]'"
+            raise SetUpError(msg)
+        import httpx
+
+        self._url = base_of(url)
+        said = token_of(token)
+        headers = {} if said is None else {"Authorization": f"Bearer {said}"}
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        # What proxies the environment names are for other hosts than the one that was spelt out here.
+        self._http = httpx.Client(headers=headers, timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, *path: str, **query: str | int) -> dict[str, Any]:
+        """What a route tells. Raises what the job raised, NotReadyError where nothing answers."""
+        return self._ask("GET", path, params=query)
+
+    def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask for something. Raises what the job raised, NotReadyError where nothing answers."""
+        return self._ask("POST", path, json=body)
+
+    def _ask(self, method: str, path: tuple[str, ...], **more: Any) -> dict[str, Any]:
+        import httpx
+
+        address = "/".join([self._url, *(quote(part, safe="") for part in path)])
+        try:
+            answer = self._http.request(method, address, **more)
+        except httpx.HTTPError as error:
+            msg = f"nothing answers at {self._url} ({error}); is the job running, and served there?"
+            raise NotReadyError(msg) from error
+        except (httpx.InvalidURL, UnicodeError) as error:
+            msg = f"{self._url} cannot be asked: {error}"
+            raise RefusedError(msg) from error
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        if answer.is_success and isinstance(body, dict):
+            return body
+        raise self._error(answer.status_code, body)
+
+    def _error(self, status: int, body: Any) -> RechannelError:
+        if not isinstance(body, dict) or not {"error", "message"} <= body.keys():
+            msg = f"what answers at {self._url} (status {status}) is no served job"
+            return RefusedError(msg)
+        return _ERRORS.get(body["error"], RefusedError)(str(body["message"]))

@@ -1,0 +1,254 @@
+"""Programs in exchange: versions of the dataflow that are ready, and the border at which one takes over.
+
+Everything that can fail (opening sources and sinks, asking for columns, judging what becomes of state) is done when a
+version is made, in the thread of whoever asks. Taking over is assignment: nothing is under way then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from rechannel.dataflow.graph import Dataflow, Node
+from rechannel.dataflow.migration import Migrate
+from rechannel.dataflow.schema import resolve
+from rechannel.engine.entries import Json
+from rechannel.engine.physical import PhysicalPlan, SinkPlan
+from rechannel.engine.place import Place
+from rechannel.engine.publishing import Publisher
+from rechannel.engine.runner import Runner
+from rechannel.engine.state_view import StateView
+from rechannel.engine.versions import Program, Succession, succeed
+from rechannel.errors import NotReadyError, RefusedError
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes import Change, ChangeProgram
+from rechannel.reconfigure.program import Sorted
+from rechannel.sinks.writer import SinkWriter
+from rechannel.sources.reader import SourceReader
+from rechannel.state.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A version with its open sources and sinks, by name.
+
+    stamp: makes its program anew for the time at which it begins (Unix milliseconds); None where that is all the same.
+    State that gets another timeout is judged by it.
+    """
+
+    program: Program
+    readers: Mapping[str, SourceReader]
+    writers: Mapping[str, SinkWriter]
+    stamp: Callable[[int], Program] | None = None
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """Its stages and sinks."""
+        return self.program.plan
+
+    def close_beside(self, other: Ready) -> None:
+        """Close what only this version has open."""
+        for name, reader in self.readers.items():
+            if other.readers.get(name) is not reader:
+                reader.close()
+        for name, writer in self.writers.items():
+            if other.writers.get(name) is not writer:
+                writer.close()
+
+
+class Ask(Protocol):
+    """Columns that only a source or Spark can tell."""
+
+    def __call__(
+        self, readers: Mapping[str, SourceReader], node: Node, inputs: Sequence[pa.Schema]
+    ) -> pa.Schema | None:
+        """Columns of a node; None where it says so itself. Raises DataflowError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opener:
+    """How versions are made: the seams to sources, sinks and Spark.
+
+    defaults: `tasks` and `bins` of operators that do not say.
+    """
+
+    store: Store
+    ask: Ask
+    reader: Callable[[Node], SourceReader]
+    writer: Callable[[SinkPlan], SinkWriter]
+    defaults: Mapping[str, int]
+
+    def readers(
+        self, dataflow: Dataflow, there: Mapping[str, SourceReader]
+    ) -> dict[str, SourceReader]:
+        """A reader for every source; those that are open stay."""
+        return {
+            node.name: there.get(node.name) or self.reader(node)
+            for node in dataflow.nodes
+            if hasattr(node, "connector")
+        }
+
+    def schemas(
+        self, dataflow: Dataflow, readers: Mapping[str, SourceReader]
+    ) -> Mapping[str, pa.Schema]:
+        """Columns of every node. Raises DataflowError."""
+        return resolve(dataflow, lambda node, inputs: self.ask(readers, node, inputs))
+
+    def writers(self, plan: PhysicalPlan, there: Mapping[str, SinkWriter]) -> dict[str, SinkWriter]:
+        """A writer for every sink; those that are open stay."""
+        return {
+            sink.sink.name: there.get(sink.sink.name) or self.writer(sink) for sink in plan.sinks
+        }
+
+    def succeed(
+        self,
+        before: Ready,
+        dataflow: Dataflow,
+        *,
+        text: str,
+        configuration: Configuration,
+        migrate: Mapping[str, Migrate],
+        now_ms: int,
+    ) -> tuple[ChangeProgram, Ready]:
+        """Make the next version. Raises RefusedError, DataflowError; nothing stays open then."""
+        readers = self.readers(dataflow, before.readers)
+        try:
+            schemas = self.schemas(dataflow, readers)
+
+            def make(at_ms: int) -> Succession:
+                return succeed(
+                    before.program,
+                    dataflow,
+                    schemas,
+                    self.store,
+                    text=text,
+                    configuration=configuration,
+                    defaults=self.defaults,
+                    migrate=migrate,
+                    now_ms=at_ms,
+                )
+
+            made = make(now_ms)
+            writers = self.writers(made.program.plan, before.writers)
+        except BaseException:
+            for name, reader in readers.items():
+                if name not in before.readers:
+                    reader.close()
+            raise
+        moves_state = made.program.record["migrations"] != before.program.record["migrations"]
+        ready = Ready(
+            program=made.program,
+            readers=readers,
+            writers=writers,
+            stamp=(lambda at_ms: make(at_ms).program) if moves_state else None,
+        )
+        return made.change, ready
+
+
+@contextmanager
+def asking(
+    asked: Sorted, exchange: Exchange, opener: Opener, place: Place, *, keep: bool = True
+) -> Iterator[Change]:
+    """One change of all that was asked for; the next version waits for it, unless it is refused.
+
+    keep: False = only to look at: the next version is put away again.
+    Raises RefusedError, DataflowError; nothing stays open then.
+    """
+    if not asked.edits:
+        yield asked.together()
+        return
+    change, ready = opener.succeed(
+        exchange.current,
+        asked.applied(exchange.current.program.dataflow),
+        text=asked.text,
+        configuration=place.configuration,
+        migrate=asked.migrate,
+        now_ms=place.time_ms,
+    )
+    if exchange.has(change.version):
+        ready.close_beside(exchange.current)
+        msg = "another change of the program has not begun yet: wait for it, or abort it"
+        raise RefusedError(msg)
+    exchange.offer(ready)
+    try:
+        yield asked.together(change)
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            exchange.withdraw(change.version)
+
+
+class Exchange:
+    """The version that runs, and those that wait for their border."""
+
+    def __init__(
+        self, *, current: Ready, runner: Runner, publisher: Publisher, view: StateView
+    ) -> None:
+        """Take what has to learn of another version."""
+        self._current = current
+        self._runner = runner
+        self._publisher = publisher
+        self._view = view
+        self._waiting: dict[int, Ready] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def current(self) -> Ready:
+        """The version that runs."""
+        return self._current
+
+    def offer(self, ready: Ready) -> None:
+        """Keep a version until its border comes."""
+        with self._lock:
+            self._waiting[ready.program.version] = ready
+
+    def withdraw(self, version: int) -> None:
+        """Its border does not come any more: close what it opened."""
+        with self._lock:
+            ready = self._waiting.pop(version, None)
+        if ready is not None:
+            ready.close_beside(self._current)
+
+    def has(self, version: int) -> bool:
+        """Whether a version waits."""
+        with self._lock:
+            return version in self._waiting
+
+    def record(self, version: int, now_ms: int) -> Mapping[str, Json]:
+        """What the journal keeps of a version that is about to begin. Raises NotReadyError."""
+        ready = self._get(version)
+        if ready.stamp is not None:
+            ready = replace(ready, program=ready.stamp(now_ms))
+            self.offer(ready)
+        return ready.program.record
+
+    def _get(self, version: int) -> Ready:
+        with self._lock:
+            if version not in self._waiting:
+                msg = f"version {version} of the dataflow is not ready; give the job its functions and streams again"
+                raise NotReadyError(msg)
+            return self._waiting[version]
+
+    def begin(self, version: int) -> Ready:
+        """A version takes over; nothing is under way. Readers of sources that are gone are left to the intake."""
+        ready = self._get(version)
+        with self._lock:
+            del self._waiting[version]
+        self._runner.exchange(ready.plan, ready.program.programs, ready.readers)
+        self._publisher.exchange(ready.plan.sinks, ready.writers)
+        self._view.exchange(ready.plan, ready.program.programs)
+        self._current = ready
+        return ready
+
+    def close(self) -> None:
+        """Close what waits."""
+        for version in list(self._waiting):
+            with suppress(Exception):
+                self.withdraw(version)

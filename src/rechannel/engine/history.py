@@ -1,0 +1,172 @@
+"""The history of reconfigurations: one file each, with cause, phases, and what latency was before, during and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rechannel.engine.measured import Measured
+from rechannel.errors import DamagedStateError
+from rechannel.reconfigure.record import Record
+from rechannel.state.keys import RECONFIGURATIONS
+from rechannel.state.sealed import seal, unseal
+from rechannel.state.store import Store
+
+FORMAT = 1
+"""Version of the format of a history file."""
+
+AROUND = 32
+"""Timesteps before and after a reconfiguration that its latencies are compared with."""
+
+
+def summary(record: Record, latencies: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
+    """What people ask of a reconfiguration, as plain JSON values.
+
+    latencies: (timestep, ms from its decision to its commit), ascending.
+    """
+    return {
+        "id": record.id,
+        "change": str(record.change),
+        "strategy": str(record.strategy),
+        "cause": record.cause,
+        "phase": str(record.phase),
+        "reason": record.reason,
+        "steps": {"made": len(record.taken), "left": len(record.left)},
+        "bins": sum(taken.bins for taken in record.taken),
+        "bytes": round(sum(taken.size for taken in record.taken)),
+        "first_timestep": record.taken[0].timestep if record.taken else None,
+        "last_timestep": record.last_timestep,
+        "phases_ms": phases(record),
+        "times": dict(record.times),
+        "prepared": dict(record.prepared),
+        "drivers": record.drivers,
+        "latency_ms": _latencies(record, latencies),
+    }
+
+
+def phases(record: Record) -> dict[str, int | None]:
+    """How long Trisk's phases took, ms.
+
+    prepare: from the request until all that can be done ahead was done. synchronize: from then until the border that
+    the first step was made at. update: from there until the last step's timestep was committed.
+    """
+    times = dict(record.times)
+    asked, ready = times.get("waiting"), times.get("ready")
+    moving = record.taken[0].time_ms if record.taken else None
+    over = next((times[p] for p in ("done", "undone", "superseded") if p in times), None)
+    return {
+        "prepare": _between(asked, ready),
+        "synchronize": _between(ready if ready is not None else asked, moving),
+        "update": _between(moving, over),
+    }
+
+
+def _between(first: int | None, last: int | None) -> int | None:
+    return None if first is None or last is None else max(0, last - first)
+
+
+def _latencies(
+    record: Record, latencies: Sequence[tuple[int, float]]
+) -> dict[str, dict[str, float]]:
+    if not record.taken:
+        return {}
+    first, last = record.taken[0].timestep, record.taken[-1].timestep
+    parts = {
+        "before": [ms for t, ms in latencies if first - AROUND <= t < first],
+        "during": [ms for t, ms in latencies if first <= t <= last],
+        "after": [ms for t, ms in latencies if last < t <= last + AROUND],
+    }
+    return {name: _figures(values) for name, values in parts.items() if values}
+
+
+def _figures(values: list[float]) -> dict[str, float]:
+    p50, p99 = np.percentile(values, [50, 99])
+    return {
+        "p50": round(float(p50), 3),
+        "p99": round(float(p99), 3),
+        "max": round(max(values), 3),
+        "timesteps": len(values),
+    }
+
+
+class History:
+    """Writes the files; belongs to the driver's thread."""
+
+    def __init__(self, store: Store, measured: Measured) -> None:
+        """Files of this store; latencies as measured."""
+        self._store = store
+        self._measured = measured
+        self._fresh: dict[str, Record] = {}
+
+    def over(self, record: Record) -> None:
+        """One is over: write what is known; what comes after it is added later."""
+        self._write(record)
+        self._fresh[record.id] = record
+
+    def repair(self, records: Iterable[Record]) -> None:
+        """Write what a driver that died between the journal and the history has left out."""
+        there = set(self._store.list(RECONFIGURATIONS))
+        for record in records:
+            if not record.open and f"{RECONFIGURATIONS}{record.id}.json" not in there:
+                self._write(record)
+
+    def committed(self, timestep: int) -> None:
+        """Write those again whose timesteps afterwards are there now."""
+        for record in list(self._fresh.values()):
+            last = record.last_timestep
+            if last is None or timestep >= last + AROUND:
+                del self._fresh[record.id]
+                self._write(record)
+
+    def finish(self) -> None:
+        """The driver ends: write what there is."""
+        for record in self._fresh.values():
+            self._write(record)
+        self._fresh.clear()
+
+    def _write(self, record: Record) -> None:
+        body = {"format": FORMAT, **summary(record, list(self._measured.latencies))}
+        self._store.put(f"{RECONFIGURATIONS}{record.id}.json", seal(body))
+
+
+def read_history(store: Store, open_: Iterable[Record] = ()) -> list[dict[str, Any]]:
+    """All reconfigurations, in the order in which they were asked for; `open_`: those that are not over.
+
+    Raises DamagedStateError.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key in store.list(RECONFIGURATIONS):
+        body: dict[str, Any] = unseal(store.read(key), name=key, newest=FORMAT)
+        body.pop("format", None)
+        found[body["id"]] = body
+    for record in open_:
+        found.setdefault(record.id, summary(record))
+    return sorted(found.values(), key=lambda body: number_of(body["id"]))
+
+
+def number_of(id_: str) -> int:
+    """The number in a reconfiguration's id. Raises DamagedStateError for what is none."""
+    if not id_.startswith("r") or not id_[1:].isdigit():
+        msg = f"{json.dumps(id_)} is no id of a reconfiguration"
+        raise DamagedStateError(msg)
+    return int(id_[1:])
+
+
+def as_rows(history: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One flat row per reconfiguration, for tables."""
+    return [
+        {
+            "id": body["id"],
+            "change": body["change"],
+            "phase": body["phase"],
+            "bins": body["bins"],
+            "bytes": body["bytes"],
+            "timesteps": (body["first_timestep"], body["last_timestep"]),
+            "cause": body["cause"],
+            "reason": body["reason"],
+        }
+        for body in history
+    ]

@@ -1,0 +1,107 @@
+"""Where every source stands, and what the next timestep reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rechannel.engine.runner import SourceSlice, Timestep
+from rechannel.model.configuration import Configuration
+from rechannel.sources.reader import Offset, SourceReader
+
+POLL_SHARE = 4
+"""An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
+LONGEST_POLL_MS = 1000.0
+
+
+class Intake:
+    """Sources of one driver; belongs to its thread.
+
+    last_now: time of the last timestep, Unix milliseconds. Time never goes back, not even to a driver whose machine's
+    clock does: what timed out stays timed out. polled_ms: how long it took to ask sources that had nothing.
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[str, SourceReader],
+        offsets: Mapping[str, Offset],
+        last_now: int,
+        clock: Callable[[], float],
+    ) -> None:
+        """offsets: of sources that were read before."""
+        self.readers = dict(readers)
+        self.last_now = last_now
+        self.polled_ms = 0.0
+        self._clock = clock
+        self._next_due = 0.0
+        self._offsets = {
+            name: offsets.get(name) or reader.initial() for name, reader in readers.items()
+        }
+
+    def now_ms(self) -> int:
+        """Time of a timestep that begins now."""
+        return max(int(self._clock()), self.last_now)
+
+    def may_begin(self, now: float, interval_ms: int) -> bool:
+        """Whether the interval admits another timestep."""
+        return not 0 < self._next_due - now <= interval_ms
+
+    def pause(self, configuration: Configuration, poll_ms: int) -> float:
+        """How long an idle loop may sleep, milliseconds."""
+        pause = max(poll_ms, min(POLL_SHARE * self.polled_ms, LONGEST_POLL_MS))
+        if configuration.interval_ms:
+            return max(1, min(pause, self._next_due - self._clock()))
+        return pause
+
+    def look(self, now_ms: int, bounds: Mapping[str, int]) -> dict[str, SourceSlice] | None:
+        """What a timestep would read; None when there is nothing.
+
+        bounds: most rows (files, batches) of a source, where that is not for the source to say.
+        """
+        began = self._clock()
+        slices: dict[str, SourceSlice] = {}
+        for name, reader in self.readers.items():
+            start = self._offsets[name]
+            end = reader.latest(start, now_ms, bounds.get(name))
+            layout = tuple(reader.layout(start, end)) if end != start else ()
+            slices[name] = SourceSlice(start=start, end=end, layout=layout)
+        if any(part.start != part.end for part in slices.values()):
+            return slices
+        self.polled_ms = self._clock() - began
+        return None
+
+    def take(self, decided: Timestep, began: float) -> None:
+        """A timestep was decided: go on behind it. began: when, for the next one's interval."""
+        self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
+        self.last_now = decided.now_ms
+        self.pass_over(decided)
+
+    def pass_over(self, decided: Timestep) -> None:
+        """A timestep runs again: what it reads is taken."""
+        self._offsets.update({name: part.end for name, part in decided.slices.items()})
+
+    def committed(self, decided: Timestep) -> None:
+        """Sources may forget what a timestep read."""
+        for name, part in decided.slices.items():
+            if name in self.readers:
+                self.readers[name].committed(part.end)
+
+    def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
+        """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
+        for name in self.readers.keys() - readers.keys():
+            self.readers[name].close()
+        known = {**offsets, **self._offsets}
+        self.readers = dict(readers)
+        self._offsets = {
+            name: known.get(name) or reader.initial() for name, reader in readers.items()
+        }
+
+    def close(self) -> None:
+        """Close all readers."""
+        for reader in self.readers.values():
+            reader.close()
+
+
+def _next_due(due: float, now: float, interval_ms: int) -> float:
+    """When the timestep behind one that starts now is due: on the grid, or, where that is lost, an interval
+    from now."""
+    return due + interval_ms if due <= now < due + interval_ms else now + interval_ms

@@ -1,0 +1,87 @@
+"""What can be done ahead of a border whatever the engine: ask for executors and wait until they are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rechannel.engine.cluster import Cluster
+from rechannel.engine.exchange import Exchange
+from rechannel.errors import NotReadyError
+from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
+from rechannel.reconfigure.coordinator import Now
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.state.manifest import Manifest
+
+PATIENCE_SECONDS = 300.0
+"""How long executors may take to come before a change fails."""
+
+
+class ClusterPreparer:
+    """Asks the cluster, and says which programs this driver has."""
+
+    def __init__(
+        self,
+        *,
+        exchange: Exchange,
+        cluster: Cluster,
+        patience: float = PATIENCE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """patience: seconds that executors may take."""
+        self.exchange = exchange
+        self.cluster = cluster
+        self._patience = patience
+        self._sleep = sleep
+
+    def prepare(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> dict[str, Any]:
+        """Wait for executors that the change asks for. Raises NotReadyError when they do not come."""
+        del now, manifests
+        facts: dict[str, Any] = {}
+        for part in parts_of(record.change):
+            if isinstance(part, SetExecutors):
+                facts["executors"] = self._executors(part.executors)
+        return facts
+
+    def _executors(self, total: int) -> int:
+        there = len(self.cluster.executors())
+        if there >= total:
+            return there
+        self.cluster.request(total)
+        waited = 0.0
+        while len(self.cluster.executors()) < total:
+            if waited >= self._patience:
+                msg = (
+                    f"{total} executors were asked for and {len(self.cluster.executors())} are there after"
+                    f" {waited:.0f} s: the cluster has no room; ask for fewer, or give it room"
+                )
+                raise NotReadyError(msg)
+            self._sleep(0.1)
+            waited += 0.1
+        return len(self.cluster.executors())
+
+    def impossible(self, record: Record) -> str | None:
+        """A program change whose functions only the driver before had."""
+        for part in parts_of(record.change):
+            if isinstance(part, ChangeProgram) and not self.exchange.has(part.version):
+                return (
+                    "its functions and streams were in the memory of the driver that ended before the change began;"
+                    " start the program with the change in its text, or ask for it again"
+                )
+        return None
+
+    def finished(self, record: Record) -> None:
+        """Let executors go that are not wanted any more; forget a program that does not come."""
+        for part in parts_of(record.change):
+            if isinstance(part, ChangeProgram) and record.phase is not Phase.DONE:
+                self.exchange.withdraw(part.version)
+            if isinstance(part, SetExecutors):
+                alive = self.cluster.executors()
+                if record.phase is not Phase.DONE:
+                    self.cluster.request(max(1, len(alive)))  # no more than came so far
+                elif len(alive) > part.executors:
+                    self.cluster.request(part.executors)
+                    self.cluster.decommission([e.id for e in alive[part.executors :]])

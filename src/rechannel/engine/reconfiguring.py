@@ -1,0 +1,344 @@
+"""The coordinator's hands: asks it at every border, journals what it says, and has things prepared.
+
+All of it runs in the driver's thread but for `ask` and `abort`, which other threads call, and the preparation, which
+runs in a thread of its own and comes back as an event.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from rechannel.engine.entries import ConfigurationChanged, Reconfiguring
+from rechannel.engine.journal import Journal
+from rechannel.engine.measured import Measured
+from rechannel.engine.physical import PhysicalPlan
+from rechannel.engine.place import Place
+from rechannel.engine.steps import can_combine
+from rechannel.errors import RechannelError, RefusedError
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.coordinator import (
+    Coordination,
+    Decision,
+    Now,
+    Request,
+    abort,
+    accept,
+    border,
+    resume,
+    settled,
+    wants_preparing,
+)
+from rechannel.reconfigure.events import Event, Finished, Prepared
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
+from rechannel.sources.reader import SourceReader
+from rechannel.state.manifest import Manifest
+
+
+class Preparer(Protocol):
+    """Does what can be done ahead of the border. Called in a thread of its own."""
+
+    def prepare(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> dict[str, Any]:
+        """Facts about what was done. Raises RechannelError where the change turns out to be impossible."""
+
+    def impossible(self, record: Record) -> str | None:
+        """Why this driver cannot take up a record of an earlier one, or None."""
+
+    def finished(self, record: Record) -> None:
+        """A record is over: free what was prepared, let go what is not needed any more."""
+
+
+class NothingToPrepare:
+    """For engines in which a change costs nothing ahead."""
+
+    def prepare(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> dict[str, Any]:
+        """Nothing is done."""
+        del record, now, manifests
+        return {}
+
+    def impossible(self, record: Record) -> str | None:
+        """Everything can be taken up but what only the driver before had in its memory."""
+        del record
+        return None
+
+    def finished(self, record: Record) -> None:
+        """Nothing is held."""
+
+
+def abilities(
+    plan: PhysicalPlan, readers: Mapping[str, SourceReader]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Operators that can pre-aggregate, and sources whose timesteps can be bounded."""
+    combinable = frozenset(s.name for s in plan.stateful if can_combine(plan, s.name))
+    return combinable, frozenset(n for n, r in readers.items() if getattr(r, "boundable", True))
+
+
+def _aborted(record: Record) -> Record:
+    """A record that nobody remembers: it is over, and nothing came of it."""
+    return replace(record, phase=Phase.ABORTED)
+
+
+_ENDED = "the job has ended: nothing can be changed any more; start it again first"
+
+Told = Callable[[Record], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    work: Callable[[], Any]
+    answer: Future[Any]
+
+
+class Reconfigurer:
+    """Reconfigurations of one running driver."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        measured: Measured,
+        preparer: Preparer | None = None,
+        limits: Limits | None = None,
+        wake: Callable[[], None] = lambda: None,
+        executor: Executor | None = None,
+        tell: Told = lambda _: None,
+    ) -> None:
+        """Take the parts.
+
+        wake: makes the driver's thread look here. executor: runs preparations; None = a thread of its own.
+        tell: told of every record that is over.
+        """
+        self._journal = journal
+        self._measured = measured
+        self._preparer = preparer or NothingToPrepare()
+        self._combinable: frozenset[str] = frozenset()
+        self._sources: frozenset[str] = frozenset()
+        self._limits = limits or NoLimits()
+        self._wake = wake
+        self._executor = executor
+        self._own: ThreadPoolExecutor | None = None
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._ready: SimpleQueue[Event] = SimpleQueue()
+        self._preparing: dict[str, Record] = {}
+        self._closed = False
+        self._tell = tell
+        self._over = threading.Condition()
+
+    # What other threads may call -----------------------------------------------------------------
+
+    @property
+    def coordination(self) -> Coordination:
+        """All reconfigurations."""
+        return self._journal.state.coordination
+
+    def ask(self, request: Request, place: Callable[[], Place]) -> Future[str]:
+        """Hand a request to the driver's thread; the future is its id, or why it was refused."""
+        return self._submit(lambda: self.accept(request, place()))
+
+    def cancel(self, id_: str, reason: str, place: Callable[[], Place]) -> Future[None]:
+        """Hand an abort to the driver's thread."""
+        return self._submit(lambda: self.abort(id_, reason, place()))
+
+    def look(self, place: Callable[[], Place]) -> Future[Now]:
+        """What a request would be judged by, as the driver's thread sees it."""
+        return self._submit(lambda: self.now(place()))
+
+    def _submit(self, work: Callable[[], Any]) -> Future[Any]:
+        answer: Future[Any] = Future()
+        with self._over:
+            if self._closed:
+                answer.set_exception(RefusedError(_ENDED))
+                return answer
+            self._calls.put(_Call(work=work, answer=answer))
+        self._wake()
+        return answer
+
+    def wait(self, id_: str, timeout: float | None, given_up: Callable[[], bool]) -> Record:
+        """The record once it is over, or as it is after `timeout` seconds or when the driver has ended."""
+
+        def over() -> bool:
+            return given_up() or not self.coordination.find(id_).open
+
+        with self._over:
+            self._over.wait_for(over, timeout)
+        return self.coordination.find(id_)
+
+    def wake_waiters(self) -> None:
+        """Those who wait look again: something is over, or the driver is."""
+        with self._over:
+            self._over.notify_all()
+
+    # The driver's thread -------------------------------------------------------------------------
+
+    def know(self, combinable: frozenset[str], sources: frozenset[str]) -> None:
+        """Operators that can pre-aggregate, and sources that can be bounded, of the version that runs."""
+        self._combinable, self._sources = combinable, sources
+
+    def now(self, place: Place) -> Now:
+        """What the coordinator is told."""
+        configuration = place.configuration
+        return Now(
+            timestep=place.timestep,
+            time_ms=place.time_ms,
+            configuration=configuration,
+            drained=place.drained,
+            facts=Facts(
+                loads=self._measured.loads(configuration),
+                combinable=self._combinable,
+                sources=self._sources,
+                limits=self._limits,
+            ),
+            sizes=self._measured.sizes(configuration),
+            budget=self._measured.budget,
+        )
+
+    def accept(self, request: Request, place: Place) -> str:
+        """Accept a request and journal it. Raises RefusedError, UnknownOperatorError: nothing has happened."""
+        event = accept(self.coordination, request, self.now(place))
+        self._append(event)
+        for id_ in event.supersedes:
+            self._ended(id_)
+        return event.id
+
+    def abort(self, id_: str, reason: str, place: Place) -> None:
+        """End a reconfiguration, or lead it back. Raises RefusedError."""
+        for event in abort(self.coordination, id_, self.now(place), reason):
+            self._append(event)
+
+    def resume(self, place: Place) -> None:
+        """Take up what the driver before left open."""
+        if self.coordination.open:
+            for event in resume(self.coordination, self.now(place), self._preparer.impossible):
+                self._append(event)
+
+    def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
+        """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
+        happened = self._answer_calls()
+        while not self._ready.empty():
+            event = self._ready.get()
+            record = self._preparing.pop(event.id)
+            found = [r for r in self.coordination.records if r.id == event.id]
+            if found and found[0].phase is Phase.WAITING:
+                self._append(event)
+                happened = True
+            elif not found or not found[0].open:
+                # Over before it was prepared: let go what the preparation got after that.
+                self._preparer.finished(found[0] if found else _aborted(record))
+        for record in wants_preparing(self.coordination):
+            if record.id not in self._preparing:
+                self._preparing[record.id] = record
+                self._prepare(record, place, dict(manifests()))
+                happened = True
+        return happened
+
+    def _answer_calls(self) -> bool:
+        happened = False
+        while not self._calls.empty():
+            call = self._calls.get()
+            happened = True
+            try:
+                call.answer.set_result(call.work())
+            except RechannelError as error:
+                call.answer.set_exception(error)
+            except BaseException as error:
+                call.answer.set_exception(error)
+                raise
+        return happened
+
+    def _prepare(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
+        if not record.strategy.prepare:
+            self._ready.put(Prepared(id=record.id, time_ms=place.time_ms, facts={"skipped": True}))
+            return
+        now = self.now(place)
+        pool = self._executor if self._executor is not None else self._threads()
+        future = pool.submit(self._preparer.prepare, record, now, manifests)
+        future.add_done_callback(lambda done: self._prepared(record, place.time_ms, done))
+
+    def _threads(self) -> Executor:
+        if self._own is None:
+            self._own = ThreadPoolExecutor(4, "rechannel-prepare")
+        return self._own
+
+    def _prepared(self, record: Record, time_ms: int, done: Future[dict[str, Any]]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        event: Event
+        if error is None:
+            event = Prepared(id=record.id, time_ms=time_ms, facts=done.result())
+        else:
+            reason = f"preparation failed: {error}"
+            event = Finished(id=record.id, time_ms=time_ms, outcome="failed", reason=reason)
+        self._ready.put(event)
+        self._wake()
+
+    def decide(self, place: Place) -> Decision:
+        """How the next timestep would begin; nothing is written yet."""
+        if not self.coordination.open:
+            return Decision(configuration=place.configuration)
+        return border(self.coordination, self.now(place))
+
+    def journal(self, decision: Decision) -> None:
+        """What has to be in the journal before the intent of the timestep."""
+        for event in decision.events:
+            self._append(event)
+
+    def idle(self, place: Place) -> Configuration:
+        """Nothing runs and nothing comes in: what is due holds at once, without a timestep."""
+        configuration = place.configuration
+        self.settle(place.timestep, place.time_ms)
+        while self.coordination.open:
+            here = replace(self.now(replace(place, configuration=configuration)), idle=True)
+            decision = border(self.coordination, here)
+            if decision.configuration.dataflow != configuration.dataflow:
+                break  # programs are exchanged at a border
+            self.journal(decision)
+            if not decision.steps:
+                break
+            configuration = decision.configuration
+            self._journal.append(
+                ConfigurationChanged(
+                    from_timestep=place.timestep,
+                    configuration=configuration,
+                    cause=decision.steps[-1].id,
+                    steps=decision.steps,
+                )
+            )
+            self.settle(place.timestep, place.time_ms)
+        return configuration
+
+    def settle(self, committed: int, time_ms: int) -> None:
+        """A timestep is committed: end what has made its last step."""
+        if self.coordination.open:
+            for event in settled(self.coordination, committed, time_ms):
+                self._append(event)
+
+    def _append(self, event: Event) -> None:
+        self._journal.append(Reconfiguring(event=event))
+        if isinstance(event, Finished):
+            self._ended(event.id)
+
+    def _ended(self, id_: str) -> None:
+        record = self.coordination.find(id_)
+        self._preparer.finished(record)
+        self._tell(record)
+        self.wake_waiters()
+
+    def close(self) -> None:
+        """Nobody answers any more."""
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+        with self._over:
+            self._closed = True
+        while not self._calls.empty():
+            self._calls.get().answer.set_exception(RefusedError(_ENDED))
+        self.wake_waiters()

@@ -1,0 +1,72 @@
+"""The cluster under a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rechannel.engine.cluster import Executor, refuse_place
+from rechannel.engine.spark.private import Executors
+from rechannel.engine.spark.session import is_connect
+from rechannel.engine.spark.terms import CONNECT, Kind, Terms, refuse_executors, refuse_resources
+from rechannel.errors import SessionError
+from rechannel.model.configuration import Resources
+
+_REASON = "given back by rechannel"
+
+
+class SparkCluster:
+    """What a running stream asks of a session's cluster (`engine.cluster.Cluster`).
+
+    terms: what the session's settings allow. backend: its executors; None where there are none to ask for.
+    """
+
+    def __init__(self, terms: Terms, backend: Executors | None, local_cores: int = 0) -> None:
+        """Made by `spark_cluster`. local_cores: of a local master."""
+        self.terms = terms
+        self._backend = backend
+        self._local_cores = local_cores
+
+    def executors(self) -> tuple[Executor, ...]:
+        """Executors that take tasks. One, the driver, on a local master; none are known over Connect."""
+        if self._backend is not None:
+            return self._backend.alive()
+        if self.terms.kind is Kind.LOCAL:
+            return (Executor(id="driver", host="localhost", cores=self._local_cores),)
+        return ()
+
+    def request(self, total: int) -> None:
+        """Ask for this many: more take a second or more to come, fewer are only not replaced."""
+        if self._backend is not None:
+            self._backend.request(total)
+            return
+        refusal = self.refuses_executors(total)
+        if refusal is not None:
+            raise SessionError(refusal)
+
+    def decommission(self, ids: Sequence[str]) -> None:
+        """Let executors finish and end."""
+        if self._backend is not None:
+            self._backend.decommission(ids, _REASON)
+
+    def refuses_executors(self, total: int) -> str | None:
+        """Why it cannot have this many."""
+        return refuse_executors(self.terms, len(self.executors()), total)
+
+    def refuses_resources(self, resources: Resources) -> str | None:
+        """Why no task could have these."""
+        return refuse_resources(self.terms, self.executors(), resources)
+
+    def refuses_place(self, executor: str) -> str | None:
+        """Why no task can be put there."""
+        return refuse_place(executor, self.executors())
+
+
+def spark_cluster(spark: Any) -> SparkCluster:
+    """The cluster of a session, classic or Connect."""
+    if is_connect(spark):
+        return SparkCluster(CONNECT, None)
+    context = spark.sparkContext
+    terms = Terms.of(context.master, dict(context.getConf().getAll()))
+    backend = Executors(spark) if terms.has_executors else None
+    return SparkCluster(terms, backend, context.defaultParallelism)

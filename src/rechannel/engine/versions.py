@@ -1,0 +1,295 @@
+"""Versions of the dataflow: which one a driver starts with, and what the next one means for the running stream.
+
+The journal keeps, in a note, what it must know of every version: which logic each node runs (import path and
+digest, never code), what state each operator keeps, and how state of earlier versions is read today. So a driver
+that is started with the program text of before a live change is told so, instead of undoing the change silently; and
+one that is started with new text goes on, if the text still understands the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.check import fingerprint
+from rechannel.dataflow.difference import Difference, differences
+from rechannel.dataflow.graph import Dataflow, Stateful
+from rechannel.dataflow.identity import dataflow_identity
+from rechannel.dataflow.migration import Migrate
+from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
+from rechannel.dataflow.succession import migration_between
+from rechannel.engine.entries import Json
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
+from rechannel.engine.programs import program_of
+from rechannel.engine.steps import first_configuration
+from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.program import StageProgram
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes import ChangeProgram
+from rechannel.state.store import Store
+
+NOTE = "program"
+"""Kind of the note in the journal: {version as text: what the journal keeps of it}."""
+
+KEPT = 32
+"""Versions whose identity is kept, to recognise old program text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One version of the dataflow, ready to run.
+
+    record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `operators` (what
+    their state depends on), `logics` (version of every operator's logic), `migrations` (by operator, oldest first).
+    """
+
+    version: int
+    dataflow: Dataflow
+    schemas: Mapping[str, pa.Schema]
+    plan: PhysicalPlan
+    programs: Mapping[str, StageProgram]
+    record: Mapping[str, Json]
+
+
+def start_program(
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    state: JournalState,
+    *,
+    revert: bool = False,
+) -> Program:
+    """The program of a driver that starts.
+
+    revert: the text of before a live change is meant: go on with that. Raises OldProgramError, OtherDataflowError.
+    """
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    current = _current(state)
+    identity = dataflow_identity(dataflow)
+    held = known.get(str(current), {})
+    if held and held["identity"] != identity and not revert:
+        _check_age(identity, known, current)
+    _check_state(fingerprint(dataflow, schemas), held.get("operators"))
+    record = {
+        "text": held.get("text", "the first one"),
+        "identity": identity,
+        "operators": fingerprint(dataflow, schemas),
+        "logics": held.get("logics", {}),
+        "migrations": held.get("migrations", {}),
+    }
+    return compile_program(dataflow, schemas, store, current, record)
+
+
+def _current(state: JournalState) -> int:
+    if not state.configurations:
+        return 1
+    return state.configuration_at((state.last_intended or 0) + 1).dataflow
+
+
+def _check_state(operators: Mapping[str, str], held: Mapping[str, str] | None) -> None:
+    if held is None or dict(held) == dict(operators):
+        return
+    changed = sorted(n for n in {*held, *operators} if held.get(n) != operators.get(n))
+    msg = (
+        f"operators {changed} have other keys or state than this state directory: it was changed while it ran, or"
+        " belongs to another dataflow. Start the program as it is now, or give this one a directory of its own"
+    )
+    raise OtherDataflowError(msg)
+
+
+def _check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: int) -> None:
+    for version in sorted(map(int, known)):
+        if version < current and known[str(version)]["identity"] == identity:
+            since = [
+                f"version {later}: {known[str(later)]['text']}"
+                for later in range(version + 1, current + 1)
+                if str(later) in known
+            ]
+            now = known[str(current)]["identity"]
+            differs = sorted(n for n in {*now, *identity} if now.get(n) != identity.get(n))
+            msg = (
+                f"this program is version {version} of the dataflow; it was changed while it ran"
+                f" ({'; '.join(since)}), and {differs} are different now. Start the program with these changes in"
+                " its text, or go back on purpose with start(revert=True)"
+            )
+            raise OldProgramError(msg)
+
+
+def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
+    """The note when a version is added or told anew; None where the journal says so already."""
+    known = dict(state.notes.get(NOTE) or {})
+    if known.get(str(program.version)) == program.record:
+        return None
+    known[str(program.version)] = dict(program.record)
+    for old in sorted(map(int, known))[:-KEPT]:
+        del known[str(old)]
+    return known
+
+
+def compile_program(
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    version: int,
+    record: Mapping[str, Json],
+    *,
+    before: Program | None = None,
+    changed: frozenset[str] = frozenset(),
+) -> Program:
+    """Cut a dataflow into stages and make their programs; stages without a changed node keep theirs."""
+    plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
+    programs = {}
+    for stage in plan.stages:
+        if before is not None and _same_stage(stage.name, before, plan, changed):
+            programs[stage.name] = before.programs[stage.name]
+            continue
+        migrations = [migration_from_json(m) for m in record["migrations"].get(stage.name, ())]
+        logic = record["logics"].get(stage.name, 1)
+        programs[stage.name] = program_of(stage, store, logic, migrations)
+    return Program(
+        version=version,
+        dataflow=dataflow,
+        schemas=schemas,
+        plan=plan,
+        programs=programs,
+        record=record,
+    )
+
+
+def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
+    """Executable logic of every stateful operator."""
+    return {
+        node.name: node.spec.bind(node.keys, schemas[node.upstream.name])
+        for node in dataflow.nodes
+        if isinstance(node, Stateful)
+    }
+
+
+def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
+    """Whether the program of a stage can stay. changed: nodes that do something else, as `differences` says."""
+    old = next((stage for stage in before.plan.stages if stage.name == name), None)
+    if old is None:
+        return False
+    new = plan.stage(name)
+    nodes = {branch.node for branch in new.root.walk()}
+    nodes |= {consumer.operator for branch in new.root.walk() for consumer in branch.consumers}
+    return not nodes & changed and _signature(old) == _signature(new)
+
+
+def _signature(stage: Stage) -> list[Any]:
+    """What a stage's program is made of beside functions: its nodes, where their rows go, and all columns."""
+    logic = [] if stage.logic is None else _columns(stage.logic)
+    return [
+        logic,
+        *(
+            (
+                branch.node,
+                str(branch.schema),
+                branch.outbox,
+                [(c.operator, c.input, _columns(c.logic)) for c in branch.consumers],
+            )
+            for branch in stage.root.walk()
+        ),
+    ]
+
+
+def _columns(logic: StatefulLogic) -> list[str]:
+    return [str(s) for s in (logic.key_schema, logic.value_schema, logic.state_schema)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Succession:
+    """The next version of a program and what it means for the Configuration."""
+
+    program: Program
+    change: ChangeProgram
+    difference: Difference
+
+
+def succeed(  # noqa: PLR0913 - what a version is made of
+    before: Program,
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    *,
+    text: str,
+    configuration: Configuration,
+    defaults: Mapping[str, int],
+    migrate: Mapping[str, Migrate] | None = None,
+    now_ms: int | None = None,
+) -> Succession:
+    """Make the next version of a running program. Nothing happens yet.
+
+    text: what is asked for, in words. defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
+    what becomes of its state. now_ms: time of the change. Raises RefusedError, DataflowError.
+    """
+    found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
+    found.check()
+    if not found:
+        msg = f"{text}: the dataflow is so already"
+        raise RefusedError(msg)
+    record = {
+        "text": text,
+        "identity": dataflow_identity(dataflow),
+        "operators": fingerprint(dataflow, schemas),
+        "migrations": _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms),
+    }
+    plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
+    stages = {stage.name for stage in plan.stages}
+    there = {stage.name for stage in before.plan.stages}
+    other = frozenset({*found.logic_changed, *found.rewired, *found.restated})
+    changed = [n for n in stages & there if not _same_stage(n, before, plan, other)]
+    logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
+    record["logics"] = logics
+    version = configuration.dataflow + 1
+    program = compile_program(
+        dataflow, schemas, store, version, record, before=before, changed=other
+    )
+    fresh = first_configuration(plan, interval_ms=0, in_flight=1, **defaults)
+    change = ChangeProgram(
+        version=version,
+        text=text,
+        operators={name: fresh.operators[name].to_json() for name in sorted(stages - there)},
+        removed=tuple(sorted(there - stages)),
+        logic={name: logics[name] for name in sorted(changed)},
+    )
+    return Succession(program=program, change=change, difference=found)
+
+
+def _migrations(
+    before: Program,
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    found: Difference,
+    migrate: dict[str, Migrate],
+    now_ms: int | None,
+) -> dict[str, Json]:
+    """Migrations of all operators that stay, with those that this change adds."""
+    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
+    unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
+    if unknown:
+        stay = sorted(old.keys() & new.keys())
+        msg = f"there is nothing to migrate at {unknown}: operators with state that stay are {stay}"
+        raise UnknownOperatorError(msg)
+    out = {name: list(before.record["migrations"].get(name, ())) for name in new if name in old}
+    for name in sorted({*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()):
+        migration = migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
+        if migration is not None:
+            out[name].append(migration_to_json(migration))
+    return {name: given for name, given in out.items() if given}
+
+
+def reconciled(configuration: Configuration, fresh: Configuration) -> Configuration:
+    """A journalled Configuration for a program text that has other stages than the journal knows of.
+
+    What a restart with edited text brings along: stages that are new start as in `fresh`, those that are gone go.
+    """
+    if fresh.operators.keys() == configuration.operators.keys():
+        return configuration
+    operators = {n: configuration.operators.get(n, new) for n, new in fresh.operators.items()}
+    return replace(configuration, version=configuration.version + 1, operators=operators)

@@ -1,0 +1,98 @@
+"""Which task should own which bin: targets that even out load and move as little as that takes. Pure.
+
+Two questions, two answers. Another *number* of tasks: every task gets its share of the hash space, and keeps what it
+has up to that share. Another *load* with the same tasks: bins go from the busiest task to the idlest until nobody is
+far above the mean; each move is the one that evens out the pair best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.model.hashspace import SPACE
+from rechannel.model.routing import Routing
+
+Weights = npt.NDArray[np.float64]
+"""Load of every bin, shape (bins,), any unit."""
+
+
+def widths(routing: Routing) -> Weights:
+    """Share of the hash space of every bin, shape (bins,): keys are spread evenly over it. Sums to 1."""
+    edges = np.array([*routing.starts, SPACE], dtype=np.float64)
+    wide: Weights = np.diff(edges) / SPACE
+    return wide
+
+
+def load_of_tasks(routing: Routing, weights: Weights) -> Weights:
+    """Load of every task, shape (tasks,)."""
+    owners = np.asarray(routing.owners, dtype=np.int64)
+    return np.bincount(owners, weights=weights, minlength=routing.tasks).astype(np.float64)
+
+
+def rescaled(routing: Routing, tasks: int) -> Routing:
+    """The same bins over another number of tasks.
+
+    No bin moves that could stay. Where bins are equally wide, tasks end with equal numbers of them, or one more.
+    """
+    owners = np.asarray(routing.owners, dtype=np.int64)
+    wide = widths(routing)
+    share = _shares(routing, tasks, wide)
+    placed = np.full(routing.bins, -1, dtype=np.int64)
+    left = share.copy()
+    for number in range(routing.bins):
+        owner, width = int(owners[number]), wide[number]
+        if owner < tasks and left[owner] >= width / 2:
+            placed[number] = owner
+            left[owner] -= width
+    for number in np.flatnonzero(placed < 0).tolist():
+        # Behind the task that took the bin before, if it has room: neighbours stay together.
+        task = int(np.argmax(left))
+        before = int(placed[number - 1]) if number else -1
+        if before >= 0 and before != owners[number] and left[before] >= wide[number] / 2:
+            task = before
+        placed[number] = task
+        left[task] -= wide[number]
+    return Routing(starts=routing.starts, owners=tuple(placed.tolist()), tasks=tasks)
+
+
+def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
+    """How much of the hash space every task should own, shape (tasks,)."""
+    if np.ptp(wide) > 1e-12:
+        return np.full(tasks, 1.0 / tasks)
+    base, extra = divmod(routing.bins, tasks)
+    counts = np.bincount(routing.owners, minlength=max(tasks, routing.tasks))[:tasks]
+    share = np.full(tasks, float(base))
+    # The odd bins stay with those who have most: stable, so that equal ones keep their order.
+    share[np.argsort(-counts, kind="stable")[:extra]] += 1
+    scaled: Weights = share * wide[0]
+    return scaled
+
+
+def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> Routing:
+    """Move bins until the busiest task is at most (1 + tolerance) times the mean, or nothing helps.
+
+    weights: load of every bin, shape (bins,). No move of single bins evens out a bin that is hotter than a task's
+    share alone: splitting it helps, if it holds more than one key.
+    """
+    heat = np.asarray(weights, dtype=np.float64)
+    owners = np.asarray(routing.owners, dtype=np.int64).copy()
+    load = load_of_tasks(routing, heat)
+    bound = (1.0 + tolerance) * heat.sum() / routing.tasks
+    # Every move makes the pair more even, so the loop ends by itself; the bound is for sums that are rounded.
+    for _ in range(4 * routing.bins):  # pragma: no branch
+        busiest, idlest = int(np.argmax(load)), int(np.argmin(load))
+        gap = load[busiest] - load[idlest]
+        if load[busiest] <= bound or gap <= 0:
+            break
+        mine = np.flatnonzero(owners == busiest)
+        helps = mine[(heat[mine] > 0) & (heat[mine] < gap)]
+        if len(helps) == 0:
+            break
+        chosen = int(helps[np.argmin(np.abs(heat[helps] - gap / 2))])
+        owners[chosen] = idlest
+        load[busiest] -= heat[chosen]
+        load[idlest] += heat[chosen]
+    return Routing(starts=routing.starts, owners=tuple(owners.tolist()), tasks=routing.tasks)

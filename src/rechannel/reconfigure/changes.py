@@ -1,0 +1,288 @@
+"""What can be changed, as values: JSON in, JSON out, checked when they are made.
+
+The three primitives are Trisk's (SoCC'21, section 3): assign logic, assign workload, assign resources.
+Everything else is named after what a user wants and is composed of them by `resolve`.
+
+    primitive            composed
+    assign_workload      rescale, rebalance, move, split, merge
+    assign_logic         change_logic, change_dataflow
+    assign_resources     place, executors
+    (plan choices)       set_interval, set_in_flight, set_bound, combine
+
+A list of changes is one change: all of it holds from one timestep on, or nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from rechannel.errors import RefusedError
+from rechannel.model.configuration import Combine
+
+JOB = "*job"
+"""What a change touches that is no operator's own: the interval, bounds, executors."""
+
+PROGRAM = "*program"
+"""What a change of the dataflow itself touches: everything."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_enum_values=False, allow_inf_nan=False
+    )
+
+    def touches(self) -> frozenset[str]:
+        """Operators (or JOB, PROGRAM) whose configuration it sets."""
+        return frozenset({getattr(self, "operator", None) or JOB})
+
+    def __str__(self) -> str:
+        """As it would be written in Python."""
+        fields = self.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+        return f"{getattr(self, 'kind', '?')}({', '.join(f'{k}={v!r}' for k, v in fields.items())})"
+
+
+class AssignWorkload(_Value):
+    """Place the bins of an operator exactly so. starts: first hash of every bin; owners: its task."""
+
+    kind: Literal["assign_workload"] = "assign_workload"
+    operator: Name
+    starts: tuple[NonNegativeInt, ...]
+    owners: tuple[NonNegativeInt, ...]
+    tasks: PositiveInt
+
+
+class AssignResources(_Value):
+    """What every task of an operator needs. cpus: of an executor; memory_mb; amounts: of other resources."""
+
+    kind: Literal["assign_resources"] = "assign_resources"
+    operator: Name
+    cpus: PositiveInt = 1
+    memory_mb: PositiveInt | None = None
+    amounts: dict[str, PositiveFloat] = {}
+
+
+class AssignLogic(_Value):
+    """Run another function. function: import path "module:name" that the driver can load."""
+
+    kind: Literal["assign_logic"] = "assign_logic"
+    operator: Name
+    function: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+
+    def touches(self) -> frozenset[str]:
+        """Programs are exchanged as a whole."""
+        return frozenset({PROGRAM})
+
+
+class Rescale(_Value):
+    """Another number of tasks; as few bins move as balance allows."""
+
+    kind: Literal["rescale"] = "rescale"
+    operator: Name
+    tasks: PositiveInt
+
+
+class Rebalance(_Value):
+    """Spread the measured load of the bins over the tasks, moving as little as needed.
+
+    tolerance: how far the busiest task may be above the mean before anything moves.
+    """
+
+    kind: Literal["rebalance"] = "rebalance"
+    operator: Name
+    tolerance: Annotated[float, Field(ge=0, le=10)] = 0.1
+
+
+class Move(_Value):
+    """Place bins (by number) at a task."""
+
+    kind: Literal["move"] = "move"
+    operator: Name
+    bins: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    task: NonNegativeInt
+
+
+class Split(_Value):
+    """Cut one bin into several of equal width. A single hot key cannot be split: combine answers that."""
+
+    kind: Literal["split"] = "split"
+    operator: Name
+    bin: NonNegativeInt
+    into: Annotated[int, Field(ge=2, le=65536)] = 2
+
+
+class Merge(_Value):
+    """Make neighbouring bins one, at the task of the first of them."""
+
+    kind: Literal["merge"] = "merge"
+    operator: Name
+    bins: Annotated[tuple[NonNegativeInt, ...], Field(min_length=2)]
+
+
+class Place(_Value):
+    """Run a task on an executor from now on. executor: its id, as Spark's pages show it; None frees the task."""
+
+    kind: Literal["place"] = "place"
+    operator: Name
+    task: NonNegativeInt
+    executor: str | None
+
+
+class SetCombine(_Value):
+    """Pre-aggregate what an operator receives: on, off, or auto (by the measured reduction)."""
+
+    kind: Literal["combine"] = "combine"
+    operator: Name
+    mode: Combine
+
+
+class SetInterval(_Value):
+    """Distance between timestep starts in milliseconds; 0 = as soon as possible."""
+
+    kind: Literal["set_interval"] = "set_interval"
+    interval_ms: Annotated[int, Field(ge=0, le=86_400_000)]
+
+
+class SetInFlight(_Value):
+    """How many timesteps may be under way at once."""
+
+    kind: Literal["set_in_flight"] = "set_in_flight"
+    timesteps: Annotated[int, Field(ge=1, le=64)]
+
+
+class SetBound(_Value):
+    """Most rows (files, for a source of files) that a timestep takes of a source; None = the source's own."""
+
+    kind: Literal["set_bound"] = "set_bound"
+    source: Name
+    most: PositiveInt | None
+
+
+class SetExecutors(_Value):
+    """Ask Spark for this many executors."""
+
+    kind: Literal["executors"] = "executors"
+    executors: PositiveInt
+
+
+class ChangeProgram(_Value):
+    """Another version of the dataflow. The engine makes this value from the user's functions and streams.
+
+    text: what the user asked for, in words. operators: full configuration of operators that are new.
+    removed: operators that go. logic: operator -> version of its new logic.
+    """
+
+    kind: Literal["change_program"] = "change_program"
+    version: PositiveInt
+    text: str
+    operators: dict[str, dict[str, Any]] = {}
+    removed: tuple[str, ...] = ()
+    logic: dict[str, PositiveInt] = {}
+
+    def touches(self) -> frozenset[str]:
+        """Programs are exchanged as a whole."""
+        return frozenset({PROGRAM})
+
+    def __str__(self) -> str:
+        """What was asked for."""
+        return self.text
+
+
+class Together(_Value):
+    """Several changes that hold from one timestep on, or not at all."""
+
+    kind: Literal["together"] = "together"
+    changes: Annotated[tuple[Change, ...], Field(min_length=1)]
+
+    def touches(self) -> frozenset[str]:
+        """What any of them touches."""
+        return frozenset().union(*(change.touches() for change in self.changes))
+
+    @model_validator(mode="after")
+    def _flat(self) -> Together:
+        if any(isinstance(change, Together) for change in self.changes):
+            msg = "lists of changes do not nest"
+            raise ValueError(msg)
+        return self
+
+    def __str__(self) -> str:
+        """One behind the other."""
+        return ", ".join(map(str, self.changes))
+
+
+Change: TypeAlias = Annotated[
+    AssignWorkload
+    | AssignResources
+    | AssignLogic
+    | Rescale
+    | Rebalance
+    | Move
+    | Split
+    | Merge
+    | Place
+    | SetCombine
+    | SetInterval
+    | SetInFlight
+    | SetBound
+    | SetExecutors
+    | ChangeProgram
+    | Together,
+    Field(discriminator="kind"),
+]
+
+Together.model_rebuild()
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Change)
+
+
+def to_json(change: Change) -> dict[str, Any]:
+    """Plain JSON values."""
+    data: dict[str, Any] = change.model_dump(mode="json")
+    return data
+
+
+def from_json(data: Mapping[str, Any]) -> Change:
+    """Invert `to_json`. Raises RefusedError naming the field that is wrong."""
+    try:
+        change: Change = _ADAPTER.validate_python(dict(data))
+    except ValidationError as error:
+        raise RefusedError(f"this is no change: {complaints(error)}") from error
+    return change
+
+
+def complaints(error: ValidationError) -> str:
+    """What is wrong, field by field, in one line."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}"
+        for one in error.errors(include_url=False)
+    )
+
+
+def one_change(changes: Change | Sequence[Change]) -> Change:
+    """A list as one change. Raises RefusedError when it is empty, or holds what is no change."""
+    if isinstance(changes, _Value):
+        return changes
+    given = changes if isinstance(changes, list | tuple) else ()
+    if not given or not all(isinstance(change, _Value) for change in given):
+        msg = f"a change or a list of changes is wanted, as rc.rescale('counts', tasks=8), not {changes!r}"
+        raise RefusedError(msg)
+    flat = [part for change in given for part in parts_of(change)]
+    return flat[0] if len(flat) == 1 else Together(changes=tuple(flat))
+
+
+def parts_of(change: Change) -> tuple[Change, ...]:
+    """The changes of a list; a change that is none, alone."""
+    return change.changes if isinstance(change, Together) else (change,)

@@ -1,0 +1,173 @@
+"""A dry run as a value: what a change would do, before anything happens. It can be written to a file and replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rechannel.errors import RefusedError
+from rechannel.reconfigure import changes, strategies
+from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure.coordinator import Coordination, Now, projection
+from rechannel.reconfigure.grouping import steps_of
+from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.steps import Step, route
+from rechannel.reconfigure.strategies import Strategy
+
+FORMAT = 1
+"""Version of the format of plan files; readers refuse later ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affected:
+    """What happens to one operator. tasks: those that give or take bins. size: bytes of state that they move."""
+
+    operator: str
+    tasks: tuple[int, ...]
+    bins: int
+    size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a change would do.
+
+    timesteps: from the first step to the last, gaps included. cost_ms: what the dearest step is expected to add to
+    its timestep, from what moved bytes have cost so far.
+    """
+
+    change: Change
+    strategy: Strategy
+    steps: tuple[Step, ...]
+    affected: tuple[Affected, ...]
+    timesteps: int
+    cost_ms: float
+
+    @property
+    def bins(self) -> int:
+        """How many bins move."""
+        return sum(one.bins for one in self.affected)
+
+    @property
+    def size(self) -> float:
+        """How many bytes of state get another task."""
+        return sum(one.size for one in self.affected)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "format": FORMAT,
+            "change": changes.to_json(self.change),
+            "strategy": strategies.to_json(self.strategy),
+            "steps": [step.to_json() for step in self.steps],
+            "affected": [
+                {
+                    "operator": a.operator,
+                    "tasks": list(a.tasks),
+                    "bins": a.bins,
+                    "bytes": round(a.size),
+                }
+                for a in self.affected
+            ],
+            "timesteps": self.timesteps,
+            "cost_ms": round(self.cost_ms, 3),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Invert `to_json`. Raises RefusedError for what is no plan."""
+        try:
+            if data["format"] > FORMAT:
+                msg = f"the plan has format {data['format']}; this version reads up to {FORMAT}"
+                raise RefusedError(msg)
+            return cls(
+                change=changes.from_json(data["change"]),
+                strategy=strategies.from_json(data["strategy"]),
+                steps=tuple(Step.from_json(step) for step in data["steps"]),
+                affected=tuple(
+                    Affected(
+                        operator=a["operator"],
+                        tasks=tuple(a["tasks"]),
+                        bins=a["bins"],
+                        size=a["bytes"],
+                    )
+                    for a in data["affected"]
+                ),
+                timesteps=data["timesteps"],
+                cost_ms=data["cost_ms"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"this is no plan ({error!r}); write one with plan.save(path)"
+            raise RefusedError(msg) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """Read it from a file. Raises RefusedError."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RefusedError(f"plan file {os.fspath(path)!r} cannot be read: {error}") from error
+        return cls.from_json(data)
+
+    def __str__(self) -> str:
+        """A few lines for people."""
+        lines = [f"{self.change} by {self.strategy}"]
+        lines += [
+            f"  {a.operator}: {a.bins} bins ({_bytes(a.size)}) move among tasks {list(a.tasks)}"
+            for a in self.affected
+            if a.bins
+        ]
+        lines += [f"  {a.operator}: no state moves" for a in self.affected if not a.bins]
+        count = len(self.steps)
+        lines.append(
+            f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
+            f" at most {self.cost_ms:.1f} ms more each"
+        )
+        return "\n".join(lines)
+
+
+def plan(
+    state: Coordination, change: Change, strategy: Strategy, now: Now, ms_per_byte: float
+) -> Plan:
+    """What a change would do when everything asked for before it is done. Raises what a request would."""
+    before = projection(state, now)
+    way = route(before, resolve(before, change, now.facts), now.sizes)
+    steps = steps_of(way, strategy, now.budget(strategy))
+    names = {m.operator for m in way.moves} | {
+        a.operator for a in (*way.first, *way.last) if a.operator is not None
+    }
+    affected = tuple(
+        Affected(
+            operator=name,
+            tasks=tuple(
+                sorted({t for m in way.moves if m.operator == name for t in (m.source, m.target)})
+            ),
+            bins=sum(m.operator == name for m in way.moves),
+            size=sum(m.size for m in way.moves if m.operator == name),
+        )
+        for name in sorted(names)
+    )
+    return Plan(
+        change=change,
+        strategy=strategy,
+        steps=steps,
+        affected=affected,
+        timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
+        cost_ms=max((step.size for step in steps), default=0.0) * ms_per_byte,
+    )
+
+
+def _bytes(size: float) -> str:
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    units = ("KB", "MB", "GB")
+    power = next((n for n in range(1, len(units)) if size < 1000 ** (n + 1)), len(units))
+    return f"{size / 1000**power:.1f} {units[power - 1]}"

@@ -1,0 +1,276 @@
+"""One reconfiguration from request to end, as a value: the fold of its events. Pure.
+
+waiting --prepared--> ready --planned--> moving --all steps committed--> done
+   |                    |                  |  \\--superseded by another--> superseded
+   |                    |                  \\--reversed--> reversing --all steps committed--> undone
+   \\--aborted, failed--/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from rechannel.reconfigure import changes, strategies
+from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure.events import (
+    Event,
+    Finished,
+    Planned,
+    Prepared,
+    Requested,
+    Resumed,
+    Reversed,
+    Stepped,
+)
+from rechannel.reconfigure.steps import Step
+from rechannel.reconfigure.strategies import Strategy
+
+
+class Phase(StrEnum):
+    """How far a reconfiguration is."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    MOVING = "moving"
+    REVERSING = "reversing"
+    DONE = "done"
+    UNDONE = "undone"
+    ABORTED = "aborted"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+TABLE: Mapping[tuple[Phase, str], frozenset[Phase]] = {
+    (Phase.WAITING, "prepared"): frozenset({Phase.READY}),
+    (Phase.WAITING, "planned"): frozenset({Phase.MOVING}),
+    (Phase.WAITING, "resumed"): frozenset({Phase.WAITING}),
+    (Phase.WAITING, "finished"): frozenset(
+        {Phase.ABORTED, Phase.FAILED, Phase.SUPERSEDED, Phase.DONE}
+    ),
+    (Phase.READY, "planned"): frozenset({Phase.MOVING}),
+    # What was prepared is gone with the driver that did it.
+    (Phase.READY, "resumed"): frozenset({Phase.WAITING}),
+    (Phase.READY, "finished"): frozenset(
+        {Phase.ABORTED, Phase.FAILED, Phase.SUPERSEDED, Phase.DONE}
+    ),
+    (Phase.MOVING, "stepped"): frozenset({Phase.MOVING}),
+    (Phase.MOVING, "reversed"): frozenset({Phase.REVERSING}),
+    (Phase.MOVING, "resumed"): frozenset({Phase.MOVING}),
+    (Phase.MOVING, "finished"): frozenset({Phase.DONE, Phase.SUPERSEDED, Phase.FAILED}),
+    (Phase.REVERSING, "stepped"): frozenset({Phase.REVERSING}),
+    (Phase.REVERSING, "resumed"): frozenset({Phase.REVERSING}),
+    (Phase.REVERSING, "finished"): frozenset({Phase.UNDONE, Phase.SUPERSEDED, Phase.FAILED}),
+}
+"""What may happen in which phase, and which phases it may lead to. Whatever is not here cannot happen."""
+
+UNDER_WAY = frozenset({Phase.MOVING, Phase.REVERSING})
+OPEN = frozenset({Phase.WAITING, Phase.READY}) | UNDER_WAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """One step that was made. bins, size: how many bins moved, and their bytes as estimated."""
+
+    timestep: int
+    time_ms: int
+    bins: int
+    size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A reconfiguration.
+
+    steps, next: all of them, and which one is due. base: what it changes, as it was before. times: when it entered
+    each phase, Unix milliseconds. prepared: what the preparation says of itself. drivers: how often another driver
+    took it up.
+    """
+
+    id: str
+    change: Change
+    strategy: Strategy
+    cause: str
+    at_timestep: int | None = None
+    at_ms: int | None = None
+    fixed: tuple[Step, ...] | None = None
+    phase: Phase = Phase.WAITING
+    steps: tuple[Step, ...] = ()
+    next: int = 0
+    base: Mapping[str, Any] = field(default_factory=dict)
+    taken: tuple[Taken, ...] = ()
+    times: Mapping[str, int] = field(default_factory=dict)
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    drivers: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not over yet."""
+        return self.phase in OPEN
+
+    @property
+    def under_way(self) -> bool:
+        """Whether timesteps run between two of its steps."""
+        return self.phase in UNDER_WAY
+
+    @property
+    def touches(self) -> frozenset[str]:
+        """Operators (or JOB, PROGRAM) that it sets."""
+        return self.change.touches()
+
+    @property
+    def left(self) -> tuple[Step, ...]:
+        """Steps that are still to be made."""
+        return self.steps[self.next :]
+
+    @property
+    def last_timestep(self) -> int | None:
+        """The timestep that began with the latest step."""
+        return self.taken[-1].timestep if self.taken else None
+
+    def after(self, event: Event) -> Record:
+        """The record after one of its events. Raises ValueError where the table does not allow it."""
+        to = _target(self.phase, event)
+        allowed = TABLE.get((self.phase, event.kind), frozenset())
+        if to not in allowed:
+            msg = f"reconfiguration {self.id} is {self.phase}: {event.kind} ({to}) cannot happen to it"
+            raise ValueError(msg)
+        times = dict(self.times)
+        if to != self.phase:
+            times.setdefault(str(to), event.time_ms)
+        folded: Record = _FOLD[type(event)](self, event)
+        return replace(folded, phase=to, times=times)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "id": self.id,
+            "change": changes.to_json(self.change),
+            "strategy": strategies.to_json(self.strategy),
+            "cause": self.cause,
+            "at_timestep": self.at_timestep,
+            "at_ms": self.at_ms,
+            "fixed": None if self.fixed is None else [step.to_json() for step in self.fixed],
+            "phase": str(self.phase),
+            "steps": [step.to_json() for step in self.steps],
+            "next": self.next,
+            "base": dict(self.base),
+            "taken": [asdict(taken) for taken in self.taken],
+            "times": dict(self.times),
+            "prepared": dict(self.prepared),
+            "reason": self.reason,
+            "drivers": self.drivers,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        """Invert `to_json`."""
+        fixed = data["fixed"]
+        return cls(
+            id=data["id"],
+            change=changes.from_json(data["change"]),
+            strategy=strategies.from_json(data["strategy"]),
+            cause=data["cause"],
+            at_timestep=data["at_timestep"],
+            at_ms=data["at_ms"],
+            fixed=None if fixed is None else tuple(Step.from_json(step) for step in fixed),
+            phase=Phase(data["phase"]),
+            steps=tuple(Step.from_json(step) for step in data["steps"]),
+            next=data["next"],
+            base=data["base"],
+            taken=tuple(Taken(**taken) for taken in data["taken"]),
+            times=data["times"],
+            prepared=data["prepared"],
+            reason=data["reason"],
+            drivers=data["drivers"],
+        )
+
+
+def begun(event: Requested) -> Record:
+    """The record of a request."""
+    steps = None if event.steps is None else tuple(Step.from_json(step) for step in event.steps)
+    return Record(
+        id=event.id,
+        change=changes.from_json(event.change),
+        strategy=strategies.from_json(event.strategy),
+        cause=event.cause,
+        at_timestep=event.at_timestep,
+        at_ms=event.at_ms,
+        fixed=steps,
+        times={str(Phase.WAITING): event.time_ms},
+    )
+
+
+def cut_step(step: Step, moves: int) -> tuple[Step, Step]:
+    """A step in two: the first `moves` moves, and the others."""
+    return (
+        Step(first=step.first, moves=step.moves[:moves]),
+        Step(moves=step.moves[moves:], last=step.last),
+    )
+
+
+def _target(phase: Phase, event: Event) -> Phase:
+    if isinstance(event, Finished):
+        return Phase(event.outcome)
+    if isinstance(event, Resumed):
+        return Phase.WAITING if phase is Phase.READY else phase
+    if isinstance(event, Stepped):
+        return phase
+    return {"prepared": Phase.READY, "planned": Phase.MOVING, "reversed": Phase.REVERSING}.get(
+        event.kind, phase
+    )
+
+
+def _prepared(record: Record, event: Prepared) -> Record:
+    return replace(record, prepared=event.facts)
+
+
+def _planned(record: Record, event: Planned) -> Record:
+    return replace(
+        record, steps=tuple(Step.from_json(step) for step in event.steps), base=event.base, next=0
+    )
+
+
+def _stepped(record: Record, event: Stepped) -> Record:
+    if record.next >= len(record.steps):
+        msg = f"reconfiguration {record.id} has no step left for timestep {event.timestep}"
+        raise ValueError(msg)
+    step, steps = record.steps[record.next], record.steps
+    if event.moves is not None and event.moves < len(step.moves):
+        step, rest = cut_step(step, event.moves)
+        steps = (*steps[: record.next], step, rest, *steps[record.next + 1 :])
+    taken = Taken(
+        timestep=event.timestep, time_ms=event.time_ms, bins=len(step.moves), size=step.size
+    )
+    return replace(record, steps=steps, next=record.next + 1, taken=(*record.taken, taken))
+
+
+def _reversed(record: Record, event: Reversed) -> Record:
+    made = record.steps[: record.next]
+    back = tuple(Step.from_json(step) for step in event.steps)
+    return replace(record, steps=(*made, *back), reason=event.reason)
+
+
+def _resumed(record: Record, event: Resumed) -> Record:
+    del event
+    return replace(record, drivers=record.drivers + 1)
+
+
+def _finished(record: Record, event: Finished) -> Record:
+    # The way itself is of no use any more; what was done stays in `taken`.
+    return replace(
+        record, steps=(), next=0, base={}, fixed=None, reason=event.reason or record.reason
+    )
+
+
+_FOLD: Mapping[type, Any] = {
+    Prepared: _prepared,
+    Planned: _planned,
+    Stepped: _stepped,
+    Reversed: _reversed,
+    Resumed: _resumed,
+    Finished: _finished,
+}

@@ -1,0 +1,304 @@
+"""A change as steps: what is different at each timestep border on the way from one Configuration to another. Pure.
+
+    structure first        cut bins where old and new borders lie, add tasks, set everything that is no placement
+    moves                  bins to their new tasks, in groups that the strategy makes
+    structure last         join bins, take away tasks that own nothing any more
+
+A step is a difference, not a Configuration: what else changes meanwhile (automatic combining, another reconfiguration
+of another operator) is not undone by it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration, Resources
+from rechannel.model.hashspace import SPACE
+from rechannel.model.routing import Routing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinMove:
+    """One bin, hashes [lo, hi), goes from a task to another. size: bytes of its state, as estimated."""
+
+    operator: str
+    lo: int
+    hi: int
+    source: int
+    target: int
+    size: float = 0.0
+
+    def to_json(self) -> list[Any]:
+        """Compact JSON."""
+        return [
+            self.operator,
+            str(self.lo),
+            str(self.hi),
+            self.source,
+            self.target,
+            round(self.size),
+        ]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> BinMove:
+        """Invert `to_json`."""
+        operator, lo, hi, source, target, size = data
+        return cls(
+            operator=operator, lo=int(lo), hi=int(hi), source=source, target=target, size=size
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """One field gets a value. operator: None for fields of the Configuration itself. value: JSON."""
+
+    operator: str | None
+    name: str
+    value: Any
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON values."""
+        return [self.operator, self.name, self.value]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Assign:
+        """Invert `to_json`."""
+        operator, name, value = data
+        return cls(operator=operator, name=name, value=value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What happens at one timestep border, in this order: first, moves, last."""
+
+    first: tuple[Assign, ...] = ()
+    moves: tuple[BinMove, ...] = ()
+    last: tuple[Assign, ...] = ()
+
+    @property
+    def size(self) -> float:
+        """Bytes of state that get another task."""
+        return sum(move.size for move in self.moves)
+
+    @property
+    def programs(self) -> bool:
+        """Whether another version of the dataflow begins here."""
+        return any(a.operator is None and a.name == "dataflow" for a in (*self.first, *self.last))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "first": [assign.to_json() for assign in self.first],
+            "moves": [move.to_json() for move in self.moves],
+            "last": [assign.to_json() for assign in self.last],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Step:
+        """Invert `to_json`."""
+        return cls(
+            first=tuple(Assign.from_json(assign) for assign in data["first"]),
+            moves=tuple(BinMove.from_json(move) for move in data["moves"]),
+            last=tuple(Assign.from_json(assign) for assign in data["last"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """The whole way: everything to do first, all single moves, everything to do last."""
+
+    first: tuple[Assign, ...] = ()
+    moves: tuple[BinMove, ...] = ()
+    last: tuple[Assign, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.first or self.moves or self.last)
+
+    def in_groups(self, groups: Iterable[Sequence[BinMove]]) -> tuple[Step, ...]:
+        """Steps with the moves in these groups; what is no move is done with the first and the last of them."""
+        steps = [Step(moves=tuple(group)) for group in groups if group]
+        if not steps:
+            return (Step(first=self.first, last=self.last),) if self else ()
+        steps[0] = replace(steps[0], first=self.first)
+        steps[-1] = replace(steps[-1], last=self.last)
+        return tuple(steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Bytes of state behind any hashes of an operator, for estimates: hashes are uniform within a bin.
+
+    bins: operator -> (first hash of every bin, bytes of every bin).
+    """
+
+    bins: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def of(self, operator: str, lo: int, hi: int) -> float:
+        """Expected bytes in [lo, hi)."""
+        starts, sizes = self.bins.get(operator, ((0,), (0.0,)))
+        total, number = 0.0, bisect_right(starts, lo) - 1
+        while number < len(starts) and starts[number] < hi:
+            begin = starts[number]
+            end = starts[number + 1] if number + 1 < len(starts) else SPACE
+            total += sizes[number] * (min(hi, end) - max(lo, begin)) / (end - begin)
+            number += 1
+        return total
+
+
+def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
+    """The way from one Configuration to another."""
+    first: list[Assign] = []
+    last: list[Assign] = []
+    moves: list[BinMove] = []
+    for name in sorted(now.operators.keys() | target.operators.keys()):
+        old, new = now.operators.get(name), target.operators.get(name)
+        if new is not None and (old is None or (old.routing is None) != (new.routing is None)):
+            first.append(Assign(operator=name, name="new", value=new.to_json()))
+        elif new is None:
+            first.append(Assign(operator=name, name="removed", value=True))
+        elif old is not None and old != new:
+            before, moved, behind = _operator(name, old, new, sizes)
+            first.extend(before)
+            moves.extend(moved)
+            last.extend(behind)
+    for name, value in _job_fields(target).items():
+        if _job_fields(now)[name] != value:
+            first.append(Assign(operator=None, name=name, value=value))
+    return Route(first=tuple(first), moves=tuple(moves), last=tuple(last))
+
+
+def _job_fields(configuration: Configuration) -> dict[str, Any]:
+    data = configuration.to_json()
+    return {
+        name: data[name] for name in ("interval_ms", "in_flight", "dataflow", "bounds", "executors")
+    }
+
+
+def _operator(
+    name: str, old: OperatorConfiguration, new: OperatorConfiguration, sizes: Sizes
+) -> tuple[list[Assign], list[BinMove], list[Assign]]:
+    first = [Assign(operator=name, name=field_, value=value) for field_, value in _plain(old, new)]
+    moves: list[BinMove] = []
+    last: list[Assign] = []
+    if old.routing is not None and new.routing is not None:
+        cut = tuple(sorted({*old.routing.starts, *new.routing.starts}))
+        if cut != old.routing.starts:
+            first.append(Assign(operator=name, name="starts", value=[str(s) for s in cut]))
+        before, after = old.routing.with_starts(cut), new.routing.with_starts(cut)
+        moves = [
+            BinMove(
+                operator=name,
+                lo=lo,
+                hi=hi,
+                source=source,
+                target=target,
+                size=sizes.of(name, lo, hi),
+            )
+            for lo, hi, source, target in zip(
+                cut, (*cut[1:], SPACE), before.owners, after.owners, strict=True
+            )
+            if source != target
+        ]
+        if cut != new.routing.starts:
+            last.append(
+                Assign(operator=name, name="starts", value=[str(s) for s in new.routing.starts])
+            )
+    if new.tasks > old.tasks:
+        first.insert(0, Assign(operator=name, name="tasks", value=new.tasks))
+    elif new.tasks < old.tasks:
+        last.append(Assign(operator=name, name="tasks", value=new.tasks))
+    return first, moves, last
+
+
+def _plain(old: OperatorConfiguration, new: OperatorConfiguration) -> Iterator[tuple[str, Any]]:
+    before, after = old.to_json(), new.to_json()
+    for name in ("combine", "combining", "logic", "resources"):
+        if before[name] != after[name]:
+            yield name, after[name]
+    if before["placement"] != after["placement"]:
+        yield "placement", after["placement"]
+
+
+def apply_step(configuration: Configuration, step: Step) -> Configuration:
+    """The next version of a Configuration. Raises ValueError where the step does not fit."""
+    changed = configuration
+    for assign in step.first:
+        changed = _assign(changed, assign)
+    changed = _move(changed, step.moves)
+    for assign in step.last:
+        changed = _assign(changed, assign)
+    return replace(changed, version=configuration.version + 1)
+
+
+def _move(configuration: Configuration, moves: Sequence[BinMove]) -> Configuration:
+    operators = dict(configuration.operators)
+    for name in dict.fromkeys(move.operator for move in moves):
+        operator = operators[name]
+        routing = _routing(operator, name)
+        moved: dict[int, int] = {}
+        for move in moves:
+            if move.operator == name:
+                number = routing.bin_of(move.lo)
+                if (
+                    routing.span(number) != (move.lo, move.hi)
+                    or routing.owners[number] != move.source
+                ):
+                    msg = (
+                        f"operator {name!r} has no bin [{move.lo}, {move.hi}) at task {move.source}"
+                    )
+                    raise ValueError(msg)
+                moved[number] = move.target
+        operators[name] = replace(operator, routing=routing.with_owners(moved))
+    return replace(configuration, operators=operators)
+
+
+def _assign(configuration: Configuration, assign: Assign) -> Configuration:
+    if assign.operator is None:
+        return replace(configuration, **{assign.name: assign.value})
+    operators = dict(configuration.operators)
+    if assign.name == "removed":
+        del operators[assign.operator]
+    elif assign.name == "new":
+        operators[assign.operator] = OperatorConfiguration.from_json(assign.value)
+    else:
+        operators[assign.operator] = _field(operators[assign.operator], assign)
+    return replace(configuration, operators=operators)
+
+
+def _field(operator: OperatorConfiguration, assign: Assign) -> OperatorConfiguration:
+    name, value = assign.name, assign.value
+    if name == "tasks":
+        placement = {task: at for task, at in operator.placement.items() if task < value}
+        routing = operator.routing
+        routing = None if routing is None else replace(routing, tasks=value)
+        return replace(operator, tasks=value, routing=routing, placement=placement)
+    if name == "starts":
+        routing = _routing(operator, str(assign.operator))
+        return replace(operator, routing=routing.with_starts([int(start) for start in value]))
+    if name == "combine":
+        return replace(operator, combine=Combine(value))
+    if name == "combining":
+        return replace(operator, combining=bool(value))
+    if name == "resources":
+        return replace(operator, resources=Resources.from_json(value) if value else None)
+    if name == "placement":
+        kept = {int(task): where for task, where in value if int(task) < operator.tasks}
+        return replace(operator, placement=kept)
+    if name == "logic":
+        return replace(operator, logic=int(value))
+    msg = f"an operator has no field {name!r}"
+    raise ValueError(msg)
+
+
+def _routing(operator: OperatorConfiguration, name: str) -> Routing:
+    if operator.routing is None:
+        msg = f"operator {name!r} has no bins"
+        raise ValueError(msg)
+    return operator.routing

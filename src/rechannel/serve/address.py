@@ -1,0 +1,100 @@
+"""Who may talk to a server: where it listens, what requests call it, and the token. Pure but for one look-up.
+
+- On loopback no token is needed: whoever may start processes here may change the job anyway. But a browser on this
+  machine runs pages of strangers, so without a token the Host must be loopback (a stranger's name that resolves
+  to 127.0.0.1 is no way in) and a page of another origin may not ask.
+- Anywhere else a token is needed. It is what keeps strangers out then, whatever the Host is: a page cannot know it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from rechannel.errors import RefusedError
+
+PORT = 8520
+"""Where a job is served if nothing else is said."""
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[::1]:PORT` or `PORT` -> host and port. Raises RefusedError."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65535:
+        msg = f"{text!r} is no address: give HOST:PORT, such as 127.0.0.1:{PORT}"
+        raise RefusedError(msg)
+    return host, int(port)
+
+
+def listen(host: str, port: int, *, token: str | None) -> socket.socket:
+    """A socket that listens there. Raises RefusedError: no such host, no token where one is needed, port in use."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        msg = f"host {host!r} is none of this machine ({error}); serve at 127.0.0.1"
+        raise RefusedError(msg) from error
+    family, _, _, _, where = found[0]
+    _check_token(token)
+    if token is None and not is_loopback(str(where[0])):
+        msg = (
+            f"{host!r} can be reached from other machines: whoever connects could change the job. Give a token,"
+            " as in job.serve(..., token=secrets.token_urlsafe()), or serve at 127.0.0.1"
+        )
+        raise RefusedError(msg)
+    try:
+        return socket.create_server(where[:2], family=family, backlog=128)
+    except OSError as error:
+        msg = f"port {port} of {host!r} cannot be had ({error.strerror}); port=0 takes a free one"
+        raise RefusedError(msg) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or address, is this machine and nothing else."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def _check_token(token: str | None) -> None:
+    if token is not None and (
+        not token.isascii() or not token.isprintable() or token != token.strip() or not token
+    ):
+        msg = "a token is one word of printable ASCII, such as secrets.token_urlsafe() makes"
+        raise RefusedError(msg)
+
+
+def host_of(header: str) -> str:
+    """The host in a Host header, without its port; empty for what is none."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def names_itself(header: str, bound: str) -> bool:
+    """Whether a Host header names loopback, or the host that the server was bound to."""
+    host = host_of(header)
+    return bool(host) and (is_loopback(host) or host == bound.lower().strip("[]"))
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether a page of an origin belongs to the server that it calls by this Host header."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+
+
+def bears(authorizations: Sequence[str], token: str) -> bool:
+    """Whether a request says the token, compared in a time that tells nothing of it."""
+    if len(authorizations) != 1:
+        return False
+    scheme, _, given = authorizations[0].partition(" ")
+    right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
+    return right and scheme.lower() == "bearer"

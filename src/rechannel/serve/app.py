@@ -1,0 +1,77 @@
+"""The web application of a job: its routes, how errors look, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from rechannel.errors import RechannelError
+from rechannel.running import RunningJob
+from rechannel.serve.failures import status_of
+from rechannel.serve.guard import Guard, Rules
+from rechannel.serve.routes import BODIES, changing, watching
+from rechannel.version import __version__
+
+_KINDS = {404: "not_found", 405: "not_allowed"}
+
+
+def application(job: RunningJob, rules: Rules) -> Guard:
+    """Everything behind the door."""
+    app = _Application(
+        title=f"Rechannel: {job.name}",
+        summary="A running job: watched, planned for and changed from outside.",
+        version=__version__,
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(watching(job))
+    app.include_router(changing(job))
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(RechannelError, _failed)
+    app.add_exception_handler(TimeoutError, _failed)
+    app.add_exception_handler(Exception, _failed)
+    return Guard(app, rules)
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The document, with the bodies that dependencies read."""
+        document = super().openapi()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        _, made = models_json_schema(
+            [(body, "validation") for body in BODIES],
+            ref_template="#/components/schemas/{model}",
+        )
+        schemas.update(made.get("$defs", {}))
+        return document
+
+
+async def _unknown(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind = _KINDS.get(status, "malformed")
+    words = {404: "there is no such route", 405: f"{request.method} is not for this route"}
+    message = f"{words.get(status, str(error))}: {request.url.path}; see /openapi.json"
+    return JSONResponse({"error": kind, "message": message}, status_code=status)
+
+
+async def _malformed(request: Request, error: Exception) -> JSONResponse:
+    del request
+    found = error.errors() if isinstance(error, RequestValidationError) else ()
+    message = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
+    return JSONResponse({"error": "malformed", "message": message}, status_code=422)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    del request
+    status, kind = status_of(error)
+    message = str(error) or type(error).__name__
+    return JSONResponse({"error": kind, "message": message}, status_code=status)

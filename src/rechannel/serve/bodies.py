@@ -1,0 +1,120 @@
+"""What requests say. Only values: no code travels; a function is named by the import path that the job loads it by."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from rechannel.errors import RefusedError
+from rechannel.reconfigure.changes import Change, one_change
+from rechannel.reconfigure.plan import Plan
+from rechannel.reconfigure.strategies import Strategy
+from rechannel.serve.outside import OneChange
+from rechannel.serve.planfile import PlanFile
+
+
+def _iso(value: object) -> datetime:
+    """Text in ISO 8601; numbers are timesteps, never seconds of some era."""
+    if not isinstance(value, str):
+        msg = "a time is text in ISO 8601"
+        raise ValueError(msg)
+    return datetime.fromisoformat(value)
+
+
+Timestep: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
+Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_iso)]
+Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
+Several: TypeAlias = Annotated[tuple[OneChange, ...], Field(min_length=1, max_length=1000)]
+
+
+class Body(BaseModel):
+    """A body: fields that are not told of here are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlanBody(Body):
+    """A change, or a list of changes that is one, and how gently it shall be made (default: all at once)."""
+
+    change: OneChange | None = None
+    changes: Several | None = None
+    strategy: Strategy | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> PlanBody:
+        _exactly_one(change=self.change, changes=self.changes)
+        return self
+
+    def asked(self) -> Change:
+        """The change."""
+        return _asked(self.change, self.changes)
+
+
+class ReconfigureBody(Body):
+    """A change, a list of changes that is one, or a plan that POST /plan answered.
+
+    at: the timestep that it holds from, or a time of the stream (ISO 8601 with its zone). supersede: in place of what
+    is still open for the same operators. cause: who asks and why, for the history.
+    """
+
+    change: OneChange | None = None
+    changes: Several | None = None
+    plan: PlanFile | None = None
+    strategy: Strategy | None = None
+    at: Timestep | Moment | None = None
+    supersede: bool = False
+    cause: Words = "asked for over HTTP"
+
+    @model_validator(mode="after")
+    def _one(self) -> ReconfigureBody:
+        _exactly_one(change=self.change, changes=self.changes, plan=self.plan)
+        return self
+
+    def asked(self) -> Change | Plan:
+        """The change, or the plan. Raises RefusedError for a plan with another strategy, or of the program."""
+        if self.plan is None:
+            return _asked(self.change, self.changes)
+        if self.strategy is not None and self.strategy != self.plan.strategy:
+            msg = f"the plan was made for {self.plan.strategy}: leave the strategy away, or plan again"
+            raise RefusedError(msg)
+        return self.plan.plan()
+
+    def when(self) -> int | datetime | None:
+        """From when on; None = as soon as possible."""
+        return self.at
+
+
+class AbortBody(Body):
+    """Why a reconfiguration is to end, for the history."""
+
+    reason: Words = "asked for over HTTP"
+
+
+class Accepted(BaseModel):
+    """A reconfiguration was accepted, and journalled. id: what it is called from now on."""
+
+    id: str
+
+
+class Failure(BaseModel):
+    """What went wrong. error: its kind; message: what to do next."""
+
+    error: str
+    message: str
+
+
+def _exactly_one(**given: object) -> None:
+    if sum(value is not None for value in given.values()) != 1:
+        msg = f"give exactly one of {', '.join(given)}"
+        raise ValueError(msg)
+
+
+def _asked(change: OneChange | None, several: Several | None) -> Change:
+    if several is not None:
+        return one_change(list(several))
+    if change is None:
+        msg = "there is no change"
+        raise RefusedError(msg)
+    return change

@@ -1,0 +1,62 @@
+"""What is told of a job, from what its handle knows, as plain JSON values."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from rechannel.errors import NotReadyError
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.record import OPEN
+from rechannel.running import Reconfiguration, RunningJob
+from rechannel.version import __version__
+
+
+def status_of(job: RunningJob) -> dict[str, Any]:
+    """How the job is, how its operators are cut, and how far its sources are read."""
+    return {
+        **job.status,
+        "version": __version__,
+        "operators": operators_of(job.configuration),
+        "sources": {name: job.committed_offset(name) for name in job.sources},
+    }
+
+
+def operators_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """By name: tasks, bins (None without state), combines (None without state), logic."""
+    return {
+        name: {
+            "tasks": operator.tasks,
+            "bins": None if operator.routing is None else operator.routing.bins,
+            "combines": None if operator.routing is None else operator.combines,
+            "logic": operator.logic,
+        }
+        for name, operator in configuration.operators.items()
+    }
+
+
+def history_of(job: RunningJob) -> list[dict[str, Any]]:
+    """Every reconfiguration, oldest first, with what it has still to move."""
+    return [_with_what_is_left(job, body) for body in job.reconfigurations]
+
+
+def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
+    """Those that are not over."""
+    return [_with_what_is_left(job, body) for body in job.reconfigurations if _is_open(body)]
+
+
+def one_of(job: RunningJob, id_: str) -> dict[str, Any]:
+    """One of them. Raises NotReadyError when there is none of that id."""
+    return _with_what_is_left(job, job.reconfiguration(id_))
+
+
+def _is_open(body: dict[str, Any]) -> bool:
+    return body["phase"] in OPEN
+
+
+def _with_what_is_left(job: RunningJob, body: dict[str, Any]) -> dict[str, Any]:
+    left = 0
+    if _is_open(body):
+        with suppress(NotReadyError):  # it has just ended, and many others since
+            left = sum(len(step.moves) for step in Reconfiguration(job, body["id"]).record.left)
+    return {**body, "open": _is_open(body), "bins_left": left}

@@ -1,0 +1,86 @@
+"""What an error is over HTTP: a status, a kind, and its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rechannel.errors import (
+    DamagedStateError,
+    DataflowError,
+    FencedError,
+    NotReadyError,
+    RechannelError,
+    RefusedError,
+    UnknownOperatorError,
+)
+
+
+class MalformedError(RefusedError):
+    """A body is not what the route takes; the message names the field."""
+
+
+class NoSuchError(NotReadyError):
+    """The address names a thing that is not there."""
+
+
+class EndedError(RefusedError):
+    """The job has ended."""
+
+
+KINDS: tuple[tuple[type[Exception], int, str], ...] = (
+    (MalformedError, 422, "malformed"),
+    (EndedError, 410, "ended"),
+    (NoSuchError, 404, "not_found"),
+    (UnknownOperatorError, 404, "unknown_operator"),
+    (RefusedError, 409, "refused"),
+    (DataflowError, 409, "refused"),
+    (NotReadyError, 503, "not_ready"),
+    (TimeoutError, 503, "not_ready"),
+    (FencedError, 410, "ended"),
+    (DamagedStateError, 500, "damaged_state"),
+    (RechannelError, 500, "failed"),
+)
+"""The first row that fits counts."""
+
+
+class _Lives(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the job."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+
+
+def status_of(error: Exception) -> tuple[int, str]:
+    """Status and kind of an error."""
+    return next(
+        ((status, kind) for cls, status, kind in KINDS if isinstance(error, cls)),
+        (500, "internal"),
+    )
+
+
+@contextmanager
+def while_it_runs(job: _Lives) -> Iterator[None]:
+    """Work that only a running job does. Raises EndedError when it runs no more, even if it ended meanwhile."""
+    msg = f"job {job.name!r} has ended: start it again, then ask it"
+    if not job.is_active:
+        raise EndedError(msg)
+    try:
+        yield
+    except RefusedError as error:
+        if job.is_active:
+            raise
+        raise EndedError(msg) from error
+
+
+@contextmanager
+def named_in_the_address() -> Iterator[None]:
+    """What is not there was asked for by its address: raises NoSuchError in place of NotReadyError."""
+    try:
+        yield
+    except NotReadyError as error:
+        raise NoSuchError(str(error)) from error

@@ -1,0 +1,152 @@
+"""The door: every request passes here before any route sees it (an ASGI application around another one)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from starlette.responses import JSONResponse
+
+from rechannel.serve.address import bears, is_same_origin, names_itself
+from rechannel.serve.reading import MOST_BYTES
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BODY_SECONDS = 30.0
+"""How long a body may take to arrive."""
+
+MOST_THROWN_AWAY = 8 * MOST_BYTES
+"""A client hears that its body is too large once it has sent it: so much of it is read and dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An answer of the door itself."""
+
+    status: int
+    error: str
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Who may come in. bound: the host that the server was given. token: what has to be said, or None."""
+
+    bound: str
+    token: str | None
+
+    def refuse(self, method: str, headers: list[tuple[str, str]]) -> Refusal | None:
+        """Why a request is refused, or None. headers: names in lower case."""
+
+        def all_of(name: str) -> list[str]:
+            return [value for key, value in headers if key == name]
+
+        if self.token is None:
+            stranger = self._from_a_stranger(all_of("host"), all_of("origin"))
+            if stranger is not None:
+                return stranger
+        elif not bears(all_of("authorization"), self.token):
+            return Refusal(
+                status=401,
+                error="unauthorized",
+                message="this job needs its token, as `Authorization: Bearer TOKEN`",
+                headers=(("WWW-Authenticate", "Bearer"),),
+            )
+        kinds = [value.partition(";")[0].strip().lower() for value in all_of("content-type")]
+        if method == "POST" and kinds != ["application/json"]:
+            return Refusal(
+                status=415,
+                error="malformed",
+                message="bodies are JSON: Content-Type: application/json",
+            )
+        return None
+
+    def _from_a_stranger(self, hosts: list[str], origins: list[str]) -> Refusal | None:
+        if len(hosts) != 1 or not names_itself(hosts[0], self.bound):
+            message = (
+                "the Host of the request is another: ask by the address that the job is served at"
+            )
+            return Refusal(status=403, error="forbidden", message=message)
+        if not all(is_same_origin(origin, hosts[0]) for origin in origins):
+            message = "pages of another origin may not talk to this job"
+            return Refusal(status=403, error="forbidden", message=message)
+        return None
+
+
+class Guard:
+    """Lets through what the rules admit, with a body that is whole and not too large."""
+
+    def __init__(self, app: App, rules: Rules) -> None:
+        """Before this application."""
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return
+        headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
+        refusal = self._rules.refuse(scope["method"], headers)
+        body = b""
+        if refusal is None:
+            arrived = await _body(receive)
+            if isinstance(arrived, Refusal):
+                refusal = arrived
+            elif arrived is None:
+                return
+            else:
+                body = arrived
+        if refusal is not None:
+            content = {"error": refusal.error, "message": refusal.message}
+            headers_ = {**dict(refusal.headers), "Connection": "close"}
+            answer = JSONResponse(content, status_code=refusal.status, headers=headers_)
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, _again(body, receive), send)
+
+
+async def _body(receive: Receive) -> bytes | Refusal | None:
+    """The whole body; why it is refused; None where the client has gone."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while size <= MOST_THROWN_AWAY:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                part = message.get("body", b"")
+                size += len(part)
+                if size <= MOST_BYTES:
+                    parts.append(part)
+                else:
+                    parts.clear()
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        return Refusal(status=408, error="malformed", message="the body did not arrive in time")
+    if size > MOST_BYTES:
+        message_ = f"the body is too large: at most {MOST_BYTES:,} bytes are read"
+        return Refusal(status=413, error="malformed", message=message_)
+    return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives a body that was read already."""
+    given = False
+
+    async def first_the_body() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return first_the_body

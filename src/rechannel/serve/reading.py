@@ -1,0 +1,72 @@
+"""From the bytes of a request to a checked value. Pure.
+
+JSON is read strictly: "8" is no number, true is none either, fields that nobody knows are refused. What is no change
+and no plan never reaches the driver, whose thread must not stumble.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from rechannel.reconfigure.changes import complaints
+from rechannel.serve.failures import MalformedError
+
+V = TypeVar("V", bound=BaseModel)
+
+MOST_BYTES = 8_000_000
+"""Of a body."""
+
+MOST_VALUES = 1_000_000
+"""Of a body: what each of them would cost as a Python object is more than its byte."""
+
+MOST_DIGITS = 20
+"""Of a whole number: hashes are numbers of 64 bits, nothing is larger."""
+
+_COMPLAINTS = 20
+
+
+def read_body(kind: type[V], raw: bytes) -> V:
+    """The value in a body. Raises MalformedError naming the fields that are wrong."""
+    text = raw or b"{}"
+    _check_json(text)
+    try:
+        return kind.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        if error.error_count() > _COMPLAINTS:
+            msg = f"the body is no {kind.__name__}: {error.error_count()} values in it are wrong"
+            raise MalformedError(msg) from None
+        raise MalformedError(complaints(error)) from None
+
+
+def _check_json(text: bytes) -> None:
+    """Refuse what is no JSON, and JSON whose numbers or depth nobody means."""
+    if text.count(b",") > MOST_VALUES:
+        msg = f"the body holds more than {MOST_VALUES} values"
+        raise MalformedError(msg)
+    try:
+        json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        msg = "the body is nested too deeply"
+        raise MalformedError(msg) from None
+    except ValueError as error:
+        msg = f"the body is no JSON: {error}"
+        raise MalformedError(msg) from None
+
+
+def _whole(digits: str) -> Any:
+    if len(digits.lstrip("-")) > MOST_DIGITS:
+        msg = f"the number {digits[:MOST_DIGITS]}... has {len(digits)} digits: no field takes it"
+        raise MalformedError(msg)
+    return int(digits)
+
+
+def _finite(text: str) -> Any:
+    number = float(text)
+    if not math.isfinite(number):
+        msg = f"{text[:MOST_DIGITS]} is no number that JSON has, or too large for any field"
+        raise MalformedError(msg)
+    return number

@@ -1,0 +1,137 @@
+"""The routes of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from rechannel.running import RunningJob
+from rechannel.serve import facts
+from rechannel.serve.bodies import AbortBody, Accepted, Failure, PlanBody, ReconfigureBody
+from rechannel.serve.failures import named_in_the_address, while_it_runs
+from rechannel.serve.metrics import registry_of
+from rechannel.serve.reading import read_body
+
+V = TypeVar("V", bound=BaseModel)
+
+BODIES: tuple[type[BaseModel], ...] = (PlanBody, ReconfigureBody, AbortBody)
+
+_WRONG: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure, "description": words}
+    for status, words in (
+        (404, "There is no such operator or reconfiguration."),
+        (409, "Refused: the message says why, and what would be accepted. Nothing has happened."),
+        (410, "The job has ended."),
+        (422, "The body is malformed: the message names the field."),
+    )
+}
+
+
+def _body(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
+    """A dependency: the request's body, read strictly."""
+
+    async def read(request: Request) -> V:
+        return await run_in_threadpool(read_body, kind, await request.body())
+
+    return read
+
+
+def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """The body in the OpenAPI document: FastAPI does not see what a dependency reads."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {
+        "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
+    }
+
+
+def watching(job: RunningJob) -> APIRouter:
+    """What changes nothing."""
+    routes = APIRouter(tags=["watch"], responses={422: _WRONG[422]})
+    registry = registry_of(job)
+
+    @routes.get("/status", summary="How the job is, its operators, how far its sources are read")
+    def status() -> dict[str, Any]:
+        return facts.status_of(job)
+
+    @routes.get("/configuration", summary="What the next timestep runs under, bin by bin")
+    def configuration() -> dict[str, Any]:
+        return job.configuration.to_json()
+
+    @routes.get("/progress", summary="Facts of the last committed timesteps, oldest first")
+    def progress(recent: Annotated[int, Query(ge=0, le=1000)] = 20) -> dict[str, Any]:
+        known = job.recent_progress
+        return {"last": known[-1] if known else None, "recent": known[-recent:] if recent else []}
+
+    @routes.get("/reconfigurations", summary="Every reconfiguration of this job, oldest first")
+    def reconfigurations(open: bool = False) -> dict[str, Any]:  # noqa: A002 - the query's word
+        return {
+            "reconfigurations": facts.open_reconfigurations(job) if open else facts.history_of(job)
+        }
+
+    @routes.get(
+        "/reconfigurations/{id}",
+        summary="One of them: cause, phases, bins, bytes, latencies before, during and after",
+        responses={404: _WRONG[404]},
+    )
+    def reconfiguration(id: str) -> dict[str, Any]:  # noqa: A002 - the path's word
+        with named_in_the_address():
+            return facts.one_of(job, id)
+
+    @routes.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+    def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+def changing(job: RunningJob) -> APIRouter:
+    """What asks for changes."""
+    routes = APIRouter(tags=["change"], responses=_WRONG)
+
+    @routes.post(
+        "/plan",
+        summary="What a change would do: operators, tasks, bins, bytes, timesteps. Nothing happens",
+        openapi_extra=_told(PlanBody),
+    )
+    def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
+        with while_it_runs(job):
+            return job.plan(body.asked(), body.strategy).to_json()
+
+    @routes.post(
+        "/reconfigure",
+        summary="Change the running stream: a change, changes that are one, or a plan",
+        status_code=202,
+        openapi_extra=_told(ReconfigureBody),
+    )
+    def reconfigure(
+        body: Annotated[ReconfigureBody, Depends(_body(ReconfigureBody))],
+    ) -> Accepted:
+        with while_it_runs(job):
+            made = job.reconfigure(
+                body.asked(),
+                body.strategy,
+                at=body.at,
+                supersede=body.supersede,
+                cause=body.cause,
+            )
+            return Accepted(id=made.id)
+
+    @routes.post(
+        "/reconfigurations/{id}/abort",
+        summary="End one that has not begun, or lead one back that is under way",
+        openapi_extra=_told(AbortBody, required=False),
+    )
+    def abort(
+        id: str,  # noqa: A002 - the path's word
+        body: Annotated[AbortBody, Depends(_body(AbortBody))],
+    ) -> dict[str, Any]:
+        with while_it_runs(job), named_in_the_address():
+            job.abort(id, body.reason)
+            return facts.one_of(job, id)
+
+    return routes

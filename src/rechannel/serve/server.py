@@ -1,0 +1,128 @@
+"""A server in a thread, beside a running job."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from rechannel.errors import RefusedError, SetUpError
+from rechannel.running import RunningJob
+from rechannel.serve.address import PORT, listen
+
+if TYPE_CHECKING:
+    import uvicorn
+
+EXTRA = ("fastapi", "uvicorn", "prometheus_client")
+LINGER_SECONDS = 2.0
+"""A job that has ended is still told of for so long, to those who watch it."""
+
+CLOSE_SECONDS = 10.0
+_ATTENTION_SECONDS = 0.1
+
+
+class Server:
+    """Serves one job until it is closed or the job ends. Made by `RunningJob.serve`."""
+
+    def __init__(self, job: RunningJob, server: uvicorn.Server, listener: socket.socket) -> None:
+        """Start the threads; `listener` listens already."""
+        self._job = job
+        self._server = server
+        self._listener = listener
+        host, port = listener.getsockname()[:2]
+        self.host: str = host
+        self.port: int = port
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._serve, name=f"rechannel-serve-{job.name}", daemon=True
+        )
+        self._thread.start()
+        self._company = threading.Thread(
+            target=self._end_with_the_job, name="rechannel-serve-end", daemon=True
+        )
+        self._company.start()
+
+    @property
+    def url(self) -> str:
+        """Where it answers, such as http://127.0.0.1:8520."""
+        wildcard = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+        host = wildcard.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still answers."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Answer what was asked, and end. The job goes on."""
+        self._closed.set()
+        self._server.should_exit = True
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_SECONDS)
+
+    def __enter__(self) -> Self:
+        """For `with`: closed at its end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Where it serves what."""
+        return f"<Server of {self._job.name!r} at {self.url}{'' if self.is_open else ', closed'}>"
+
+    def _serve(self) -> None:
+        with self._listener:
+            self._server.run(sockets=[self._listener])
+
+    def _end_with_the_job(self) -> None:
+        while self._job.is_active:
+            if self._closed.wait(_ATTENTION_SECONDS):
+                return
+        self._closed.wait(LINGER_SECONDS)
+        self.close()
+
+
+def serve(
+    job: RunningJob, *, host: str = "127.0.0.1", port: int = PORT, token: str | None = None
+) -> Server:
+    """Serve a running job over HTTP, in a thread.
+
+    port: 0 takes a free one. token: what every request must bear; needed for any host but loopback.
+    Raises SetUpError without the extra `serve`; RefusedError when the port is taken, a token is missing, or the job
+    does not run.
+    """
+    require_extra()
+    import uvicorn
+
+    from rechannel.serve.app import application
+    from rechannel.serve.guard import Rules
+
+    if not job.is_active:
+        msg = f"job {job.name!r} does not run: start it, then serve it"
+        raise RefusedError(msg)
+    listener = listen(host, port, token=token)
+    config = uvicorn.Config(
+        application(job, Rules(bound=host, token=token)),
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    return Server(job, uvicorn.Server(config), listener)
+
+
+def require_extra() -> None:
+    """Raise SetUpError, saying what to install, unless the extra `serve` is there."""
+    missing = [name for name in EXTRA if find_spec(name) is None]
+    if missing:
+        msg = f"serving a job needs {', '.join(missing)}: pip install 'rechannel[serve]'"
+        raise SetUpError(msg)

@@ -1,0 +1,126 @@
+"""The cache of a host: a directory of files of which some bytes are here, bounded, for all processes.
+
+It may be deleted at any time, whole or in part. Nothing is ever looked up in it by name alone: a
+file's name holds the version of what it was fetched from, so what was replaced is not found again.
+Files of segments that are gone are not used any more, and so go first when room is made.
+
+The bound is of allocated bytes. It is kept by whoever has fetched or written a sixteenth of it since
+it last looked: it may be exceeded by that much per process, and by what open files that were deleted
+still hold. A segment larger than the bound is not kept.
+"""
+# ruff: noqa: PTH100, PTH103, PTH108
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from rechannel.state.cachefile import SUFFIX, CacheFile, write_whole
+from rechannel.state.store import Backing, Facts
+
+VARIABLE = "RECHANNEL_CACHE_DIR"
+"""Environment variable of a worker: its host's cache, whatever the job's settings say."""
+
+_LOCK = ".lock"
+_LOOK_AFTER = 16
+"""A process looks at the whole cache after it has added this fraction of the bound."""
+_LEAVE = 0.9
+"""Room is made until this fraction of the bound is used."""
+
+_added: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class HostCache:
+    """directory: absolute, on a disk of the host. limit: bytes that may be kept.
+
+    Nothing here raises for what goes wrong with the directory: a cache is a help and no need.
+    """
+
+    directory: str
+    limit: int
+
+    def open(self, backing: Backing, key: str) -> CacheFile:
+        """The file of a key, with what is here of it. Raises MissingFileError."""
+        facts = backing.facts(key)
+        self._make()
+        return CacheFile(backing, key, facts, self._path(facts), self.added)
+
+    def keep(self, backing: Backing, key: str, parts: Sequence[memoryview]) -> bool:
+        """Keep what was just written under a key; whether it is kept."""
+        facts = backing.facts(key)
+        if facts.size > self.limit:
+            return False
+        self._make()
+        kept = write_whole(self._path(facts), facts, parts)
+        self.added(facts.size)
+        return kept
+
+    def added(self, size: int) -> None:
+        """Count bytes that were added, and make room when it is time to look."""
+        total = _added.get(self.directory, float("inf")) + size
+        if total * _LOOK_AFTER < self.limit:
+            _added[self.directory] = total
+            return
+        _added[self.directory] = 0
+        self.sweep()
+
+    def sweep(self) -> int:
+        """Delete the least recently used files until there is room; the number of bytes freed."""
+        try:
+            descriptor = os.open(f"{self.directory}/{_LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            return 0  # there is no directory, so there is nothing in it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return self._make_room()
+        except OSError:
+            return 0  # another process is at it, or the directory has just been deleted
+        finally:
+            os.close(descriptor)
+
+    def _make_room(self) -> int:
+        files = sorted(self._files())
+        total, freed = sum(size for _, size, _ in files), 0
+        if total <= self.limit:
+            return 0
+        for _, size, path in files:
+            if total - freed <= self.limit * _LEAVE:
+                break
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+            freed += size
+        return freed
+
+    def _files(self) -> list[tuple[int, int, str]]:
+        """When each file was last used, the bytes it takes, and its path."""
+        found = []
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if SUFFIX not in entry.name:
+                    continue  # not ours: a directory may be shared by mistake
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                found.append((facts.st_mtime_ns, facts.st_blocks * 512, entry.path))
+        return found
+
+    def _make(self) -> None:
+        with contextlib.suppress(OSError):  # files of the cache then stay in memory
+            os.makedirs(self.directory, exist_ok=True)
+
+    def _path(self, facts: Facts) -> str:
+        return f"{self.directory}/{xxhash.xxh3_128_hexdigest(facts.version.encode())}{SUFFIX}"
+
+
+def cache_of(directory: str, limit: int) -> HostCache:
+    """The cache of the host that this process runs on."""
+    return HostCache(os.path.abspath(os.environ.get(VARIABLE) or directory), limit)

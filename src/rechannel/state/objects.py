@@ -1,0 +1,189 @@
+"""The store in a bucket of an object store (S3, Google Cloud Storage, Azure, ...), through `obstore`.
+
+- A put is whole or not at all, and durable when it returns: object stores promise that.
+- Create-if-absent is the store's own conditional put. An answer may be lost and the request sent
+  again by the client below us; then the object that exists is ours. It is told by a word that only
+  this create has drawn, where the store keeps attributes of objects.
+- Keys are listed by folder, as object stores do, and put in the order of keys.
+
+Every read is a request of milliseconds: segments are to be read through `shared.SharedStore`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from rechannel.errors import MissingFileError, SetUpError, StorageError
+from rechannel.state.keys import check_key
+from rechannel.state.store import Facts
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Bucket
+
+T = TypeVar("T")
+
+_CREATOR = "rechannel-creator"
+_WITHOUT_ATTRIBUTES = ("file://",)
+
+_buckets: dict[ObjectStore, Bucket] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """A store below a URL ("s3://bucket/folder"). A value: pickled to workers.
+
+    options: (name, value) as `obstore.store.from_url` takes them ("region", "endpoint", ...); what is
+    not given comes from the environment of each worker, credentials above all. "memory://..." is one
+    store per process and URL, for tests.
+
+    Raises SetUpError when `obstore` is missing, StorageError, naming the key, when the store refuses.
+    """
+
+    url: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse to be where it could do nothing."""
+        obstore()
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Bytes [start, start + length) of a key, copied. See `Store.read`."""
+        check_key(key)
+        if start == 0 and length is None:
+            return self._try("read", key, lambda: _get(self._bucket(), key))
+        size = self.size(key)
+        stop = size if length is None else min(size, start + length)
+        if start >= stop:
+            return memoryview(b"")
+        return memoryview(self.fetch(key, [(start, stop)])[0])
+
+    def fetch(
+        self, key: str, spans: Sequence[tuple[int, int]]
+    ) -> builtins.list[bytes | memoryview]:
+        """Byte ranges, several at a time. See `Backing.fetch`."""
+        check_key(key)
+        starts, ends = [start for start, _ in spans], [stop for _, stop in spans]
+        return self._try(
+            "read",
+            key,
+            lambda: [
+                memoryview(part)
+                for part in obstore().get_ranges(
+                    self._bucket(), key, starts=starts, ends=ends, coalesce=0
+                )
+            ],
+        )
+
+    def facts(self, key: str) -> Facts:
+        """Size and version of an object. See `Backing.facts`."""
+        check_key(key)
+        meta = self._try("read", key, lambda: obstore().head(self._bucket(), key))
+        changed = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
+        return Facts(meta["size"], f"{self.url}\0{key}\0{changed}\0{meta['size']}")
+
+    def put(self, key: str, data: bytes | memoryview | builtins.list[memoryview]) -> None:
+        """Write a key whole. See `Store.put`."""
+        check_key(key)
+        whole = _joined(data)
+        self._try("write", key, lambda: obstore().put(self._bucket(), key, whole))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a key only if it is absent. See `Store.create`."""
+        check_key(key)
+        mine = None
+        if not self.url.startswith(_WITHOUT_ATTRIBUTES):
+            mine = {_CREATOR: secrets.token_hex(16)}
+        try:
+            obstore().put(self._bucket(), key, data, mode="create", attributes=mine)
+        except obstore().exceptions.AlreadyExistsError:
+            return mine is not None and self._is_from(key, mine[_CREATOR])
+        except Exception as error:
+            self._refuse("create", key, error)
+        return True
+
+    def delete(self, key: str) -> None:
+        """Remove a key if it is there."""
+        check_key(key)
+        try:
+            obstore().delete(self._bucket(), key)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            if not _is_missing(error):
+                self._refuse("delete", key, error)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield keys that start with the prefix, ascending."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            check_key(folder)
+        chunks = self._try(
+            "list", prefix, lambda: [*obstore().list(self._bucket(), folder or None)]
+        )
+        keys = (str(meta["path"]) for chunk in chunks for meta in chunk)
+        yield from sorted(key for key in keys if key.startswith(prefix))
+
+    def size(self, key: str) -> int:
+        """Length of a key in bytes."""
+        return self.facts(key).size
+
+    def _is_from(self, key: str, creator: str) -> bool:
+        found = self._try("read", key, lambda: obstore().get(self._bucket(), key))
+        return bool(found.attributes.get(_CREATOR) == creator)
+
+    def _bucket(self) -> Bucket:
+        bucket = _buckets.get(self)
+        if bucket is None:
+            opened = obstore().store.from_url(self.url, config=dict(self.options) or None)
+            bucket = _buckets.setdefault(self, opened)
+        return bucket
+
+    def _try(self, verb: str, key: str, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except Exception as error:
+            self._refuse(verb, key, error)
+
+    def _refuse(self, verb: str, key: str, error: Exception) -> NoReturn:
+        if _is_missing(error) and verb in ("read", "list"):
+            msg = (
+                f"{self.url}/{key} is missing. If the journal names it, restore it from a copy of the"
+                " state; the job cannot go on without it"
+            )
+            raise MissingFileError(msg) from error
+        said = str(error).partition("\n")[0]
+        msg = f"cannot {verb} {self.url}/{key}: {said}. What is committed stays: start again"
+        raise StorageError(msg) from error
+
+
+def obstore() -> ModuleType:
+    """The package. Raises SetUpError with the command that installs it."""
+    try:
+        import obstore as package
+        import obstore.exceptions
+        import obstore.store
+    except ImportError as error:
+        msg = (
+            "state in an object store needs the package obstore:"
+            " pip install 'rechannel[objects]' on the driver and on all workers"
+        )
+        raise SetUpError(msg) from error
+    return package
+
+
+def _get(bucket: Bucket, key: str) -> memoryview:
+    return memoryview(obstore().get(bucket, key).bytes())
+
+
+def _joined(data: bytes | memoryview | list[memoryview]) -> bytes:
+    return b"".join(data) if isinstance(data, list) else bytes(data)
+
+
+def _is_missing(error: Exception) -> bool:
+    # A store in a local directory names a file in the place of a folder in its own words.
+    return isinstance(error, FileNotFoundError) or "NotADirectory" in str(error)

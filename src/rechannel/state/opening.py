@@ -1,0 +1,44 @@
+"""Which store a job's `state=` means."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rechannel.errors import RefusedError
+from rechannel.state.local import Durability, LocalStore
+from rechannel.state.objects import ObjectStore
+from rechannel.state.shared import SharedStore
+from rechannel.state.store import Backing, Store
+
+_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
+
+
+def open_store(
+    state: str | os.PathLike[str], *, durability: Durability, cache: str | None, cache_bytes: int
+) -> Store:
+    """The store at a path or URL, behind a cache per host where there is to be one.
+
+    cache: directory on every host, or None. A directory needs none; a bucket is always read through
+    one, by default below the temporary directory. Raises RefusedError for a URL of an unknown kind,
+    SetUpError when the package for it is missing.
+    """
+    text = os.fspath(state)
+    backing: Backing
+    if "://" in text and urlsplit(text).scheme != "file":
+        scheme = urlsplit(text).scheme
+        if scheme not in _SCHEMES:
+            msg = (
+                f"state {text!r}: a directory, file:// or one of"
+                f" {', '.join(f'{known}://' for known in _SCHEMES)} can be opened"
+            )
+            raise RefusedError(msg)
+        backing = ObjectStore(text.rstrip("/") if scheme != "memory" else text)
+        cache = cache or f"{tempfile.gettempdir()}/rechannel-cache-{os.getuid()}"
+    else:
+        # A directory, not an object store of one: what it has written is synced.
+        path = unquote(urlsplit(text).path) if "://" in text else text
+        backing = LocalStore(Path(path), durability)
+    return backing if cache is None else SharedStore(backing, cache, cache_bytes)

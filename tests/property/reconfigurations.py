@@ -1,0 +1,82 @@
+"""Random reconfigurations, legal and illegal, of every kind."""
+
+from __future__ import annotations
+
+from random import Random
+
+from rechannel.model.configuration import Combine, Configuration
+from rechannel.model.hashspace import SPACE
+from rechannel.model.routing import Routing
+from rechannel.reconfigure import ask
+from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure.strategies import Strategy
+
+
+def random_strategy(rng: Random) -> Strategy:
+    """Any strategy, with and without gap, budget and preparation."""
+    gentle = rng.choice((ask.batched, ask.fluid, ask.optimized))
+    if rng.random() < 0.25:
+        return ask.all_at_once(prepare=rng.random() < 0.5)
+    return gentle(
+        rng.randint(1, 3),
+        gap=rng.choice((0, 0, 1, 2)),
+        budget_bytes=rng.choice((None, 1, 200, 10_000)),
+        budget_ms=rng.choice((None, None, 0.001, 5.0)),
+        prepare=rng.random() < 0.7,
+    )
+
+
+def random_placement(rng: Random, tasks: int) -> Routing:
+    """Bins of any width, each at any task."""
+    inner = sorted({rng.randrange(1, SPACE) for _ in range(rng.randint(0, 6))})
+    owners = tuple(rng.randrange(tasks) for _ in range(len(inner) + 1))
+    return Routing(starts=(0, *inner), owners=owners, tasks=tasks)
+
+
+def random_change(rng: Random, configuration: Configuration, sources: list[str]) -> list[Change]:
+    """One to three changes that are asked for together."""
+    return [one(rng, configuration, sources) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+
+
+def one(rng: Random, configuration: Configuration, sources: list[str]) -> Change:
+    """A change; about one in five cannot be."""
+    keyed = [name for name, operator in configuration.operators.items() if operator.routing]
+    names = [*configuration.operators, "nobody"] if rng.random() < 0.1 else keyed
+    name = rng.choice(names or list(configuration.operators))
+    operator = configuration.operators.get(name)
+    routing = None if operator is None else operator.routing
+    bins = 4 if routing is None else routing.bins
+    tasks = 2 if operator is None else operator.tasks
+    number = rng.randrange(bins + (rng.random() < 0.05))
+    kinds = {
+        "rescale": lambda: ask.rescale(name, rng.randint(1, 5)),
+        "move": lambda: ask.move(
+            name,
+            [number, rng.randrange(bins)],
+            min(rng.randrange(tasks + 1), tasks - (rng.random() < 0.95)),
+        ),
+        "split": lambda: ask.split(name, number, into=rng.randint(2, 4)),
+        "merge": lambda: ask.merge(name, [number, number + 1, number + 2][: rng.choice((2, 2, 3))]),
+        "rebalance": lambda: ask.rebalance(name, tolerance=rng.choice((0.0, 0.1, 0.5))),
+        "assign_workload": lambda: ask.assign_workload(
+            name, random_placement(rng, rng.randint(1, 4))
+        ),
+        "combine": lambda: ask.combine(name, rng.choice(list(Combine))),
+        "set_in_flight": lambda: ask.set_in_flight(rng.randint(1, 3)),
+        "set_interval": lambda: ask.set_interval(0),
+        "set_bound": lambda: ask.set_bound(rng.choice(sources), 1),
+    }
+    return kinds[rng.choice(list(kinds))]()  # type: ignore[no-any-return]
+
+
+KINDS = (
+    "assign_workload",
+    "combine",
+    "merge",
+    "move",
+    "rebalance",
+    "rescale",
+    "set_bound",
+    "set_in_flight",
+    "split",
+)

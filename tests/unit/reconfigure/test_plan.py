@@ -1,0 +1,126 @@
+"""A dry run as a value: what it says, and how it travels through a file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rechannel.errors import RefusedError, UnknownOperatorError
+from rechannel.reconfigure import ask
+from rechannel.reconfigure.changes import Together
+from rechannel.reconfigure.plan import FORMAT, Affected, Plan, plan
+from tests.support.changing import Paper
+
+
+def planned(change, strategy=None, paper: Paper | None = None, cost: float = 0.5) -> Plan:
+    paper = paper or Paper()
+    before = paper.state, paper.configuration
+    made = plan(paper.state, change, strategy or ask.all_at_once(), paper.now, cost)
+    assert (paper.state, paper.configuration) == before
+    return made
+
+
+def test_a_plan_says_who_is_affected_how_long_it_takes_and_what_it_costs():
+    made = planned(ask.move("counts", [0, 1, 2], 1), ask.fluid(gap=2))
+    assert made.affected == (Affected(operator="counts", tasks=(0, 1), bins=3, size=30.0),)
+    assert (made.bins, made.size, len(made.steps)) == (3, 30.0, 3)
+    assert made.timesteps == 3 + 2 * 2
+    assert made.cost_ms == 5.0  # one bin of 10 bytes
+
+
+def test_a_plan_of_several_operators_names_each():
+    both = Together(changes=(ask.move("sums", 7, 0), ask.assign_resources("counts", cpus=2)))
+    assert planned(both).affected == (
+        Affected(operator="counts", tasks=(), bins=0, size=0),
+        Affected(operator="sums", tasks=(0, 1), bins=1, size=10.0),
+    )
+
+
+def test_a_change_of_the_job_affects_no_operator():
+    made = planned(ask.set_interval(50))
+    assert (made.affected, made.timesteps, made.cost_ms) == ((), 1, 0.0)
+
+
+def test_what_is_so_already_takes_no_timestep():
+    made = planned(ask.move("counts", 0, 0), ask.fluid(gap=5))
+    assert (made.steps, made.affected, made.timesteps, made.cost_ms) == ((), (), 0, 0.0)
+
+
+def test_a_plan_keeps_the_budget():
+    made = planned(ask.move("counts", [0, 1, 2], 1), ask.all_at_once())
+    assert len(made.steps) == 1
+    made = planned(ask.move("counts", [0, 1, 2], 1), ask.batched(budget_bytes=20))
+    assert [step.size for step in made.steps] == [20.0, 10.0]
+
+
+def test_a_plan_is_made_from_where_the_changes_before_it_lead():
+    paper = Paper()
+    paper.ask(ask.rescale("counts", 4), ask.fluid())
+    assert planned(ask.move("counts", 0, 3), paper=paper).affected[0].tasks == (0, 3)
+
+
+def test_what_would_be_refused_is_refused():
+    with pytest.raises(RefusedError, match="rescale it first"):
+        planned(ask.move("counts", 0, 3))
+    with pytest.raises(UnknownOperatorError):
+        planned(ask.move("nobody", 0, 1))
+
+
+def test_a_plan_is_shown_in_a_few_lines():
+    both = Together(changes=(ask.move("sums", [0, 1], 1), ask.assign_resources("counts", cpus=2)))
+    assert str(planned(both, ask.fluid())).splitlines() == [
+        "move(operator='sums', bins=[0, 1], task=1), "
+        "assign_resources(operator='counts', cpus=2, amounts={}) by fluid()",
+        "  sums: 2 bins (20 bytes) move among tasks [0, 1]",
+        "  counts: no state moves",
+        "  2 steps in 2 timesteps, at most 5.0 ms more each",
+    ]
+    assert str(planned(ask.set_interval(5))).endswith(
+        "  1 step in 1 timestep, at most 0.0 ms more each"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(999, "999 bytes"), (1500, "1.5 KB"), (2.5e6, "2.5 MB"), (3e9, "3.0 GB"), (4e12, "4000.0 GB")],
+)
+def test_bytes_are_shown_in_units(size, told):
+    assert f"1 bins ({told})" in str(planned(ask.move("counts", 0, 1), paper=Paper(size=size)))
+
+
+def test_a_plan_is_read_from_its_file_as_it_was(tmp_path):
+    made = planned(ask.rescale("counts", 4), ask.optimized(2, gap=1, budget_ms=3))
+    made.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == made
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}; this version reads up to {FORMAT}"),
+        ({"format": "one"}, "this is no plan"),
+        ({"steps": None}, "this is no plan"),
+        ({"steps": [{}]}, "this is no plan"),
+        ({"steps": [{"first": [], "moves": [[1, 2]], "last": []}]}, "this is no plan"),
+        ({"change": {"kind": "rescale"}}, "this is no change"),
+        ({"strategy": {"kind": "fluid", "bins": 0}}, "this is no strategy"),
+        ({"affected": [{"operator": "counts"}]}, "this is no plan"),
+    ],
+)
+def test_what_is_no_plan_is_refused(changed, told):
+    data = {**planned(ask.rescale("counts", 4)).to_json(), **changed}
+    with pytest.raises(RefusedError, match=told):
+        Plan.from_json(data)
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path):
+    with pytest.raises(RefusedError, match=r"nowhere\.json.* cannot be read"):
+        Plan.load(tmp_path / "nowhere.json")
+    (tmp_path / "torn.json").write_text('{"format": 1, "ste')
+    with pytest.raises(RefusedError, match=r"torn\.json.* cannot be read"):
+        Plan.load(tmp_path / "torn.json")
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(RefusedError, match="this is no plan"):
+        Plan.load(tmp_path / "list.json")

@@ -1,0 +1,48 @@
+"""A served job, and a client of it."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.support import endless
+from tests.support.clicks import Clicks
+
+
+@pytest.fixture
+def clicks(tmp_path):
+    """A started job with one timestep; stopped at the end if it still runs."""
+    made = Clicks(directory=tmp_path / "state", out=tmp_path / "out")
+    made.start()
+    made.push([("ann", 1), ("bob", 2)])
+    yield made
+    made.running.stop()
+
+
+@pytest.fixture
+def server(clicks):
+    with clicks.running.serve(port=0) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(server):
+    """(method, path, body) -> (status, answer)."""
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+
+        def call(method: str, path: str, body: object = None):
+            answer = client.request(method, path, json=body)
+            return answer.status_code, answer.json()
+
+        yield call
+
+
+@pytest.fixture
+def busy(tmp_path):
+    """A served job whose input never ends."""
+    job = endless.start(tmp_path / "state")
+    try:
+        with job.serve(port=0) as server:
+            yield job, server
+    finally:
+        job.stop()

@@ -1,0 +1,129 @@
+"""docs/http.md: its requests are made, and its answers have the members that the page shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import rechannel as rc
+from rechannel.job import InProcess
+from rechannel.serve.failures import KINDS
+from rechannel.serve.outside import OneChange
+from rechannel.sources.connectors import MemoryConnector
+
+PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """The job of the page."""
+    connector = MemoryConnector(schema="item STRING", partitions=2, per_timestep=1)
+    rows = rc.read().memory(connector, name="orders")
+    counts = rows.key_by("item").aggregate(n=rc.count(), name="counts", tasks=2)
+    settings = rc.Settings(durability=rc.Durability.PROCESS, bins=64)
+    job = rc.Job("shop", counts, state=tmp_path / "state", settings=settings)
+    running = job.start(in_process=InProcess())
+    for _ in range(2):
+        connector.push(pa.record_batch({"item": ["a", "b"]}))
+        running.process_all_available(60)
+    with running.serve(port=0) as server:
+        yield running, server
+    running.stop()
+
+
+def requests(block: str):
+    """(method, path, headers, body) of the curl commands in a block."""
+    for line in block.replace("\\\n", " ").strip().splitlines():
+        program, *words = shlex.split(line)
+        assert (program, words.pop(0)) == ("curl", "-s")
+        headers, body = {}, None
+        url = words.pop(0)
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            if option == "-H":
+                name, _, text = value.partition(": ")
+                headers[name] = text
+            else:
+                assert option == "-d"
+                body = value
+        assert url.startswith("http://127.0.0.1:8520/")
+        yield "GET" if body is None else "POST", url.partition(":8520")[2], headers, body
+
+
+def assert_alike(shown, given, where: str) -> None:
+    """The members that the page shows are those that there are; lists are judged by their first value."""
+    assert type(shown) is type(given) or None in (shown, given) or where.endswith("ms"), where
+    if isinstance(shown, dict) and not where.endswith(("sources.orders", "latency_ms", "times")):
+        assert shown.keys() == given.keys(), where
+        for name in shown:
+            assert_alike(shown[name], given[name], f"{where}.{name}")
+    elif isinstance(shown, list) and shown and given:
+        assert_alike(shown[0], given[0], f"{where}[0]")
+
+
+def test_the_page(shop):
+    running, server = shop
+    answer = None
+    asked = 0
+    for kind, block in BLOCKS:
+        if kind == "sh":
+            for method, path, headers, body in requests(block):
+                reply = httpx.request(
+                    method, server.url + path, headers=headers, content=body, trust_env=False
+                )
+                answer = reply.json()
+                asked += 1
+                running.process_all_available(60)
+        else:
+            assert_alike(json.loads(block), answer, "answer")
+    assert asked == 7
+    assert answer == {
+        "error": "unknown_operator",
+        "message": "there is no operator 'nobody'; there are 'counts', 'orders'",
+    }
+    phases = [one["phase"] for one in running.reconfigurations]
+    assert phases == ["done", "aborted"]
+
+
+def test_every_route_is_told_and_no_other(shop):
+    _, server = shop
+    document = httpx.get(f"{server.url}/openapi.json", trust_env=False).json()
+    there = {
+        f"{method.upper()} {path}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    assert set(re.findall(r"^\| `((?:GET|POST) [^`]+)`", PAGE, re.MULTILINE)) == there
+
+
+def test_every_change_and_its_fields_are_told():
+    told = {}
+    for line in PAGE.partition("| `kind` of a change")[2].partition("\n\n")[0].splitlines()[2:]:
+        names = re.findall(r"`(\w+)`", line)
+        told[names[0]] = {name for name in names[1:] if name not in {"on", "off", "auto"}}
+    union = OneChange.__origin__.__args__
+    assert told == {
+        kind.model_fields["kind"].default: set(kind.model_fields) - {"kind"} for kind in union
+    }
+
+
+def test_every_error_is_told():
+    for _, status, kind in KINDS:
+        [row] = re.findall(rf"^\| [\d, ]*\b{status}\b[\d, ]* \| .*$", PAGE, re.MULTILINE)
+        assert f"`{kind}`" in row
+
+
+def test_every_figure_is_told_and_no_other(shop):
+    running, server = shop
+    running.reconfigure(rc.set_interval(1), at=100_000)
+    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    there = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
+    told = re.findall(r"`(rechannel_\w+)`", PAGE.partition("## Figures")[2])
+    assert set(told) == there
