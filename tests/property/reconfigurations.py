@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
+from rechannel.dataflow.evolution import stream_of
+from rechannel.dataflow.graph import Dataflow, Sink
+from rechannel.dataflow.identity import function_of
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure.program import add, change_logic, remove
 from rechannel.reconfigure.strategies import Strategy
 
 
@@ -80,3 +86,36 @@ KINDS = (
     "set_in_flight",
     "split",
 )
+
+
+# Changes of the program ----------------------------------------------------------------------------
+
+EXTRA = "extra-"
+"""Begins the names of sinks that a schedule adds."""
+
+
+def otherwise(function: Callable[..., Any], number: int) -> Callable[..., Any]:
+    """A function that does the same and is another one."""
+
+    def wrapped(*given: Any, _number: int = number) -> Any:
+        return function(*given)
+
+    return wrapped
+
+
+def random_edit(rng: Random, dataflow: Dataflow) -> list[Any]:
+    """Other logic that does the same, one sink more, or one that was added before less."""
+    functions = [n for n in dataflow.nodes if callable(function_of(n))]
+    sinks = [n for n in dataflow.nodes if isinstance(n, Sink) and not n.name.startswith(EXTRA)]
+    added = [n for n in dataflow.nodes if n.name.startswith(EXTRA)]
+    edits: list[Any] = []
+    if functions and rng.random() < 0.6:
+        node = rng.choice(functions)
+        edits.append(change_logic(node.name, otherwise(function_of(node), rng.randrange(1 << 30))))
+    if added and rng.random() < 0.5:
+        edits.append(remove(rng.choice(added).name))
+    if not edits or rng.random() < 0.3:
+        sink = rng.choice(sinks)
+        name = f"{EXTRA}{sink.name}-{rng.randrange(1 << 30)}"
+        edits.append(add(stream_of(dataflow, sink.upstream.name).write.memory(name, name=name)))
+    return edits

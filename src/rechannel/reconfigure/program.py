@@ -172,8 +172,8 @@ class Sorted:
         return {name: said for edit in self.edits for name, said in edit.migrate.items()}
 
     def applied(self, dataflow: Dataflow) -> Dataflow:
-        """The dataflow after all edits."""
-        for edit in self.edits:
+        """The dataflow after all edits: branches first, for they are built on nodes as they are now."""
+        for edit in sorted(self.edits, key=lambda edit: not isinstance(edit, AddBranch)):
             dataflow = edit.applied(dataflow)
         return dataflow
 

@@ -118,7 +118,6 @@ class Harness:
         self.plan = compile_plan(self.dataflow, self._schemas, bound(self.dataflow, self._schemas))
         self.recorders = {sink.sink.name: Recorder() for sink in self.plan.sinks}
         self.recorders.update(recorders or {})
-        self._view = StateView(self.plan, programs_of(self.plan, self.store))
         self._process: Process | None = None
 
     @staticmethod
@@ -195,7 +194,8 @@ class Harness:
         )
         publisher = self._publisher(journal, runner, settings)
         executor = StepExecutor()
-        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=self._view)
+        view = StateView(self.plan, programs)
+        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=view)
         measured = Measured(lambda: journal.state.manifests)
         driver = Driver(
             measured=measured,
@@ -300,9 +300,17 @@ class Harness:
 
     def state(self, operator: str, *, timestep: int | None = None) -> pa.Table:
         """Committed state of an operator in its output columns, as `RunningJob.state`."""
-        table: pa.Table = self._view.frame(operator, self.journal_state(), timestep)
+        table: pa.Table = self._view().frame(operator, self.journal_state(), timestep)
         return table
 
     def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
         """The same exactly as stored and in one order: equal states are equal tables."""
-        return self._view.canonical(operator, self.journal_state(), timestep)
+        return self._view().canonical(operator, self.journal_state(), timestep)
+
+    def _view(self) -> StateView:
+        """State through the program that runs, read from the store itself: a dead driver cannot read."""
+        if self._process is None:
+            return StateView(self.plan, programs_of(self.plan, self.store))
+        program = self._process.exchange.current.program
+        programs = {n: replace(p, store=self.store) for n, p in program.programs.items()}
+        return StateView(program.plan, programs)
