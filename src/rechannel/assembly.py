@@ -267,12 +267,12 @@ class Assembly:
 
         return spark_cluster(self.spark)
 
-    def _preparer(self, exchange: Exchange, cluster: Cluster, runner: Runner) -> Preparer:
+    def _preparer(self, exchange: Exchange, cluster: Cluster, runner: Any) -> Preparer:
         if self.spark is None:
             return ClusterPreparer(exchange=exchange, cluster=cluster)
         from rechannel.engine.spark.preparing import spark_preparer
 
-        return spark_preparer(self.spark, exchange, cluster, runner)
+        return spark_preparer(self.spark, exchange, cluster, runner.placing)
 
     def _hub(self, configuration: Configuration) -> Hub:
         complete = None

@@ -216,6 +216,11 @@ class Exchange:
         if ready is not None:
             ready.close_beside(self._current)
 
+    def waiting(self, version: int) -> Ready | None:
+        """A version that waits for its border."""
+        with self._lock:
+            return self._waiting.get(version)
+
     def has(self, version: int) -> bool:
         """Whether a version waits."""
         with self._lock:

@@ -103,6 +103,21 @@ class Placing:
         load = Counter(at for held in others for at in held.places.values())
         return sorted(executors, key=lambda executor: load[executor.id] / executor.cores)
 
+    def expected(self, operator: str, configuration: OperatorConfiguration) -> dict[int, Executor]:
+        """Where the operator's tasks would run under a configuration; empty where nothing is placed."""
+        self.look()
+        with self._lock:
+            if len(self._executors) < 2 or not self._shares(configuration):
+                return {}
+            usable = _usable(self._executors, configuration)
+            held = self._held.get(operator)
+            before = held.places if held else {}
+            wanted = dict(configuration.placement)
+            order = self._least_first(operator, usable)
+            places = place(configuration.tasks, before, wanted, order)
+            known = {executor.id: executor for executor in usable}
+            return {task: known[at] for task, at in places.items()}
+
     @property
     def places(self) -> dict[str, dict[int, str]]:
         """Executor of every task that is placed, by operator."""

@@ -1,18 +1,208 @@
-"""What can be done ahead of a border on Spark: load functions on workers, and fetch state where it will move."""
+"""What can be done ahead of a border on Spark: load functions on workers, and fetch state to where it will move.
+
+State is fetched in small pieces with pauses between them: a piece occupies a core of its executor for a moment, and
+tasks of timesteps wait for cores. So what moves is in the cache of its new host before the border, and no
+timestep before it has waited long.
+"""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from rechannel.engine.cluster import Cluster
+import pyarrow as pa
+
+from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.preparing import ClusterPreparer
-from rechannel.engine.runner import Runner
+from rechannel.engine.spark.calls import Shipped, settle
+from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.private import PlacedNumbers
+from rechannel.engine.versions import Program
+from rechannel.errors import RechannelError
+from rechannel.kernels.prefetch import prefetch
+from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.changes import ChangeProgram, parts_of
+from rechannel.reconfigure.coordinator import Now, planned_route
+from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.steps import BinMove
+from rechannel.state.manifest import Manifest, Run
+
+PIECE_MS = 25.0
+"""How long one piece of prefetching should occupy a core, unless a budget says less."""
+
+FIRST_PIECE = 1 << 20
+"""Bytes of the first piece; later ones follow the measured rate."""
+
+PAUSE = 2.0
+"""Pauses between pieces, in lengths of a piece."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """What one task has to fetch: bins of an operator that move to it."""
+
+    operator: str
+    task: int
+    executor: Executor
+    moves: tuple[BinMove, ...]
+
+
+@dataclass(frozen=True)
+class FetchCall:
+    """mapInArrow function: fetch what stands under the number of the partition."""
+
+    shipped: Shipped
+    pieces: tuple[tuple[tuple[Run, ...], Intervals], ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, JSON of `Prefetched` out."""
+        settle()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                runs, where = self.pieces[number]
+                done = prefetch(self.shipped.program(), runs, where)
+                yield pa.RecordBatch.from_pydict({"done": [json.dumps(done.to_json())]})
+
+
+@dataclass(frozen=True)
+class LoadCall:
+    """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
+
+    shipped: tuple[Shipped, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, names of programs out."""
+        settle()
+        for _ in batches:
+            names = [one.program().operator for one in self.shipped]
+            yield pa.RecordBatch.from_pydict({"done": names})
+
+
+class SparkPreparer(ClusterPreparer):
+    """Prepares on a session's executors."""
+
+    def __init__(
+        self,
+        *,
+        spark: Any,
+        exchange: Exchange,
+        cluster: Cluster,
+        placing: Placing | None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """placing: knows where tasks will be; None = on the only executor there is."""
+        super().__init__(exchange=exchange, cluster=cluster, sleep=sleep)
+        self._spark = spark
+        self._placing = placing
+
+    def prepare(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> dict[str, Any]:
+        """Executors, functions, state: in this order. Raises RechannelError where a function cannot be loaded."""
+        facts = super().prepare(record, now, manifests)
+        for part in parts_of(record.change):
+            if isinstance(part, ChangeProgram):
+                facts["functions"] = self._load(part.version)
+        # Whether the change is still possible is judged at the border; here is only nothing to fetch then.
+        with suppress(RechannelError):
+            facts.update(self._fetch(record, now, manifests))
+        return facts
+
+    def _load(self, version: int) -> list[str]:
+        """Names of the programs that workers have loaded."""
+        waiting = self.exchange.waiting(version)
+        if waiting is None:
+            return []
+        fresh = _fresh(waiting.program, self.exchange.current.program)
+        cores = sum(executor.cores for executor in self.cluster.executors()) or 1
+        call = LoadCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
+        numbers = self._spark.range(0, cores, 1, cores)
+        numbers.mapInArrow(call, "done string").toArrow()
+        return fresh
+
+    def _fetch(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> dict[str, Any]:
+        errands = list(self._errands(record, now))
+        total = {"bytes_fetched": 0, "bytes_present": 0, "pieces": 0}
+        if not errands:
+            return {}
+        piece, limit = float(FIRST_PIECE), record.strategy.budget_ms or PIECE_MS
+        for operator in dict.fromkeys(errand.operator for errand in errands):
+            mine = [errand for errand in errands if errand.operator == operator]
+            queues = [list(errand.moves) for errand in mine]
+            shipped = Shipped.of(self.exchange.current.program.programs[operator])
+            while any(queues):
+                taken = [_take(queue, piece) for queue in queues]
+                began = time.perf_counter()
+                done = self._piece(shipped, manifests.get(operator, Manifest()), mine, taken)
+                took = max(1e-3, time.perf_counter() - began)
+                fetched = max((one["bytes_fetched"] for one in done), default=0)
+                slowest = max((one["ms"] for one in done), default=0.0)
+                total["bytes_fetched"] += sum(one["bytes_fetched"] for one in done)
+                total["bytes_present"] += sum(one["bytes_present"] for one in done)
+                total["pieces"] += 1
+                if fetched and slowest:
+                    piece = max(4096.0, min(2 * piece, fetched / slowest * limit))
+                self._sleep(PAUSE * took)
+        return total
+
+    def _errands(self, record: Record, now: Now) -> Iterator[Errand]:
+        if self._placing is None:
+            return
+        moves = planned_route(now.configuration, record.change, now).moves
+        target = resolve(now.configuration, record.change, now.facts)
+        groups: dict[tuple[str, int], list[BinMove]] = {}
+        for move in moves:
+            groups.setdefault((move.operator, move.target), []).append(move)
+        for (operator, task), bins in sorted(groups.items()):
+            program = self.exchange.current.program.programs[operator]
+            if getattr(program.store, "ranges", None) is None:
+                continue  # every host reads the files themselves
+            places = self._placing.expected(operator, target.operators[operator])
+            if task in places:
+                yield Errand(operator=operator, task=task, executor=places[task], moves=tuple(bins))
+
+    def _piece(
+        self,
+        shipped: Shipped,
+        manifest: Manifest,
+        errands: list[Errand],
+        taken: list[list[BinMove]],
+    ) -> list[dict[str, Any]]:
+        pieces: list[tuple[tuple[Run, ...], Intervals]] = []
+        places: dict[int, Executor] = {}
+        for errand, moves in zip(errands, taken, strict=True):
+            if moves:
+                where = Intervals.of((move.lo, move.hi) for move in moves)
+                places[len(pieces)] = errand.executor
+                pieces.append((manifest.within(where), where))
+        numbers = PlacedNumbers(self._spark).frame(places)
+        found = numbers.mapInArrow(FetchCall(shipped, tuple(pieces)), "done string").toArrow()
+        return [json.loads(text) for text in found.column("done").to_pylist()]
+
+
+def _take(queue: list[BinMove], size: float) -> list[BinMove]:
+    """The next moves of about so many bytes, at least one; they leave the queue."""
+    taken: list[BinMove] = []
+    total = 0.0
+    while queue and (not taken or total + queue[0].size <= size):
+        total += queue[0].size
+        taken.append(queue.pop(0))
+    return taken
+
+
+def _fresh(new: Program, old: Program) -> list[str]:
+    """Stages whose programs workers have not seen."""
+    return [name for name, made in new.programs.items() if old.programs.get(name) is not made]
 
 
 def spark_preparer(
-    spark: Any, exchange: Exchange, cluster: Cluster, runner: Runner
-) -> ClusterPreparer:
+    spark: Any, exchange: Exchange, cluster: Cluster, placing: Placing | None
+) -> SparkPreparer:
     """The preparer of a session."""
-    del spark, runner
-    return ClusterPreparer(exchange=exchange, cluster=cluster)
+    return SparkPreparer(spark=spark, exchange=exchange, cluster=cluster, placing=placing)

@@ -164,6 +164,27 @@ class Anchor:
         return self._anchors.unite(self._alone.appended(rdd), self._partitions)
 
 
+class PlacedNumbers:
+    """A DataFrame of the numbers 0, 1, ..., each a partition of its own on an executor of its own."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Open anchors; without them the numbers run anywhere."""
+        self._spark = spark
+        self._anchors = Anchors.open(spark)
+
+    def frame(self, places: Mapping[int, Executor]) -> DataFrame:
+        """Numbers below len(places), number i where it was put."""
+        count = len(places)
+        numbers = self._spark.range(0, count, 1, count)
+        if self._anchors is None:
+            return numbers
+        rdd = numbers._jdf.queryExecution().toRdd()
+        held = self._anchors.of(places).hold(rdd)
+        session: Any = self._spark
+        made = session._jsparkSession.internalCreateDataFrame(held, numbers._jdf.schema(), False)
+        return DataFrame(made, self._spark)
+
+
 class Executors:
     """The executors of a session on a cluster: which take tasks, asking for more, letting some go."""
 
