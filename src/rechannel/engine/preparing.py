@@ -8,6 +8,7 @@ from typing import Any
 
 from rechannel.engine.cluster import Cluster
 from rechannel.engine.exchange import Exchange
+from rechannel.engine.placement import surplus
 from rechannel.errors import NotReadyError
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordinator import Now
@@ -26,12 +27,14 @@ class ClusterPreparer:
         *,
         exchange: Exchange,
         cluster: Cluster,
+        places: Callable[[], Mapping[str, Mapping[int, str]]] = dict,
         patience: float = PATIENCE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """patience: seconds that executors may take."""
+        """places: executor of every task that is placed, by operator. patience: seconds that executors may take."""
         self.exchange = exchange
         self.cluster = cluster
+        self.places = places
         self._patience = patience
         self._sleep = sleep
 
@@ -84,4 +87,4 @@ class ClusterPreparer:
                     self.cluster.request(max(1, len(alive)))  # no more than came so far
                 elif len(alive) > part.executors:
                     self.cluster.request(part.executors)
-                    self.cluster.decommission([e.id for e in alive[part.executors :]])
+                    self.cluster.decommission(surplus(part.executors, alive, self.places()))

@@ -97,7 +97,12 @@ class SparkPreparer(ClusterPreparer):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """placing: knows where tasks will be; None = on the only executor there is."""
-        super().__init__(exchange=exchange, cluster=cluster, sleep=sleep)
+        super().__init__(
+            exchange=exchange,
+            cluster=cluster,
+            sleep=sleep,
+            places=lambda: {} if placing is None else placing.places,
+        )
         self._spark = spark
         self._placing = placing
 

@@ -1,0 +1,30 @@
+"""The examples of docs/changing-a-stream.md run, in one piece, and print what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs" / "changing-a-stream.md"
+
+
+def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
+    blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"state": tmp_path / "state"}
+    printed = ""
+    compared = 0
+    for kind, text in blocks:
+        if kind == "text":
+            pattern = re.escape(text).replace(re.escape("<...>"), r".+?")
+            assert re.fullmatch(pattern, printed), f"printed:\n{printed}\nthe page says:\n{text}"
+            compared += 1
+            continue
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(text, str(PAGE), "exec"), names)
+        printed = out.getvalue()
+    assert compared == 3
+    assert not names["job"].is_active
