@@ -215,7 +215,13 @@ class Assembly:
             tell=hub.published,
         )
         view = StateView(current.plan, program.programs, self._scan())
-        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=view)
+        exchange = Exchange(
+            current=current,
+            runner=runner,
+            publisher=publisher,
+            view=view,
+            state=lambda: self.journal.state,
+        )
         housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY)
         measured = Measured(lambda: self.journal.state.manifests)
         driver = Driver(

@@ -25,6 +25,9 @@ PER_SAMPLE = 48
 ROWS = 40
 """Rows of a timestep."""
 
+EVERY = 6
+"""Timesteps between two reconfigurations."""
+
 
 class Clock:
     """Time that stands still until rows are wanted: one per millisecond."""
@@ -53,19 +56,50 @@ def flows(timesteps_seen):
     return branches.write.for_each_batch(lambda df, timestep: timesteps_seen.append(timestep))
 
 
-def samples(spark, place, number, per_sample):
-    """Run, pause now and then, and look at what is held."""
+CHANGES = (
+    lambda: rc.rescale("sums", 4),
+    lambda: [rc.split("sums", 3), rc.combine("branches", "off")],
+    lambda: rc.move("branches", [0, 1, 2], 1),
+    lambda: rc.rescale("branches", 3),
+    lambda: [rc.merge("sums", [3, 4]), rc.combine("branches", "auto")],
+    lambda: rc.rescale("sums", 2),
+    lambda: rc.rescale("branches", 2),
+)
+LOGIC = (
+    {"n": rc.count(), "s": rc.sum("amount"), "m": rc.max("amount")},
+    {"n": rc.count(), "s": rc.sum("amount")},
+)
+"""Changes that lead back to where they began, so that nothing grows because of what was asked for."""
+
+
+def change(running, turn):
+    """Ask for other logic now, and for the next changes at timesteps that are to come."""
+    now = running.status["timestep"] or 0
+    asked = [running.reconfigure(rc.change_logic("sums", LOGIC[turn % 2]))]
+    per_turn = PER_SAMPLE // EVERY - 1
+    for i in range(per_turn):
+        made = CHANGES[(turn * per_turn + i) % len(CHANGES)]()
+        asked.append(running.reconfigure(made, rc.batched(2), at=now + (i + 1) * EVERY))
+    return asked
+
+
+def samples(spark, place, number, per_sample, *, changing=False):
+    """Run, pause now and then, and look at what is held. changing: reconfigure every few timesteps."""
     seen, clock, out = deque(maxlen=1), Clock(), []
     settings = rc.Settings(**PLAIN)
     job = rc.Job("soak", flows(seen), state=f"{place}/state", settings=settings, spark=spark)
     running = job.start(clock=clock)
     running.process_all_available(PATIENCE)
+    done = 0
     for i in range(number):
+        asked = change(running, i) if changing else []
         clock.advance(per_sample)
         running.process_all_available(PATIENCE)
+        done += sum(handle.phase == "done" for handle in asked)
         assert running.status["timestep"] == seen[0] == (i + 1) * per_sample
         out.append(sample(spark, place, running))
     running.stop()
+    assert not changing or done > 2 * number, done
     return out
 
 
@@ -75,7 +109,9 @@ def sample(spark, place, running):
     housekeeper.finish()
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     held = files_under(f"{place}/state")
-    kept = {name: size for name, size in held.items() if not name.startswith("telemetry")}
+    # Events and history are records: they grow on purpose.
+    records = ("telemetry", "reconfigurations")
+    kept = {name: size for name, size in held.items() if not name.startswith(records)}
     gc.collect()
     return {
         "heap": heap(spark),
@@ -137,8 +173,8 @@ def test_a_short_run_leaves_nothing_open(spark, tmp_path):
 
 
 def drive(place, number):
-    """The long run, in a session of its own."""
-    return samples(session(place), place, number, PER_SAMPLE)
+    """The long run, in a session of its own, under a reconfiguration every few timesteps."""
+    return samples(session(place), place, number, PER_SAMPLE, changing=True)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from rechannel.dataflow.graph import Dataflow, Node
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.schema import resolve
 from rechannel.engine.entries import Json
+from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import PhysicalPlan, SinkPlan
 from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
@@ -30,6 +32,8 @@ from rechannel.reconfigure.changes import Change, ChangeProgram
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
+from rechannel.state.manifest import Manifest
+from rechannel.state.segment import open_segment
 from rechannel.state.store import Store
 
 
@@ -59,6 +63,16 @@ class Ready:
         for name, writer in self.writers.items():
             if other.writers.get(name) is not writer:
                 writer.close()
+
+
+def eras_of(store: Store, state: Callable[[], JournalState], operator: str) -> frozenset[str]:
+    """Names of the eras that the segments of an operator are of, in all versions that are kept."""
+    runs = {
+        run.segment
+        for version in state().versions.values()
+        for run in version.manifests.get(operator, Manifest()).runs
+    }
+    return frozenset(open_segment(store, key).meta.schema for key in runs)
 
 
 class Ask(Protocol):
@@ -114,8 +128,12 @@ class Opener:
         configuration: Configuration,
         migrate: Mapping[str, Migrate],
         now_ms: int,
+        state: Callable[[], JournalState],
     ) -> tuple[ChangeProgram, Ready]:
-        """Make the next version. Raises RefusedError, DataflowError; nothing stays open then."""
+        """Make the next version. state: of the journal, now.
+
+        Raises RefusedError, DataflowError; nothing stays open then.
+        """
         readers = self.readers(dataflow, before.readers)
         try:
             schemas = self.schemas(dataflow, readers)
@@ -131,6 +149,7 @@ class Opener:
                     defaults=self.defaults,
                     migrate=migrate,
                     now_ms=at_ms,
+                    stored=partial(eras_of, self.store, state),
                 )
 
             made = make(now_ms)
@@ -169,6 +188,7 @@ def asking(
         configuration=place.configuration,
         migrate=asked.migrate,
         now_ms=place.time_ms,
+        state=exchange.state,
     )
     if exchange.has(change.version):
         ready.close_beside(exchange.current)
@@ -189,9 +209,16 @@ class Exchange:
     """The version that runs, and those that wait for their border."""
 
     def __init__(
-        self, *, current: Ready, runner: Runner, publisher: Publisher, view: StateView
+        self,
+        *,
+        current: Ready,
+        runner: Runner,
+        publisher: Publisher,
+        view: StateView,
+        state: Callable[[], JournalState],
     ) -> None:
-        """Take what has to learn of another version."""
+        """Take what has to learn of another version. state: of the journal, now."""
+        self.state = state
         self._current = current
         self._runner = runner
         self._publisher = publisher

@@ -21,7 +21,7 @@ from rechannel.state.manifest import Manifest
 LOOKED_AT = 16
 """Timesteps that loads are summed over: enough to even out a single one, few enough to follow a change."""
 
-LATENCIES = 4096
+LATENCIES = 512
 """Timesteps whose latency is remembered."""
 
 FIRST_GUESS_MS_PER_BYTE = 1e-6

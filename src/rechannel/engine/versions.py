@@ -8,7 +8,7 @@ one that is started with new text goes on, if the text still understands the sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,10 +24,12 @@ from rechannel.dataflow.succession import migration_between
 from rechannel.engine.entries import Json
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
-from rechannel.engine.programs import program_of
+from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.migrate import Migration
+from rechannel.kernels.migrate import fingerprint as fingerprint_of
 from rechannel.kernels.program import StageProgram
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram
@@ -35,6 +37,9 @@ from rechannel.state.store import Store
 
 NOTE = "program"
 """Kind of the note in the journal: {version as text: what the journal keeps of it}."""
+
+Stored = Callable[[str], frozenset[str] | None]
+"""(operator) -> names of the eras that segments of kept versions are of; None = not known."""
 
 KEPT = 32
 """Versions whose identity is kept, to recognise old program text."""
@@ -45,7 +50,8 @@ class Program:
     """One version of the dataflow, ready to run.
 
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `operators` (what
-    their state depends on), `logics` (version of every operator's logic), `migrations` (by operator, oldest first).
+    their state depends on), `logics` (version of every operator's logic), `eras` (name of the present state of
+    operators that were migrated), `migrations` (by operator, oldest first: `from`, the era before, and `migration`).
     """
 
     version: int
@@ -80,6 +86,7 @@ def start_program(
         "identity": identity,
         "operators": fingerprint(dataflow, schemas),
         "logics": held.get("logics", {}),
+        "eras": held.get("eras", {}),
         "migrations": held.get("migrations", {}),
     }
     return compile_program(dataflow, schemas, store, current, record)
@@ -148,9 +155,12 @@ def compile_program(
         if before is not None and _same_stage(stage.name, before, plan, changed):
             programs[stage.name] = before.programs[stage.name]
             continue
-        migrations = [migration_from_json(m) for m in record["migrations"].get(stage.name, ())]
-        logic = record["logics"].get(stage.name, 1)
-        programs[stage.name] = program_of(stage, store, logic, migrations)
+        passages = [
+            Passage(source=one["from"], migration=migration_from_json(one["migration"]))
+            for one in record["migrations"].get(stage.name, ())
+        ]
+        logic, era = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
+        programs[stage.name] = program_of(stage, store, logic, era=era, passages=passages)
     return Program(
         version=version,
         dataflow=dataflow,
@@ -222,11 +232,13 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     defaults: Mapping[str, int],
     migrate: Mapping[str, Migrate] | None = None,
     now_ms: int | None = None,
+    stored: Stored = lambda operator: None,
 ) -> Succession:
     """Make the next version of a running program. Nothing happens yet.
 
     text: what is asked for, in words. defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
-    what becomes of its state. now_ms: time of the change. Raises RefusedError, DataflowError.
+    what becomes of its state. now_ms: time of the change. stored: which eras of state there are.
+    Raises RefusedError, DataflowError.
     """
     found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
     found.check()
@@ -237,7 +249,6 @@ def succeed(  # noqa: PLR0913 - what a version is made of
         "text": text,
         "identity": dataflow_identity(dataflow),
         "operators": fingerprint(dataflow, schemas),
-        "migrations": _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms),
     }
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     stages = {stage.name for stage in plan.stages}
@@ -246,6 +257,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     changed = [n for n in stages & there if not _same_stage(n, before, plan, other)]
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
+    migrations = _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms)
+    record.update(_eras(before, bound(dataflow, schemas), logics, migrations, stored))
     version = configuration.dataflow + 1
     program = compile_program(
         dataflow, schemas, store, version, record, before=before, changed=other
@@ -268,20 +281,53 @@ def _migrations(
     found: Difference,
     migrate: dict[str, Migrate],
     now_ms: int | None,
-) -> dict[str, Json]:
-    """Migrations of all operators that stay, with those that this change adds."""
+) -> dict[str, Migration]:
+    """What this change does to the state of operators that stay."""
     old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
     unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
     if unknown:
         stay = sorted(old.keys() & new.keys())
         msg = f"there is nothing to migrate at {unknown}: operators with state that stay are {stay}"
         raise UnknownOperatorError(msg)
-    out = {name: list(before.record["migrations"].get(name, ())) for name in new if name in old}
-    for name in sorted({*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()):
-        migration = migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
-        if migration is not None:
-            out[name].append(migration_to_json(migration))
-    return {name: given for name, given in out.items() if given}
+    asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
+    made = {
+        name: migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
+        for name in sorted(asked)
+    }
+    return {name: migration for name, migration in made.items() if migration is not None}
+
+
+def _eras(
+    before: Program,
+    logics: Mapping[str, StatefulLogic],
+    versions: Mapping[str, int],
+    migrations: Mapping[str, Migration],
+    stored: Stored,
+) -> dict[str, Json]:
+    """Names of the present eras, and migrations from all that may still be stored.
+
+    An era that no segment is of any more, and no older one, needs no migration: merging has rewritten it.
+    """
+    eras: dict[str, str] = {}
+    ways: dict[str, Json] = {}
+    for name, logic in logics.items():
+        if name not in before.programs:
+            continue
+        era = before.record["eras"].get(name)
+        way = list(before.record["migrations"].get(name, ()))
+        if name in migrations:
+            source = era or before.programs[name].fingerprint
+            way.append({"from": source, "migration": migration_to_json(migrations[name])})
+            era = f"{fingerprint_of(logic.key_schema, logic.state_schema)}.{versions[name]}"
+        there = stored(name) if way else None
+        # The present era is written until the border: the way from it stays, whatever is stored now.
+        while there is not None and len(way) > (name in migrations) and way[0]["from"] not in there:
+            way.pop(0)
+        if era is not None:
+            eras[name] = era
+        if way:
+            ways[name] = way
+    return {"eras": eras, "migrations": ways}
 
 
 def reconciled(configuration: Configuration, fresh: Configuration) -> Configuration:

@@ -195,7 +195,13 @@ class Harness:
         publisher = self._publisher(journal, runner, settings)
         executor = StepExecutor()
         view = StateView(self.plan, programs)
-        exchange = Exchange(current=current, runner=runner, publisher=publisher, view=view)
+        exchange = Exchange(
+            current=current,
+            runner=runner,
+            publisher=publisher,
+            view=view,
+            state=lambda: journal.state,
+        )
         measured = Measured(lambda: journal.state.manifests)
         driver = Driver(
             measured=measured,

@@ -1,0 +1,188 @@
+"""Versions of the dataflow while it runs: what takes over, what the journal keeps, and what a restart is told."""
+
+from __future__ import annotations
+
+import pytest
+
+import rechannel as rc
+from rechannel.engine.versions import NOTE
+from rechannel.errors import (
+    DuplicateNameError,
+    OldProgramError,
+    OtherDataflowError,
+    RefusedError,
+    UnknownOperatorError,
+)
+from rechannel.settings import Settings
+from rechannel.testing import Harness, MemoryStore, Process, script
+
+BOTH = {"n": rc.count(), "total": rc.sum("v")}
+
+
+def flows(*, aggregates=None, late=False):
+    """Counts by word, and perhaps a second sink."""
+    words = script("word string, v long")
+    counts = rc.read().memory(words, name="in").key_by("word").aggregate(
+        aggregates or {"n": rc.count()}, name="counts"
+    )  # fmt: skip
+    ends = [counts.write.memory("out", name="out")]
+    if late:
+        ends.append(counts.write.memory("late", name="late"))
+    return words, ends
+
+
+def bench(store=None, **options):
+    words, ends = flows(**options)
+    settings = Settings(tasks=2, bins=8)
+    return words, Harness(ends, store=store or MemoryStore(), settings=settings)
+
+
+def feed(words, process: Process, *rows: tuple[str, int]) -> None:
+    """A timestep; what was asked for before it is prepared, and holds from it on."""
+    process.run()
+    words.push([{"word": word, "v": v} for word, v in rows])
+    process.run()
+
+
+def table(harness):
+    return {row.pop("word"): row for row in harness.state("counts").to_pylist()}
+
+
+def test_added_aggregates_count_from_the_change_on():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1), ("b", 2))
+    process.reconfigure(rc.change_logic("counts", BOTH))
+    feed(words, process, ("a", 3))
+    assert table(harness) == {"a": {"n": 2, "total": 3}, "b": {"n": 1, "total": None}}
+    assert process.driver.configuration.dataflow == 2
+    assert process.driver.configuration.operators["counts"].logic == 2
+
+
+def test_the_journal_keeps_what_it_must_know_and_no_code():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH))
+    feed(words, process, ("a", 3))
+    note = harness.journal_state().notes[NOTE]
+    assert sorted(note) == ["1", "2"]
+    assert note["1"]["identity"]["counts"]["digest"] != note["2"]["identity"]["counts"]["digest"]
+    assert note["2"]["migrations"]["counts"][0]["from"]
+    assert "change_logic('counts'" in note["2"]["text"]
+
+
+def test_old_text_is_told_new_text_goes_on():
+    store = MemoryStore()
+    words, harness = bench(store)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    late = rc.add(process_stream(process).write.memory("late", name="late"))
+    process.reconfigure([rc.change_logic("counts", BOTH), late])
+    feed(words, process, ("a", 3))
+    process.stop()
+    with pytest.raises(OldProgramError, match=r"version 2: change_logic\('counts'.*add\('late'\)"):
+        harness.start()
+    with pytest.raises(OtherDataflowError, match="counts"):
+        harness.start(revert=True)
+    words, again = bench(store, aggregates=BOTH, late=True)
+    process = again.start()
+    for number in (1, 3):
+        words.push([{"word": "a", "v": number}])
+    feed(words, process, ("a", 5))
+    assert table(again) == {"a": {"n": 3, "total": 8}}
+    assert [len(t) for t in again.outputs("late").values()] == [1]
+
+
+def process_stream(process):
+    from rechannel.dataflow.evolution import stream_of
+
+    return stream_of(process.exchange.current.program.dataflow, "counts")
+
+
+def test_eras_that_are_not_stored_any_more_are_forgotten():
+    words, harness = bench()
+    process = harness.start()
+    for number in range(12):
+        process.reconfigure(
+            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+        )
+        for _ in range(5):  # small state is rewritten by every timestep: no old era survives
+            feed(words, process, ("a", 1), ("b", 1))
+    record = process.exchange.current.program.record
+    assert len(record["migrations"]["counts"]) <= 2
+    assert record["eras"]["counts"].endswith(".13")
+    assert table(harness) == {"a": {"n": 60}, "b": {"n": 60}}
+
+
+def test_an_operator_without_state_yet_can_change_too():
+    words, harness = bench()
+    process = harness.start()
+    process.reconfigure(rc.change_logic("counts", BOTH))
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", {"n": rc.count()}))
+    feed(words, process, ("a", 1))
+    assert table(harness) == {"a": {"n": 2}}
+
+
+def test_what_is_removed_is_gone_with_its_state():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    source = rc.read().memory(script("k long", [[{"k": 1}], [{"k": 1}]]), name="more")
+    more = source.key_by("k").aggregate(n=rc.count(), name="more-counts")
+    process.reconfigure(rc.add(more))
+    feed(words, process, ("a", 1))
+    assert harness.state("more-counts").to_pylist() == [{"k": 1, "n": 2}]
+    process.reconfigure(rc.remove("more-counts", "more"))
+    feed(words, process, ("a", 1))
+    state = harness.journal_state()
+    assert "more-counts" not in state.manifests
+    assert "more-counts" not in process.driver.configuration.operators
+    with pytest.raises(UnknownOperatorError, match="more-counts"):
+        harness.state("more-counts")
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing_waiting():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    taken = rc.read().memory(script("k long"), name="in").key_by("k")
+    asked = [
+        (rc.change_logic("nobody", {"n": rc.count()}), UnknownOperatorError, "nobody"),
+        (rc.change_logic("counts", {"n": rc.count()}), RefusedError, "so already"),
+        (rc.change_logic("counts", {"n": rc.sum("v")}), RefusedError, "'n' was"),
+        (rc.add(taken.aggregate(n=rc.count(), name="x")), DuplicateNameError, "in"),
+        ([rc.change_logic("counts", BOTH), rc.rescale("counts", 99)], RefusedError, "8 bins"),
+    ]
+    for change, error, match in asked:
+        with pytest.raises(error, match=match):
+            process.reconfigure(change)
+    assert not process.exchange.has(2)
+    assert process.journal.state.coordination.serial == 0
+
+
+def test_one_change_of_the_program_at_a_time():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH), at=9)
+    with pytest.raises(RefusedError, match="another change of the program"):
+        process.reconfigure(rc.change_logic("counts", BOTH))
+    process.abort("r1")
+    process.reconfigure(rc.change_logic("counts", BOTH))
+    feed(words, process, ("a", 1))
+    assert process.driver.configuration.dataflow == 2
+
+
+def test_a_change_that_had_not_begun_is_rolled_back_when_its_driver_dies():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH), at=9)
+    process = harness.start()
+    record = process.journal.state.coordination.find("r1")
+    assert record.phase == "failed"
+    assert record.reason.startswith("rolled back: its functions and streams were in the memory")
+    feed(words, process, ("a", 1))
+    assert table(harness) == {"a": {"n": 2}}
