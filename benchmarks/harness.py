@@ -57,7 +57,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """The curves of a result, and how to draw them."""
+    """The curves of a result, and how to draw them. panels: each in axes of its own, all to one scale."""
 
     title: str
     x_label: str
@@ -65,6 +65,7 @@ class Picture:
     series: tuple[Series, ...]
     log_x: bool = False
     log_y: bool = False
+    panels: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

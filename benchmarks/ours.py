@@ -17,3 +17,10 @@ def measure(function: str, parameters: Parameters) -> Measurement:
     side = importlib.import_module("benchmarks.rechannel_side")
     measurement: Measurement = getattr(side, function)(parameters)
     return measurement
+
+
+def measure_live(function: str, parameters: Parameters) -> Measurement:
+    """Call `function` of `benchmarks.live_side`, which runs on a cluster of two hosts."""
+    side = importlib.import_module("benchmarks.live_side")
+    measurement: Measurement = getattr(side, function)(parameters)
+    return measurement

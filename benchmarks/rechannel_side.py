@@ -39,6 +39,15 @@ def keyed_state(parameters: Parameters) -> BatchMeasurement:
 telemetry_overhead = keyed_state
 
 
+def bins(parameters: Parameters) -> BatchMeasurement:
+    """Rows per ``key``, over ``bins`` bins."""
+    spark = session(parameters)
+    keyed = read_batches(spark, parameters).key_by("key")
+    return run_batches(
+        parameters, keyed.aggregate(count=rc.count(), name="counts", bins=parameters["bins"])
+    )
+
+
 def pipelining(parameters: Parameters) -> BatchMeasurement:
     """Count and sum per key, then how many keys have each count."""
     spark = session(parameters)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks import (
+    bins,
     keyed_state,
     latency,
     pipelining,
     python_state,
+    reconfigure,
     scale,
     state_growth,
     telemetry_overhead,
@@ -25,5 +27,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         scale,
         pipelining,
         telemetry_overhead,
+        reconfigure,
+        bins,
     )
 }

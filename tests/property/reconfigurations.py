@@ -63,6 +63,7 @@ def one(rng: Random, configuration: Configuration, sources: list[str]) -> Change
         ),
         "split": lambda: ask.split(name, number, into=rng.randint(2, 4)),
         "merge": lambda: ask.merge(name, [number, number + 1, number + 2][: rng.choice((2, 2, 3))]),
+        "rewrite": lambda: ask.rewrite(name),
         "rebalance": lambda: ask.rebalance(name, tolerance=rng.choice((0.0, 0.1, 0.5))),
         "assign_workload": lambda: ask.assign_workload(
             name, random_placement(rng, rng.randint(1, 4))
@@ -82,6 +83,7 @@ KINDS = (
     "move",
     "rebalance",
     "rescale",
+    "rewrite",
     "set_bound",
     "set_in_flight",
     "split",

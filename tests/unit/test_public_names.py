@@ -49,6 +49,7 @@ PUBLIC = [
     "rebalance",
     "remove",
     "rescale",
+    "rewrite",
     "run_batch",
     "session",
     "set_bound",

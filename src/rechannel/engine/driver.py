@@ -41,6 +41,7 @@ from rechannel.engine.steps import edit_of, resolve_combine, stage_step
 from rechannel.engine.versions import NOTE, reconciled
 from rechannel.errors import FencedError, RechannelError, TimestepError
 from rechannel.model.configuration import Configuration
+from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.events import Stepped
 from rechannel.reconfigure.resolve import Limits
@@ -58,6 +59,7 @@ class _Flight:
     began_ms: float
     decided_ms: float
     moved: float = 0.0
+    rewrite: dict[str, Intervals] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
 
@@ -306,7 +308,9 @@ class Driver:
             if decided is None:
                 break
             moved = self.changes.coordination.moved_at(decided.number)
-            self._flights[decided.number] = _Flight(decided, began, self._clock(), moved)
+            rewrite = self.changes.rewrite(decided.number)
+            flight = _Flight(decided, began, self._clock(), moved, rewrite)
+            self._flights[decided.number] = flight
             self._schedule = self._schedule.open(decided.number)
             self._runner.open(decided)
             self._tell.started(
@@ -443,6 +447,7 @@ class Driver:
             now_ms=decided.now_ms,
             manifest=self._manifests.get(name, Manifest()),
             policy=self._settings.merging,
+            rewrite=self._flights[number].rewrite.get(name),
         )
         return _Done(unit, self._runner.run(number, name, step))
 

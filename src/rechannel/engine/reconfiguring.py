@@ -21,6 +21,7 @@ from rechannel.engine.place import Place
 from rechannel.engine.steps import can_combine
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
+from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordinator import (
     Coordination,
     Decision,
@@ -315,6 +316,14 @@ class Reconfigurer:
             )
             self.settle(place.timestep, place.time_ms)
         return configuration
+
+    def rewrite(self, timestep: int) -> dict[str, Intervals]:
+        """Hashes of every operator whose state a timestep writes anew."""
+        spans: dict[str, list[tuple[int, int]]] = {}
+        if self.coordination.open:
+            for move in self.coordination.rewritten_at(timestep):
+                spans.setdefault(move.operator, []).append((move.lo, move.hi))
+        return {operator: Intervals.of(found) for operator, found in spans.items()}
 
     def settle(self, committed: int, time_ms: int) -> None:
         """A timestep is committed: end what has made its last step."""

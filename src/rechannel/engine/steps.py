@@ -9,9 +9,10 @@ from typing import Any
 from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.kernels.program import Address, StageStep, TaskState
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
+from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest
-from rechannel.state.merging import MergePolicy, plan_merges
+from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges
 
 
 def first_configuration(
@@ -68,8 +69,12 @@ def stage_step(
     now_ms: int,
     manifest: Manifest,
     policy: MergePolicy,
+    rewrite: Intervals | None = None,
 ) -> StageStep:
-    """What the tasks of a stage are told in one timestep. manifest: the operator's state of the timestep before."""
+    """What the tasks of a stage are told in one timestep.
+
+    manifest: the operator's state of the timestep before. rewrite: hashes whose state is written anew.
+    """
     addresses = {
         (operator, index): Address(
             first=first,
@@ -96,19 +101,30 @@ def stage_step(
         addresses=addresses,
         reports_to=reports_to,
         tasks=tuple(
-            task_state(routing, task, manifest, timestep, policy) for task in range(routing.tasks)
+            task_state(routing, task, manifest, timestep, policy, rewrite)
+            for task in range(routing.tasks)
         ),
         routing=routing,
     )
 
 
 def task_state(
-    routing: Routing, task: int, manifest: Manifest, timestep: int, policy: MergePolicy
+    routing: Routing,
+    task: int,
+    manifest: Manifest,
+    timestep: int,
+    policy: MergePolicy,
+    rewrite: Intervals | None = None,
 ) -> TaskState:
-    """State that a task reads and merges."""
+    """State that a task reads and merges. rewrite: hashes to write anew, whoever owns them."""
     own = routing.intervals_of(task)
     runs = manifest.within(own)
-    return TaskState(own=own, runs=runs, merges=plan_merges(runs, own, timestep, policy))
+    where = own.intersect(rewrite) if rewrite else Intervals.nothing()
+    if not where:
+        return TaskState(own=own, runs=runs, merges=plan_merges(runs, own, timestep, policy))
+    met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
+    anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
+    return TaskState(own=own, runs=runs, merges=(anew,) if met else ())
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:

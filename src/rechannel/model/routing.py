@@ -107,7 +107,8 @@ class Routing:
 
     def span(self, number: int) -> tuple[int, int]:
         """Hashes [lo, hi) of a bin."""
-        return self.starts[number], (*self.starts, SPACE)[number + 1]
+        behind = number + 1
+        return self.starts[number], self.starts[behind] if behind < self.bins else SPACE
 
     def bin_of(self, lo: int) -> int:
         """Number of the bin that a hash lies in."""

@@ -53,6 +53,14 @@ def merge(operator: str, bins: Sequence[int]) -> c.Merge:
     return _made(c.Merge, operator=operator, bins=tuple(bins))
 
 
+def rewrite(operator: str) -> c.Rewrite:
+    """Write the state of an operator anew, bin by bin under the strategy: one run per bin, in its present columns.
+
+    After a migration, old columns are gone then; otherwise merging does it in its own time.
+    """
+    return _made(c.Rewrite, operator=operator)
+
+
 def place(operator: str, task: int, executor: str | None) -> c.Place:
     """Run a task on an executor, by its id in Spark, from now on; None lets it go where it likes."""
     return _made(c.Place, operator=operator, task=task, executor=executor)

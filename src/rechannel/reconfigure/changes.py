@@ -4,7 +4,7 @@ The three primitives are Trisk's (SoCC'21, section 3): assign logic, assign work
 Everything else is named after what a user wants and is composed of them by `resolve`.
 
     primitive            composed
-    assign_workload      rescale, rebalance, move, split, merge
+    assign_workload      rescale, rebalance, move, split, merge, rewrite
     assign_logic         change_logic, change_dataflow
     assign_resources     place, executors
     (plan choices)       set_interval, set_in_flight, set_bound, combine
@@ -133,6 +133,13 @@ class Merge(_Value):
     bins: Annotated[tuple[NonNegativeInt, ...], Field(min_length=2)]
 
 
+class Rewrite(_Value):
+    """Write the state of an operator anew, bin by bin: one run per bin, in its present columns."""
+
+    kind: Literal["rewrite"] = "rewrite"
+    operator: Name
+
+
 class Place(_Value):
     """Run a task on an executor from now on. executor: its id, as Spark's pages show it; None frees the task."""
 
@@ -233,6 +240,7 @@ Change: TypeAlias = Annotated[
     | Move
     | Split
     | Merge
+    | Rewrite
     | Place
     | SetCombine
     | SetInterval

@@ -26,7 +26,7 @@ from typing import Any
 from rechannel.errors import NotReadyError, RechannelError, RefusedError
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import JOB, PROGRAM, Change
+from rechannel.reconfigure.changes import JOB, PROGRAM, Change, Rewrite, parts_of
 from rechannel.reconfigure.events import (
     Event,
     Finished,
@@ -39,7 +39,7 @@ from rechannel.reconfigure.events import (
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.record import Phase, Record, begun
 from rechannel.reconfigure.resolve import Facts, resolve
-from rechannel.reconfigure.steps import Route, Sizes, Step, apply_step, route
+from rechannel.reconfigure.steps import BinMove, Route, Sizes, Step, apply_step, rewritten, route
 from rechannel.reconfigure.strategies import Strategy
 
 KEPT = 64
@@ -57,6 +57,17 @@ class Coordination:
     def open(self) -> tuple[Record, ...]:
         """Those that are not over."""
         return tuple(record for record in self.records if record.open)
+
+    def rewritten_at(self, timestep: int) -> tuple[BinMove, ...]:
+        """Bins whose state a timestep that is not committed yet writes anew."""
+        return tuple(
+            move
+            for record in self.records
+            for step, taken in zip(record.steps, record.taken, strict=False)
+            if taken.timestep == timestep
+            for move in step.moves
+            if move.stays
+        )
 
     def moved_at(self, timestep: int) -> float:
         """Bytes of state that got another task at the border before a timestep, as estimated."""
@@ -188,7 +199,11 @@ def projection(state: Coordination, now: Now) -> Configuration:
 
 def planned_route(configuration: Configuration, change: Change, now: Now) -> Route:
     """The way a change would take from a Configuration. Raises RefusedError."""
-    return route(configuration, resolve(configuration, change, now.facts), now.sizes)
+    target = resolve(configuration, change, now.facts)
+    way = route(configuration, target, now.sizes)
+    again = [part.operator for part in parts_of(change) if isinstance(part, Rewrite)]
+    moves = [m for name in dict.fromkeys(again) for m in rewritten(target, name, now.sizes)]
+    return replace(way, moves=(*way.moves, *moves))
 
 
 def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, ...]:
@@ -337,6 +352,8 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
         return replace(so_far, events=tuple(events))
     while record.left:
         step = record.left[0]
+        if now.idle and any(move.stays for move in step.moves):
+            break  # what is written anew is written by a timestep
         if step.programs and not now.drained:
             return replace(so_far, events=tuple(events), hold=True)
         moves = None if hurried else _affordable(step, now.budget(record.strategy))
@@ -365,7 +382,7 @@ def _plan(record: Record, now: Now) -> Event:
             _check_fixed(record.fixed, now.configuration, target)
     except RechannelError as error:
         return _finished(record, now, "failed", str(error))
-    way = route(now.configuration, target, now.sizes)
+    way = planned_route(now.configuration, record.change, now)
     if not way:
         return _finished(record, now, "done", "it was so already")
     steps = record.fixed or steps_of(way, record.strategy, now.budget(record.strategy))

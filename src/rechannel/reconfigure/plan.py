@@ -12,10 +12,9 @@ from typing import Any
 from rechannel.errors import RefusedError
 from rechannel.reconfigure import changes, strategies
 from rechannel.reconfigure.changes import Change
-from rechannel.reconfigure.coordinator import Coordination, Now, projection
+from rechannel.reconfigure.coordinator import Coordination, Now, planned_route, projection
 from rechannel.reconfigure.grouping import steps_of
-from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import Step, route
+from rechannel.reconfigure.steps import Step
 from rechannel.reconfigure.strategies import Strategy
 
 FORMAT = 1
@@ -139,7 +138,7 @@ def plan(
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
     before = projection(state, now)
-    way = route(before, resolve(before, change, now.facts), now.sizes)
+    way = planned_route(before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
     names = {m.operator for m in way.moves} | {
         a.operator for a in (*way.first, *way.last) if a.operator is not None

@@ -228,6 +228,13 @@ def _(change: c.Merge, configuration: Configuration, facts: Facts) -> Configurat
 
 
 @_resolve.register
+def _(change: c.Rewrite, configuration: Configuration, facts: Facts) -> Configuration:
+    del facts
+    _routed(configuration, change.operator)
+    return configuration  # nothing is placed elsewhere: what is to do is in the route
+
+
+@_resolve.register
 def _(change: c.SetCombine, configuration: Configuration, facts: Facts) -> Configuration:
     operator_of(configuration, change.operator)
     if change.operator not in facts.combinable:

@@ -23,7 +23,10 @@ from rechannel.model.routing import Routing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinMove:
-    """One bin, hashes [lo, hi), goes from a task to another. size: bytes of its state, as estimated."""
+    """One bin, hashes [lo, hi), goes from a task to another. size: bytes of its state, as estimated.
+
+    From a task to itself: its state is written anew, in one piece and in its present columns.
+    """
 
     operator: str
     lo: int
@@ -31,6 +34,11 @@ class BinMove:
     source: int
     target: int
     size: float = 0.0
+
+    @property
+    def stays(self) -> bool:
+        """Whether the bin is written anew where it is."""
+        return self.source == self.target
 
     def to_json(self) -> list[Any]:
         """Compact JSON."""
@@ -127,6 +135,23 @@ class Route:
         steps[0] = replace(steps[0], first=self.first)
         steps[-1] = replace(steps[-1], last=self.last)
         return tuple(steps)
+
+
+def rewritten(configuration: Configuration, operator: str, sizes: Sizes) -> tuple[BinMove, ...]:
+    """All bins of an operator, each from its task to itself."""
+    routing = _routing(configuration.operators[operator], operator)
+    spans = zip(routing.starts, (*routing.starts[1:], SPACE), routing.owners, strict=True)
+    return tuple(
+        BinMove(
+            operator=operator,
+            lo=lo,
+            hi=hi,
+            source=owner,
+            target=owner,
+            size=sizes.of(operator, lo, hi),
+        )
+        for lo, hi, owner in spans
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

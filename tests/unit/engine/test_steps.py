@@ -19,7 +19,7 @@ from rechannel.model.configuration import Combine, Configuration, OperatorConfig
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest, Run
-from rechannel.state.merging import MergePolicy
+from rechannel.state.merging import BASE_LEVEL, MergePolicy
 from rechannel.testing import Harness, script
 
 
@@ -210,3 +210,26 @@ def test_what_the_user_decided_stays():
     )
     configuration = configuration.with_operator("sums", fixed)
     assert resolve_combine(fan_out(), configuration, reported(("sums", 100, 100))) is configuration
+
+
+def test_a_task_writes_its_share_of_what_is_written_anew_and_merges_nothing_else():
+    plan = fan_out()
+    configuration = configured(plan, tasks=2, bins=4)
+    routing = routing_of(configuration, "sums")
+    manifest = Manifest((run(3), run(2), run(1)))
+    anew = Intervals.of([routing.span(0), routing.span(1)])
+    made = stage_step(
+        plan,
+        plan.stage("sums"),
+        configuration,
+        timestep=5,
+        now_ms=70,
+        manifest=manifest,
+        policy=MergePolicy(fan=2, slice_rows=1),
+        rewrite=anew,
+    )
+    first, second = made.tasks[0], made.tasks[-1]
+    (merge,) = first.merges
+    assert merge.where == first.own.intersect(anew)
+    assert (merge.seqs, merge.level, merge.bottom) == ((3, 2, 1), BASE_LEVEL, True)
+    assert all(each.where != merge.where for each in second.merges)

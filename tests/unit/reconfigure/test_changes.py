@@ -22,6 +22,7 @@ EVERY = [
     ask.move("counts", [3, 4], 1),
     ask.split("counts", 3, into=4),
     ask.merge("counts", [3, 4]),
+    ask.rewrite("counts"),
     ask.place("counts", 1, "7"),
     ask.place("counts", 1, None),
     ask.combine("counts", "off"),

@@ -1,0 +1,174 @@
+"""What a Structured Streaming user must do: stop, take a new checkpoint, and rebuild the state from the input.
+
+A checkpoint fixes the number of state partitions, and nothing places them. On the same two hosts;
+checkpoints are on the local disk, without the slow line that stands before Rechannel's store.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.harness import Measurement, Parameters
+from benchmarks.peers.history_source import HistorySource
+from benchmarks.peers.latency import COMMITS_KEPT, commit_of, end_offset
+from benchmarks.peers.streaming import PROGRESS_KEPT, ROCKSDB
+from benchmarks.timeline import LiveMeasurement
+from benchmarks.two_hosts import cluster, session
+from benchmarks.variant import report
+
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 600.0
+
+
+def capacity(parameters: Parameters) -> Measurement:
+    """Rows per second of batches of ``rows`` rows, over the state of all keys."""
+    with cluster(parameters) as made:
+        spark = open_session(made.url, parameters)
+        query = start(spark, {**parameters, "rate": 0}, "first")
+        follow(query, parameters["keys"])
+        begin(parameters)
+        wait(query, time.time() + parameters["capacity_seconds"])
+        batches = [p for p in query.recentProgress if p.numInputRows == parameters["rows"]]
+        query.stop()
+        spark.stop()
+    late = batches[len(batches) // 2 :]
+    took = median(progress.batchDuration for progress in late) / 1e3
+    return {"rows_per_second": parameters["rows"] / took, "batches": len(batches)}
+
+
+def run(parameters: Parameters) -> LiveMeasurement:
+    """Run, stop, start with a new checkpoint from the beginning of the input, run on."""
+    keys, rate = parameters["keys"], parameters["rate"]
+    with cluster(parameters) as made:
+        spark = open_session(made.url, parameters)
+        query = start(spark, parameters, "first")
+        follow(query, keys)
+        since = begin(parameters)
+        ahead = parameters["warmup_seconds"] + parameters["before_seconds"]
+        wait(query, time.time() + ahead)
+        asked = time.time()
+        query.stop()
+        known = commits(query, parameters, "first")
+        query = start(spark, parameters, "second")
+        follow(query, keys + 1)
+        done = time.time()
+        follow(query, keys + int((time.time_ns() - since) / 1e9 * rate))
+        wait(query, time.time() + parameters["settle_seconds"] + parameters["after_seconds"])
+        query.stop()
+        later = commits(query, parameters, "second")
+        spark.stop()
+    return measurement(parameters, since, (asked, done), merged(known, later, keys))
+
+
+def open_session(url: str, parameters: Parameters) -> Any:
+    """A session with RocksDB as the state store."""
+    spark = session(url, parameters)
+    for name, value in {**PROGRESS_KEPT, **COMMITS_KEPT, **ROCKSDB}.items():
+        spark.conf.set(name, value)
+    spark.conf.set("spark.sql.shuffle.partitions", str(parameters["tasks"]))
+    spark.dataSource.register(HistorySource)
+    return spark
+
+
+def start(spark: SparkSession, parameters: Parameters, name: str) -> StreamingQuery:
+    """Count and sum per key, from the beginning of the input, with the checkpoint `name`."""
+    rows = (
+        spark.readStream.format(HistorySource.name())
+        .option("past", parameters["keys"])
+        .option("clock", str(clock(parameters)))
+        .option("rate", parameters["rate"])
+        .option("most", parameters["rows"])
+        .option("partitions", 2)
+        .load()
+    )
+    totals = rows.groupBy("key").agg(F.count("*").alias("count"), F.sum("value").alias("total"))
+    return (
+        totals.writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", str(Path(parameters["scratch"]) / name))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def clock(parameters: Parameters) -> Path:
+    """The file that starts the clock."""
+    return Path(parameters["scratch"]) / "clock"
+
+
+def begin(parameters: Parameters) -> int:
+    """Start the clock; the time, ns since 1970."""
+    since = time.time_ns()
+    ready = clock(parameters).with_suffix(".new")
+    ready.write_text(str(since), encoding="utf-8")
+    ready.rename(clock(parameters))
+    return since
+
+
+def follow(query: StreamingQuery, rows: int) -> None:
+    """Wait until the first `rows` rows are committed; raises the error of a query that failed."""
+    give_up, committed = time.time() + PATIENCE_SECONDS, 0
+    while committed < rows:
+        if query.awaitTermination(POLL_SECONDS) or time.time() > give_up:
+            raise RuntimeError(f"the query committed {committed} of {rows} rows")
+        last = query.lastProgress
+        if last is not None and last.numInputRows:
+            committed = end_offset(last)
+            report(f"{committed} of {rows} rows")
+
+
+def wait(query: StreamingQuery, when: float) -> None:
+    """Let the query run until a time (seconds since 1970)."""
+    while (left := when - time.time()) > 0:
+        if query.awaitTermination(min(left, 0.5)):
+            raise RuntimeError("the query ended by itself")
+
+
+def commits(query: StreamingQuery, parameters: Parameters, name: str) -> list[tuple[int, int, int]]:
+    """First row, row after the last, and time of the commit of every batch."""
+    checkpoint = Path(parameters["scratch"]) / name
+    batches = [p for p in query.recentProgress if p.numInputRows > 0]
+    return [commit_of(progress, checkpoint) for progress in batches]
+
+
+def merged(
+    first: list[tuple[int, int, int]], second: list[tuple[int, int, int]], past: int
+) -> list[tuple[int, int, int]]:
+    """Commits of rows of the clock, numbered from 0; what is committed again counts once."""
+    out: list[tuple[int, int, int]] = []
+    last = past
+    for _, end, at in (*first, *second):
+        if end > last:
+            out.append((last - past, end - past, at))
+            last = end
+    return out
+
+
+def measurement(
+    parameters: Parameters,
+    since: int,
+    edges: tuple[float, float],
+    known: list[tuple[int, int, int]],
+) -> LiveMeasurement:
+    """The run as Rechannel's are told. edges: when it was stopped, and when it was there again, s."""
+    return {
+        "rate": parameters["rate"],
+        "since_ms": since / 1e6,
+        "commits": known,
+        "asked_ms": edges[0] * 1e3,
+        "done_ms": edges[1] * 1e3,
+        "settle_ms": parameters["settle_seconds"] * 1e3,
+        "before_ms": parameters["before_seconds"] * 1e3,
+        "fetched": [0] * len(known),
+        "prefetched": 0,
+        "steps": 0,
+        "bins": 0,
+        "phase_ms": {},
+    }

@@ -1,0 +1,242 @@
+"""State that moves between two hosts while a stream runs: what it does to latency, by strategy.
+
+The input is due by the clock, at a share of the capacity that is measured first, so that whoever
+stops or slows down is charged for every row that has to wait. Other changes of the same stream are
+measured with ``change``: ``logic``, and ``rescale``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import (
+    Benchmark,
+    Failure,
+    Measurement,
+    Parameters,
+    Picture,
+    Result,
+    UnknownNameError,
+    Variant,
+    Workbench,
+)
+from benchmarks.live_figures import CONTROL, figures, picture_of, ratios_of
+from benchmarks.ours import measure_live
+from benchmarks.timeline import rows_of, spans_of
+from benchmarks.trials import Trials, run_trials
+
+PEER = "structured_streaming"
+RESTARTS = ("restart_session", "restart_process")
+MOVES: Mapping[str, Mapping[str, Any]] = {
+    "all_at_once": {"kind": "all_at_once"},
+    "batched": {"kind": "batched", "bins": 16},
+    "fluid": {"kind": "fluid"},
+    "optimized": {"kind": "optimized", "bins": 8},
+    "fluid_budget": {"kind": "fluid", "bins": 4, "gap": 1, "budget_ms": 25.0},
+}
+"""Strategies by name; each is also measured without its preparation, as ``..._cold``."""
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "move": tuple(MOVES),
+    "logic": ("all_at_once",),
+    "rescale": ("all_at_once", "fluid_budget"),
+}
+"""Strategies that are measured for each ``change``."""
+
+
+def run_live(parameters: Parameters) -> Measurement:
+    """A running job, changed or left alone."""
+    return measure_live("live", parameters)
+
+
+def run_load(parameters: Parameters) -> Measurement:
+    """The state that every run begins with."""
+    return measure_live("load", parameters)
+
+
+def run_capacity(parameters: Parameters) -> Measurement:
+    """Rows per second of timesteps of ``rows`` rows."""
+    return measure_live("capacity", parameters)
+
+
+def run_restart_session(parameters: Parameters) -> Measurement:
+    """A job that is stopped, and started again, changed, in its session."""
+    return measure_live("restart_in_session", parameters)
+
+
+def run_restart_process(parameters: Parameters) -> Measurement:
+    """A job that is stopped, and started again, changed, in a new process."""
+    return measure_live("restart_in_process", parameters)
+
+
+def run(parameters: Parameters, bench: Workbench) -> Result:
+    """Load the state, measure the capacity, then every variant ``rounds`` times, alternated."""
+    if parameters["change"] not in CHANGES:
+        raise UnknownNameError(f"no change {parameters['change']!r}; known: {', '.join(CHANGES)}")
+    given = {**parameters, "template": str(Path(bench.scratch) / "template")}
+    loaded, failures = once("load", given, bench, "bytes")
+    if loaded is None:
+        return failed(parameters, failures)
+    rate = parameters["rate"]
+    if rate is None:
+        measured, failures = once("capacity", given, bench, "rows_per_second")
+        if measured is None:
+            return failed(parameters, failures)
+        rate = int(measured["rows_per_second"] * parameters["share"])
+    given = {**given, "rate": rate}
+    peers, chosen = peer_variants(given, bench)
+    trials = run_trials(
+        [*variants_of(given), *peers],
+        replace(bench, only=bench.only - {PEER} if not peers else bench.only),
+        rounds=parameters["rounds"],
+        timeout=parameters["timeout_seconds"],
+        check=check,
+    )
+    return result_of({**parameters, "rate": rate, **chosen}, loaded, trials)
+
+
+def once(
+    name: str, parameters: Parameters, bench: Workbench, key: str
+) -> tuple[Measurement | None, tuple[Failure, ...]]:
+    """One run of what has to be there before the others; None if it failed."""
+
+    def has_key(variant: Variant, run: Measurement) -> None:
+        float(run[key])
+
+    function = name if ":" in name else f"benchmarks.reconfigure:run_{name}"
+    variant = Variant(
+        name=name.rpartition(":")[2], function=function, parameters={**parameters, "rate": None}
+    )
+    trials = run_trials(
+        [variant],
+        replace(bench, only=frozenset()),
+        rounds=1,
+        timeout=parameters["timeout_seconds"],
+        check=has_key,
+    )
+    found = trials.of(variant.name)
+    return (found[0] if found else None), trials.failures
+
+
+def variants_of(parameters: Parameters) -> list[Variant]:
+    """The job left alone, every strategy with and without preparation, and both restarts."""
+    strategies: dict[str, Mapping[str, Any] | None] = {CONTROL: None}
+    for name in CHANGES[parameters["change"]]:
+        strategy = {**MOVES[name], **parameters["strategies"].get(name, {})}
+        strategies[name] = strategy
+        strategies[f"{name}_cold"] = {**strategy, "prepare": False}
+    ours = [
+        Variant(
+            name=name,
+            function="benchmarks.reconfigure:run_live",
+            parameters={**parameters, "strategy": strategy},
+        )
+        for name, strategy in strategies.items()
+    ]
+    cold = {"kind": "all_at_once", "prepare": False}
+    again = [
+        Variant(
+            name=name,
+            function=f"benchmarks.reconfigure:run_{name}",
+            parameters={**parameters, "strategy": cold},
+        )
+        for name in RESTARTS
+    ]
+    left_out = set(parameters["without"])
+    return [variant for variant in (*ours, *again) if variant.name not in left_out]
+
+
+def peer_variants(
+    parameters: Parameters, bench: Workbench
+) -> tuple[list[Variant], Mapping[str, Any]]:
+    """Structured Streaming, at its own share of its own capacity if that is less than our rate."""
+    wanted = not bench.only or PEER in bench.only
+    if parameters["change"] == "logic" or PEER in parameters["without"] or not wanted:
+        return [], {}
+    rate = parameters["peer_rate"]
+    if rate is None:
+        peer = "benchmarks.peers.reconfigure:capacity"
+        measured, _ = once(peer, parameters, bench, "rows_per_second")
+        rate = parameters["rate"]
+        if measured is not None:
+            rate = min(rate, int(measured["rows_per_second"] * parameters["share"]))
+    own = {**parameters, "rate": rate}
+    variant = Variant(name=PEER, function="benchmarks.peers.reconfigure:run", parameters=own)
+    return [variant], {"peer_rate": rate}
+
+
+def check(variant: Variant, run: Measurement) -> None:
+    """Refuse a run whose rows were not all committed once, or that has no rows in a span."""
+    rows = rows_of(run)
+    for name, (first, last) in spans_of(run).as_pairs().items():
+        if not len(rows.between(first, last)):
+            raise ValueError(f"no rows {name} the change")
+
+
+def result_of(parameters: Parameters, loaded: Measurement, trials: Trials) -> Result:
+    """Medians over the runs of each variant, bounds of the budgeted move, and the curves."""
+    what = {"move": "A quarter of the state moves", "logic": "Other logic", "rescale": "Rescaling"}
+    return Result(
+        parameters={**parameters, "state_bytes": loaded["bytes"]},
+        metrics=(*figures(trials), *trials.memory()),
+        ratios=ratios_of(
+            trials, "fluid_budget" if parameters["change"] != "logic" else "all_at_once"
+        ),
+        picture=picture_of(trials, f"{what[parameters['change']]} at 0 s: latency of timesteps"),
+        failures=trials.failures,
+    )
+
+
+def failed(parameters: Parameters, failures: tuple[Failure, ...]) -> Result:
+    """Nothing could be measured."""
+    empty = Picture(title="reconfigure", x_label="", y_label="", series=())
+    return Result(parameters=parameters, metrics=(), ratios={}, picture=empty, failures=failures)
+
+
+BENCHMARK = Benchmark(
+    name="reconfigure",
+    purpose="a quarter of the state moves between two hosts, and other changes of a running stream",
+    defaults={
+        "change": "move",
+        "keys": 10_000_000,
+        "bins": 256,
+        "rescale": [2, 4, 8, 2],
+        "bandwidth_mb": 200,
+        "rate": None,
+        "peer_rate": None,
+        "share": 0.6,
+        "rows": 200_000,
+        "interval_ms": 0,
+        "capacity_seconds": 30,
+        "warmup_seconds": 12,
+        "before_seconds": 8,
+        "control_seconds": 25,
+        "settle_seconds": 2,
+        "after_seconds": 6,
+        "strategies": {},
+        "without": [],
+        "rounds": 3,
+        "tasks": 4,
+        "durability": "process",
+        "driver_memory": "2g",
+        "host_memory_mb": 1_200,
+        "timeout_seconds": 900,
+    },
+    quick={
+        "keys": 1_000_000,
+        "rate": 20_000,
+        "warmup_seconds": 5,
+        "before_seconds": 3,
+        "control_seconds": 5,
+        "after_seconds": 2,
+        "rounds": 1,
+        "without": [
+            "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold",
+            "all_at_once", "fluid_budget_cold", "restart_process", PEER,
+        ],
+    },
+    run=run,
+    goals={"bound_p99": 1.0, "bound_max": 1.0, "bound_dip": 1.0},
+)  # fmt: skip
