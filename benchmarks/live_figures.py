@@ -77,9 +77,9 @@ def figures_of(run: Measurement) -> dict[tuple[str, str], float]:
 def back_to_normal(run: Measurement) -> float:
     """How long after the change was asked for the last row was due that waited too long, ms."""
     spans, rows = spans_of(run), rows_of(run)
-    bound = NORMAL * rows.between(spans.before, spans.asked).max()
-    late = rows.due[(rows.latency > bound) & (rows.due >= spans.asked)]
-    return float(late[-1] - spans.asked) if len(late) else 0.0
+    bound = NORMAL * rows.between(spans.before, spans.cut).max()
+    late = rows.due[(rows.latency > bound) & (rows.due >= spans.cut)]
+    return max(0.0, float(late[-1] - spans.asked)) if len(late) else 0.0
 
 
 def ratios_of(trials: Trials, variant: str) -> dict[str, float]:
@@ -103,7 +103,7 @@ def span_median(runs: Sequence[Measurement], name: str, length: float | None) ->
     found = []
     for run in runs:
         spans = spans_of(run, length)
-        found.append(STATISTICS[name](rows_of(run).between(spans.asked, spans.settled)))
+        found.append(STATISTICS[name](rows_of(run).between(spans.cut, spans.settled)))
     return median(found)
 
 

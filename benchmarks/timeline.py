@@ -73,9 +73,14 @@ def rows_of(run: Measurement) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """[before, asked) is before the change, [asked, settled) during, [settled, end) after."""
+    """Times between which rows were due, ms since 1970.
+
+    [before, cut) is before the change: committed when it was asked for. [cut, settled) is during,
+    [settled, end) after. asked: when it was asked for, a little after `cut`.
+    """
 
     before: float
+    cut: float
     asked: float
     settled: float
     end: float
@@ -83,17 +88,25 @@ class Spans:
     def as_pairs(self) -> dict[str, tuple[float, float]]:
         """Both ends of each span, by name."""
         return {
-            "before": (self.before, self.asked),
-            "during": (self.asked, self.settled),
+            "before": (self.before, self.cut),
+            "during": (self.cut, self.settled),
             "after": (self.settled, self.end),
         }
 
 
 def spans_of(run: Measurement, length: float | None = None) -> Spans:
     """The spans of a run. length: of what counts as during, ms; None = until it had settled."""
-    asked, end = run["asked_ms"], run["since_ms"] + run["commits"][-1][1] * 1e3 / run["rate"]
+    asked, per_row = run["asked_ms"], 1e3 / run["rate"]
+    committed = max((end for _, end, at in run["commits"] if at / 1e6 < asked), default=0)
+    end = run["since_ms"] + run["commits"][-1][1] * per_row
     settled = run["done_ms"] + run["settle_ms"] if length is None else asked + length
-    return Spans(before=asked - run["before_ms"], asked=asked, settled=min(settled, end), end=end)
+    return Spans(
+        before=asked - run["before_ms"],
+        cut=run["since_ms"] + committed * per_row,
+        asked=asked,
+        settled=min(settled, end),
+        end=end,
+    )
 
 
 def throughput(run: Measurement, first: float, last: float) -> Floats:

@@ -617,6 +617,24 @@ def test_ratios_carry_their_factor() -> None:
     assert comparison.ratios_of({"a": 3.0, "b": 4.0}, [ratio]) == {"bound": 1.5}
 
 
+LIVE = {
+    "rate": 10,
+    "since_ms": 0.0,
+    "asked_ms": 8_000.0,
+    "done_ms": 10_000.0,
+    "settle_ms": 1_000.0,
+    "before_ms": 5_000.0,
+    "fetched": [0] * 20,
+    "prefetched": 0,
+    "steps": 0,
+    "bins": 0,
+    "phase_ms": {},
+    "rows_per_second": 100.0,
+    "bytes": 1,
+}
+"""What `latency_run` lacks to be a run of a changed stream, or of what comes before such runs."""
+
+
 @pytest.mark.parametrize("name", list(BENCHMARKS))
 def test_goals_are_ratios_of_the_full_size(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -624,7 +642,7 @@ def test_goals_are_ratios_of_the_full_size(
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
         count = v.parameters.get("batches", 0)
         batches = {"seconds": [1.0] * count, "rows": [10] * count}
-        return succeeded(v.name, {**batches, **latency_run(0)})
+        return succeeded(v.name, {**batches, **latency_run(0), **LIVE})
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)

@@ -100,6 +100,7 @@ PLANNED = {
     "move": ["users", "0-3,9", "--task", "1"],
     "split": ["users", "1", "--into", "4"],
     "merge": ["users", "0-1"],
+    "rewrite": ["users"],
     "place": ["users", "--task", "1"],
     "combine": ["users", "off"],
     "set-interval": ["0.5s"],

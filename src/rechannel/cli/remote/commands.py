@@ -23,6 +23,7 @@ CHANGES: dict[str, Callable[..., Json]] = {
     "move": workload.move,
     "split": workload.split,
     "merge": workload.merge,
+    "rewrite": workload.rewrite,
     "place": resources.place,
     "combine": pace.combine,
     "set-interval": pace.set_interval,

@@ -39,6 +39,11 @@ def move(
     return {"kind": "move", "operator": operator, "bins": numbers(which), "task": task}
 
 
+def rewrite(operator: Operator) -> Json:
+    """Write state anew, bin by bin."""
+    return {"kind": "rewrite", "operator": operator}
+
+
 def split(
     operator: Operator,
     bin: Annotated[int, typer.Argument(metavar="BIN", help="Its number.")],  # noqa: A002
