@@ -17,6 +17,7 @@ OneChange: TypeAlias = Annotated[
     | c.Move
     | c.Split
     | c.Merge
+    | c.Rewrite
     | c.Place
     | c.SetCombine
     | c.SetInterval
