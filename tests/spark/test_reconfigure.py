@@ -6,6 +6,8 @@ import pytest
 
 import rechannel as rc
 from rechannel.errors import OldProgramError, RefusedError
+from rechannel.telemetry.reading import read_events
+from rechannel.telemetry.task_finished import TaskFinished
 from tests.spark.programs import (
     OPERATORS,
     PATIENCE,
@@ -217,22 +219,35 @@ def test_branches_come_and_go(spark, state, out, undisturbed):
     assert sum(row.n for row in job.state("counts").collect()) == 300 * len(shown)
 
 
-def test_only_affected_tasks_do_anything_more(spark, state, out, undisturbed):
-    job = start(spark, ledger(out), state, bins=16, tasks=4, keep_versions=TIMESTEPS, **SLOW)
-    job.reconfigure(rc.move("balances", [0, 1], 3), at=8)
-    finish(job)
-    state_of = journal_of(state)
-    written = {}
-    for timestep in (7, 8):
-        for name in OPERATORS:
-            runs = state_of.versions[timestep].manifests[name].runs
-            fresh = [
-                run for run in runs if f"/{timestep:020d}-" in run.segment or run.seq == timestep
-            ]
-            written[timestep, name] = sorted(len(run.clip.spans) and run.level for run in fresh)
-    for name in ("branches", "followed"):
-        assert written[7, name] == written[8, name]
-    same(job, out, undisturbed)
+def work(state):
+    """What every task of the stateful operators read and wrote, by operator, timestep and task."""
+    return {
+        (event.operator, event.timestep, event.task): (
+            *(event.rows_in, event.rows_out, event.keys, event.keys_found),
+            *(event.runs, event.rows_merged, event.bytes_fetched),
+            tuple((each.level, each.rows) for each in event.segments),
+        )
+        for event in read_events(state / "telemetry")
+        if isinstance(event, TaskFinished) and event.operator in OPERATORS
+    }
+
+
+def test_only_affected_tasks_do_anything_more(spark, tmp_path, undisturbed):
+    """Beside the two tasks that give and take, all read and write what they do in a stream left alone."""
+    done = {}
+    for name in ("calm", "moved"):
+        place = tmp_path / name
+        job = start(spark, ledger(place / "out"), place / "state", bins=16, tasks=4, **SLOW)
+        if name == "moved":
+            job.reconfigure(rc.move("balances", [0, 1], 3), at=8)
+        history = finish(job)
+        same(job, place / "out", undisturbed)
+        done[name] = work(place / "state")
+    assert moved(history[0]) == (2, 8, 8)
+    assert done["calm"].keys() == done["moved"].keys()
+    differ = {unit for unit, facts in done["calm"].items() if done["moved"][unit] != facts}
+    assert {(operator, task) for operator, _, task in differ} == {("balances", 0), ("balances", 3)}
+    assert min(timestep for _, timestep, _ in differ) == 8
 
 
 # A driver that dies ------------------------------------------------------------------------------
