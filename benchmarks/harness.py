@@ -57,7 +57,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """The curves of a result, and how to draw them. panels: each in axes of its own, all to one scale."""
+    """The curves of a result, and how to draw them.
+
+    panels: each in axes of its own, all to one scale. below: more curves over the same x, in axes
+    below these; not beside `panels`.
+    """
 
     title: str
     x_label: str
@@ -66,6 +70,7 @@ class Picture:
     log_x: bool = False
     log_y: bool = False
     panels: bool = False
+    below: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from benchmarks.harness import Picture
 
 SIZE_INCHES = (8.0, 4.5)
 DOTS_PER_INCH = 150
-
+BELOW_INCHES = 2.5
 
 PANEL_INCHES = (4.0, 1.9)
 PANELS_PER_ROW = 3
@@ -26,15 +26,20 @@ def draw(picture: Picture, path: Path) -> None:
 
 
 def together(picture: Picture) -> Figure:
-    """All series in the same axes."""
-    figure = Figure(figsize=SIZE_INCHES, layout="constrained")
-    axes = figure.add_subplot()
-    for series in picture.series:
-        axes.plot(series.x, series.y, label=series.label, linewidth=1.5)
-    axes.set(title=picture.title, xlabel=picture.x_label, ylabel=picture.y_label)
-    scale(picture, axes)
-    if picture.series:
-        axes.legend(frameon=False)
+    """All series in the same axes; those of the picture below in axes below."""
+    shown = [picture] if picture.below is None else [picture, picture.below]
+    size = (SIZE_INCHES[0], SIZE_INCHES[1] + BELOW_INCHES * (len(shown) - 1))
+    figure = Figure(figsize=size, layout="constrained")
+    heights = [SIZE_INCHES[1], BELOW_INCHES][: len(shown)]
+    grid = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights)
+    for each, axes in zip(shown, grid.flat, strict=True):
+        for series in each.series:
+            axes.plot(series.x, series.y, label=series.label, linewidth=1.5)
+        axes.set(title=each.title, ylabel=each.y_label)
+        scale(each, axes)
+        if each.series:
+            axes.legend(frameon=False)
+    grid.flat[-1].set_xlabel(shown[-1].x_label)
     return figure
 
 

@@ -11,6 +11,7 @@ from benchmarks import (
     pipelining,
     python_state,
     reconfigure,
+    rescale_peer,
     scale,
     state_growth,
     telemetry_overhead,
@@ -29,5 +30,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         telemetry_overhead,
         reconfigure,
         bins,
+        rescale_peer,
     )
 }

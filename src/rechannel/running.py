@@ -27,10 +27,10 @@ from rechannel.errors import (
     as_rechannel_error,
 )
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.coordinator import Request
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.state.store import Store

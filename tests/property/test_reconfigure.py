@@ -20,7 +20,8 @@ from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure import ask, changes, strategies
 from rechannel.reconfigure.balance import load_of_tasks, rebalanced, rescaled
 from rechannel.reconfigure.changes import Change, one_change
-from rechannel.reconfigure.coordinator import Coordination, border
+from rechannel.reconfigure.coordination import Coordination
+from rechannel.reconfigure.coordinator import border
 from rechannel.reconfigure.events import event_from_json
 from rechannel.reconfigure.grouping import grouped, matched, steps_of
 from rechannel.reconfigure.plan import Plan, plan

@@ -9,20 +9,11 @@ from typing import Any
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.changes import Change, ChangeProgram, one_change
-from rechannel.reconfigure.coordinator import (
-    Coordination,
-    Decision,
-    Now,
-    Request,
-    abort,
-    accept,
-    border,
-    resume,
-    settled,
-    wants_preparing,
-)
+from rechannel.reconfigure.coordination import Coordination, Now
+from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
 from rechannel.reconfigure.events import Event, Prepared
 from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Sizes, Step
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy

@@ -14,8 +14,8 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor
+from dataclasses import replace
 
 from rechannel.engine.entries import (
     Closed,
@@ -26,6 +26,7 @@ from rechannel.engine.entries import (
     SourceRange,
 )
 from rechannel.engine.exchange import Exchange
+from rechannel.engine.flights import Done, Flight, Flights, kept_of
 from rechannel.engine.history import History
 from rechannel.engine.intake import Intake
 from rechannel.engine.journal import Journal
@@ -36,47 +37,20 @@ from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.reconfiguring import Preparer, Reconfigurer, abilities
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
-from rechannel.engine.schedule import Needs, Schedule, Unit
-from rechannel.engine.steps import edit_of, resolve_combine, stage_step
+from rechannel.engine.steps import resolve_combine
 from rechannel.engine.versions import NOTE, reconciled
-from rechannel.errors import FencedError, RechannelError, TimestepError
+from rechannel.errors import FencedError, RechannelError
 from rechannel.model.configuration import Configuration
-from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.events import Stepped
 from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
-from rechannel.state.manifest import Edit, Manifest
-
-MOST_IN_FLIGHT = 64
-
-
-@dataclass
-class _Flight:
-    """A timestep under way."""
-
-    decided: Timestep
-    began_ms: float
-    decided_ms: float
-    moved: float = 0.0
-    rewrite: dict[str, Intervals] = field(default_factory=dict)
-    reports: list[Report] = field(default_factory=list)
-    edits: dict[str, Edit] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A unit came back."""
-
-    unit: Unit
-    reports: list[Report]
 
 
 class Driver:
     """Runs one dataflow on one state directory. `run` is the body of its thread."""
 
     _plan: PhysicalPlan
-    _schedule: Schedule
     _fronts: frozenset[str]
 
     def __init__(  # noqa: PLR0913 - the seams of the loop, each given from outside
@@ -114,22 +88,24 @@ class Driver:
         state = journal.state
         self._configuration = self._first = configuration
         self._replay: deque[Timestep] = deque()
-        self._manifests: dict[str, Manifest] = dict(state.manifests)
         self._last = state.last_intended or 0
         open_intents = state.open_intents
         last_now = open_intents[-1].now_ms if open_intents else state.now_ms
         self._intake = Intake(exchange.current.readers, state.offsets, last_now, clock)
         self._seen_all = False
         self._exchange = exchange
+        self._events: queue.Queue[Done | BaseException | None] = queue.Queue()
+        self._flights = Flights(
+            runner=runner,
+            policy=settings.merging,
+            executor=executor,
+            came_back=self._events.put,
+        )
         self._follow(exchange.current.plan)
-        self._flights: dict[int, _Flight] = {}
-        self._events: queue.Queue[_Done | BaseException | None] = queue.Queue()
         self._stopping = threading.Event()
         self._asked = 0
         self._answered = 0
         self._idle = threading.Condition()
-        self._executor = executor
-        self._pool: ThreadPoolExecutor | None = None
         self.measured = measured
         self._history = history
         self.changes = Reconfigurer(
@@ -190,7 +166,7 @@ class Driver:
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
             self.error = self._reason(error)
-            for number in self._flights:
+            for number in self._flights.numbers:
                 self._tell.failed(number, error)
             self._runner.cancel()
         finally:
@@ -209,8 +185,7 @@ class Driver:
         return fenced
 
     def _close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._flights.shut_down()
         self._publisher.close()
         self._runner.close()
         self._intake.close()
@@ -252,7 +227,7 @@ class Driver:
         once and then this, with an `executor` that it drives itself.
         """
         came = self._take_all()
-        changed = self.changes.turn(self.place(), lambda: self._manifests)
+        changed = self.changes.turn(self.place(), lambda: self._flights.manifests)
         opened = self._open_timesteps()
         started = self._start_units()
         committed = self._commit_ready()
@@ -290,13 +265,13 @@ class Driver:
             came = came or event is not None
             self._take(event)
 
-    def _take(self, event: _Done | BaseException | None) -> None:
+    def _take(self, event: Done | BaseException | None) -> None:
         if isinstance(event, BaseException):
             raise event
         if event is None:
             return
-        self._schedule = self._schedule.finish(event.unit)
-        self._absorb(event.unit, event.reports)
+        for operator in self._flights.take(event):
+            self._tell.operator(event.unit[1], operator, self._clock())
 
     # Deciding ------------------------------------------------------------------------------------------------
 
@@ -307,12 +282,15 @@ class Driver:
             decided = self._replay.popleft() if self._replay else self._decide(began)
             if decided is None:
                 break
-            moved = self.changes.coordination.moved_at(decided.number)
-            rewrite = self.changes.rewrite(decided.number)
-            flight = _Flight(decided, began, self._clock(), moved, rewrite)
-            self._flights[decided.number] = flight
-            self._schedule = self._schedule.open(decided.number)
-            self._runner.open(decided)
+            self._flights.open(
+                Flight(
+                    decided=decided,
+                    began_ms=began,
+                    decided_ms=self._clock(),
+                    moved=self.changes.coordination.moved_at(decided.number),
+                    rewrite=self.changes.rewrite(decided.number),
+                )
+            )
             self._tell.started(
                 decided.number,
                 now_ms=decided.now_ms,
@@ -372,19 +350,13 @@ class Driver:
         )
         ready = self._exchange.begin(version)
         self._configuration = decision.configuration
-        self._manifests = dict(self._journal.state.manifests)
         self._intake.exchange(ready.readers, self._journal.state.offsets)
         self._follow(ready.plan)
         self.changes.know(*abilities(ready.plan, ready.readers))
 
     def _follow(self, plan: PhysicalPlan) -> None:
         self._plan = plan
-        self._schedule = Schedule(
-            {
-                stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
-                for stage in plan.stages
-            }
-        )
+        self._flights.follow(plan, self._journal.state.manifests)
         self._fronts = frozenset(
             stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
         )
@@ -405,83 +377,20 @@ class Driver:
             steps=steps,
         )
 
-    # Running -------------------------------------------------------------------------------------------------
-
     def _start_units(self) -> bool:
-        ready = self._schedule.ready()
-        if not ready:
-            return False
-        for unit in ready:
-            self._schedule = self._schedule.start(unit)
-        if self._executor is None and len(ready) == 1 and not self._schedule.running - set(ready):
-            self._take(self._run_unit(ready[0]))
-            return True
-        for unit in ready:
-            self._workers().submit(self._run_unit, unit).add_done_callback(self._came_back)
-        return True
-
-    def _workers(self) -> Executor:
-        if self._executor is not None:
-            return self._executor
-        if self._pool is None:
-            # Threads are made when they are needed: how many timesteps may be under way can change.
-            size = len(self._plan.stages) * MOST_IN_FLIGHT
-            self._pool = ThreadPoolExecutor(size, "rechannel-unit")
-        return self._pool
-
-    def _came_back(self, future: Future[_Done]) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        self._events.put(future.result() if error is None else error)
-
-    def _run_unit(self, unit: Unit) -> _Done:
-        name, number = unit
-        stage = self._plan.stage(name)
-        decided = self._flights[number].decided
-        step = stage_step(
-            self._plan,
-            stage,
-            decided.configuration,
-            timestep=number,
-            now_ms=decided.now_ms,
-            manifest=self._manifests.get(name, Manifest()),
-            policy=self._settings.merging,
-            rewrite=self._flights[number].rewrite.get(name),
-        )
-        return _Done(unit, self._runner.run(number, name, step))
-
-    def _absorb(self, unit: Unit, reports: list[Report]) -> None:
-        """Fold a unit's reports: the operator's manifest moves on, kept files become readable."""
-        name, number = unit
-        flight = self._flights[number]
-        flight.reports.extend(reports)
-        if self._plan.stage(name).logic is not None:
-            edit = edit_of(reports, name)
-            expected = flight.decided.configuration.operators[name].tasks
-            arrived = sum(report["operator"] == name for report in reports)
-            if arrived != expected:
-                msg = (
-                    f"operator {name!r}, timestep {number}: {arrived} of {expected} tasks reported"
-                )
-                raise TimestepError(msg)
-            flight.edits[name] = edit
-            self._manifests[name] = self._manifests.get(name, Manifest()).apply(edit)
-        # All of the timestep's: a function behind a union runs, and keeps rows, in several stages.
-        for node, keys in kept_of(flight.reports).items():
-            self._runner.kept(number, node, keys)
-        # A front that runs with its first reader has not run yet; its reports come with the reader's.
-        for operator in dict.fromkeys(report["operator"] for report in reports):
-            self._tell.operator(number, operator, self._clock())
+        started = self._flights.start_ready()
+        if isinstance(started, Done):
+            self._take(started)
+        return bool(started)
 
     # Committing ----------------------------------------------------------------------------------------------
 
     def _commit_ready(self) -> bool:
-        number = self._schedule.committable()
-        if number is None:
+        flight = self._flights.committable()
+        if flight is None:
             return False
-        flight = self._flights[number]
         decided = flight.decided
+        number = decided.number
         kept = kept_of(flight.reports)
         ran_ms = self._clock()
         staged = self._publisher.stage(decided, kept)
@@ -495,8 +404,7 @@ class Driver:
             )
         )
         committed_ms = self._clock()
-        self._schedule = self._schedule.close(number)
-        del self._flights[number]
+        self._flights.close(number)
         self._publisher.publish(decided, kept, staged)
         self._runner.release(number)
         self._intake.committed(decided)
@@ -521,7 +429,7 @@ class Driver:
                 "commit": committed_ms - ran_ms,
                 "release": self._clock() - committed_ms,
             },
-            state={name: _size(manifest) for name, manifest in self._manifests.items()},
+            state=self._flights.sizes(),
             sources=self._fronts,
         )
         self._housekeep(self._publisher.oldest)
@@ -532,17 +440,3 @@ class Driver:
         if resolved is not self._configuration:
             version = self._configuration.version + 1
             self._configuration = replace(resolved, version=version)
-
-
-def _size(manifest: Manifest) -> tuple[int, int]:
-    """Rows and bytes in an operator's runs."""
-    return sum(run.rows for run in manifest.runs), sum(run.size for run in manifest.runs)
-
-
-def kept_of(reports: list[Report]) -> dict[str, list[str]]:
-    """Outbox files by node, in the order of their tasks."""
-    out: dict[str, list[tuple[int, str]]] = {}
-    for report in reports:
-        for node, file in report.get("outbox", {}).items():
-            out.setdefault(node, []).append((report["task"], file["key"]))
-    return {node: [key for _, key in sorted(files)] for node, files in out.items()}

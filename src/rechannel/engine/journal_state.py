@@ -34,7 +34,7 @@ from rechannel.engine.entries import (
 )
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.coordinator import Coordination
+from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
 from rechannel.state.manifest import Manifest

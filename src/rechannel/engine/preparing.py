@@ -11,7 +11,7 @@ from rechannel.engine.exchange import Exchange
 from rechannel.engine.placement import surplus
 from rechannel.errors import NotReadyError
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
-from rechannel.reconfigure.coordinator import Now
+from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
 

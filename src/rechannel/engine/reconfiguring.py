@@ -22,20 +22,11 @@ from rechannel.engine.steps import can_combine
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.coordinator import (
-    Coordination,
-    Decision,
-    Now,
-    Request,
-    abort,
-    accept,
-    border,
-    resume,
-    settled,
-    wants_preparing,
-)
+from rechannel.reconfigure.coordination import Coordination, Now
+from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest

@@ -12,7 +12,7 @@ from rechannel.engine.entries import Intent, Json, Opened
 from rechannel.engine.journal_state import JournalState, Version
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.coordinator import Coordination
+from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
 

@@ -12,8 +12,9 @@ from typing import Any
 from rechannel.errors import RefusedError
 from rechannel.reconfigure import changes, strategies
 from rechannel.reconfigure.changes import Change
-from rechannel.reconfigure.coordinator import Coordination, Now, planned_route, projection
+from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
+from rechannel.reconfigure.requests import planned_route, projection
 from rechannel.reconfigure.steps import Step
 from rechannel.reconfigure.strategies import Strategy
 

@@ -17,8 +17,8 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report
 from rechannel.errors import DamagedStateError
-from rechannel.reconfigure.coordinator import Request
 from rechannel.reconfigure.program import Asked, sort
+from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 from rechannel.state.store import Store
 

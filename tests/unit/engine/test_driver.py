@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.engine.driver import kept_of
+from rechannel.engine.flights import kept_of
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import Journal
 from rechannel.errors import (

@@ -20,8 +20,9 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
-from rechannel.reconfigure.coordinator import KEPT, Request
+from rechannel.reconfigure.coordination import KEPT
 from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.state.faulty import Crash, Fault, FaultKind
 from rechannel.state.keys import RECONFIGURATIONS

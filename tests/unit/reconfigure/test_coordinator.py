@@ -10,19 +10,12 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Combine
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Together
-from rechannel.reconfigure.coordinator import (
-    KEPT,
-    Coordination,
-    Now,
-    Request,
-    accept,
-    border,
-    planned_route,
-    settled,
-)
+from rechannel.reconfigure.coordination import KEPT, Coordination, Now
+from rechannel.reconfigure.coordinator import border, settled
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
 from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
+from rechannel.reconfigure.requests import Request, accept, planned_route
 from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Assign, Step
 from tests.support.changing import Paper, configuration, keyed, program

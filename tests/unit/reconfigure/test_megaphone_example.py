@@ -18,7 +18,7 @@ from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import ask
-from rechannel.reconfigure.coordinator import Request
+from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.keys import timestep_of

@@ -27,8 +27,9 @@ from rechannel.errors import RechannelError
 from rechannel.kernels.prefetch import prefetch
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes import ChangeProgram, parts_of
-from rechannel.reconfigure.coordinator import Now, planned_route
+from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.requests import planned_route
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import BinMove
 from rechannel.state.manifest import Manifest, Run

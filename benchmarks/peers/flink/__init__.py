@@ -1,0 +1,1 @@
+"""Apache Flink, from PyPI, in an environment of its own."""

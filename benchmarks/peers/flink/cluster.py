@@ -1,0 +1,130 @@
+"""A Flink cluster on this machine: one JobManager, one TaskManager, and their REST interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PATIENCE_SECONDS = 90.0
+POLL_SECONDS = 0.02
+ROLES = ("jobmanager", "taskmanager")
+_GRACE_SECONDS = 20.0
+# Whatever proxy the environment names is not asked about this machine.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A running cluster. settings: what a client needs to reach it."""
+
+    port: int
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a client needs to submit jobs."""
+        return {
+            "execution.target": "remote",
+            "rest.address": "localhost",
+            "rest.port": str(self.port),
+        }
+
+    def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """One request; the JSON answer, None if it is empty. Raises RuntimeError with Flink's reason."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://localhost:{self.port}{path}",
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with _OPENER.open(request, timeout=PATIENCE_SECONDS) as answer:
+                told = answer.read()
+        except urllib.error.HTTPError as error:
+            reason = error.read().decode(errors="replace")
+            raise RuntimeError(f"Flink refused {method} {path}: {reason}") from error
+        return json.loads(told) if told else None
+
+    def wait(self, what: str, path: str, ready: Callable[[Any], bool]) -> Any:
+        """The first answer that is ready. Raises RuntimeError after `PATIENCE_SECONDS`."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            try:
+                told = self.ask(path)
+            except OSError:
+                told = None
+            if told is not None and ready(told):
+                return told
+            time.sleep(POLL_SECONDS)
+        raise RuntimeError(f"{what} did not happen within {PATIENCE_SECONDS:g} s")
+
+
+@contextmanager
+def cluster(home: Path, scratch: Path, settings: Mapping[str, str]) -> Iterator[Cluster]:
+    """Both processes, with `settings`, as long as the context lasts; logs go to ``scratch/logs``."""
+    port, rpc = free_ports(2)
+    logs = scratch / "logs"
+    logs.mkdir()
+    own = {
+        **settings,
+        "rest.port": str(port),
+        "rest.bind-port": str(port),
+        "jobmanager.rpc.port": str(rpc),
+        "io.tmp.dirs": str(scratch),
+    }
+    made = Cluster(port=port)
+    with ExitStack() as stack:
+        for role in ROLES:
+            stack.enter_context(started(home, role, own, logs))
+        made.wait("the start of the cluster", "/overview", lambda told: told["taskmanagers"] == 1)
+        yield made
+
+
+@contextmanager
+def started(home: Path, role: str, settings: Mapping[str, str], logs: Path) -> Iterator[None]:
+    """One process, by the script that comes with Flink; ended politely, then not."""
+    given = [part for item in settings.items() for part in ("-D", "=".join(item))]
+    script = str(home / "bin" / f"{role}.sh")
+    with (logs / f"{role}.txt").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", script, "start-foreground", *given],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment(home, logs),
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def environment(home: Path, logs: Path) -> dict[str, str]:
+    """For Flink's own processes: its Python finds nothing of ours, its logs go to `logs`."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FLINK_CONF_DIR")}
+    own = {"FLINK_HOME": home, "FLINK_LOG_DIR": logs, "FLINK_PID_DIR": logs}
+    return {**kept, **{name: str(path) for name, path in own.items()}}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("localhost", 0))
+        return [int(each.getsockname()[1]) for each in found]

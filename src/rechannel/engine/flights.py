@@ -1,0 +1,190 @@
+"""Timesteps under way: which units of them run, what came back, and what state is meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from rechannel.engine.physical import PhysicalPlan
+from rechannel.engine.runner import Report, Runner, Timestep
+from rechannel.engine.schedule import Needs, Schedule, Unit
+from rechannel.engine.steps import edit_of, stage_step
+from rechannel.errors import TimestepError
+from rechannel.model.hashspace import Intervals
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.merging import MergePolicy
+
+MOST_IN_FLIGHT = 64
+
+
+@dataclass(kw_only=True)
+class Flight:
+    """A timestep under way.
+
+    moved: bytes of state that moved at its border, as estimated. rewrite: hashes whose state it writes anew.
+    """
+
+    decided: Timestep
+    began_ms: float
+    decided_ms: float
+    moved: float = 0.0
+    rewrite: Mapping[str, Intervals] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+    edits: dict[str, Edit] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A unit came back."""
+
+    unit: Unit
+    reports: list[Report]
+
+
+class Flights:
+    """Timesteps under way; belongs to the driver's thread, units run in a pool."""
+
+    def __init__(
+        self,
+        *,
+        runner: Runner,
+        policy: MergePolicy,
+        executor: Executor | None,
+        came_back: Callable[[Done | BaseException], None],
+    ) -> None:
+        """executor: runs units; None = the calling thread where only one can run, and a pool of its own.
+
+        came_back: told of units that ran elsewhere, in their threads.
+        """
+        self._runner = runner
+        self._policy = policy
+        self._executor = executor
+        self._pool: ThreadPoolExecutor | None = None
+        self._came_back = came_back
+        self._flights: dict[int, Flight] = {}
+        self.manifests: dict[str, Manifest] = {}
+
+    def __len__(self) -> int:
+        """How many timesteps are under way."""
+        return len(self._flights)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Their numbers."""
+        return list(self._flights)
+
+    def follow(self, plan: PhysicalPlan, manifests: Mapping[str, Manifest]) -> None:
+        """Go by another plan, from this state on; nothing is under way."""
+        self._plan = plan
+        self.manifests = dict(manifests)
+        self._schedule = Schedule(
+            {
+                stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
+                for stage in plan.stages
+            }
+        )
+
+    def open(self, flight: Flight) -> None:
+        """Another timestep is under way."""
+        number = flight.decided.number
+        self._flights[number] = flight
+        self._schedule = self._schedule.open(number)
+        self._runner.open(flight.decided)
+
+    def start_ready(self) -> Done | bool:
+        """Start the units that may run; whether there were any, or what one brought that ran here and now."""
+        ready = self._schedule.ready()
+        if not ready:
+            return False
+        for unit in ready:
+            self._schedule = self._schedule.start(unit)
+        if self._executor is None and len(ready) == 1 and not self._schedule.running - set(ready):
+            return self._run(ready[0])
+        for unit in ready:
+            self._workers().submit(self._run, unit).add_done_callback(self._ended)
+        return True
+
+    def _workers(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
+        if self._pool is None:
+            # Threads are made when they are needed: how many timesteps may be under way can change.
+            size = len(self._plan.stages) * MOST_IN_FLIGHT
+            self._pool = ThreadPoolExecutor(size, "rechannel-unit")
+        return self._pool
+
+    def _ended(self, future: Future[Done]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        self._came_back(future.result() if error is None else error)
+
+    def _run(self, unit: Unit) -> Done:
+        name, number = unit
+        flight = self._flights[number]
+        step = stage_step(
+            self._plan,
+            self._plan.stage(name),
+            flight.decided.configuration,
+            timestep=number,
+            now_ms=flight.decided.now_ms,
+            manifest=self.manifests.get(name, Manifest()),
+            policy=self._policy,
+            rewrite=flight.rewrite.get(name),
+        )
+        return Done(unit, self._runner.run(number, name, step))
+
+    def take(self, done: Done) -> tuple[str, ...]:
+        """Fold a unit's reports: state moves on, kept files become readable. Operators that have reported."""
+        self._schedule = self._schedule.finish(done.unit)
+        (name, number), reports = done.unit, done.reports
+        flight = self._flights[number]
+        flight.reports.extend(reports)
+        if self._plan.stage(name).logic is not None:
+            edit = edit_of(reports, name)
+            expected = flight.decided.configuration.operators[name].tasks
+            arrived = sum(report["operator"] == name for report in reports)
+            if arrived != expected:
+                msg = (
+                    f"operator {name!r}, timestep {number}: {arrived} of {expected} tasks reported"
+                )
+                raise TimestepError(msg)
+            flight.edits[name] = edit
+            self.manifests[name] = self.manifests.get(name, Manifest()).apply(edit)
+        # All of the timestep's: a function behind a union runs, and keeps rows, in several stages.
+        for node, keys in kept_of(flight.reports).items():
+            self._runner.kept(number, node, keys)
+        # A front that runs with its first reader has not run yet; its reports come with the reader's.
+        return tuple(dict.fromkeys(report["operator"] for report in reports))
+
+    def committable(self) -> Flight | None:
+        """The oldest timestep, if all its units are done."""
+        number = self._schedule.committable()
+        return None if number is None else self._flights[number]
+
+    def close(self, number: int) -> None:
+        """The oldest timestep is committed."""
+        self._schedule = self._schedule.close(number)
+        del self._flights[number]
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Rows and bytes in the runs of every operator."""
+        return {
+            name: (sum(run.rows for run in m.runs), sum(run.size for run in m.runs))
+            for name, m in self.manifests.items()
+        }
+
+    def shut_down(self) -> None:
+        """End the pool."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def kept_of(reports: list[Report]) -> dict[str, list[str]]:
+    """Outbox files by node, in the order of their tasks."""
+    out: dict[str, list[tuple[int, str]]] = {}
+    for report in reports:
+        for node, file in report.get("outbox", {}).items():
+            out.setdefault(node, []).append((report["task"], file["key"]))
+    return {node: [key for _, key in sorted(files)] for node, files in out.items()}

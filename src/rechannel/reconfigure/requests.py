@@ -1,0 +1,150 @@
+"""Asking for a change, and taking it back: judged against what will be, and refused before anything happens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from rechannel.errors import RechannelError, RefusedError
+from rechannel.model.configuration import Configuration, OperatorConfiguration
+from rechannel.reconfigure import changes, strategies
+from rechannel.reconfigure.changes import PROGRAM, Change, Rewrite, parts_of
+from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
+from rechannel.reconfigure.events import Event, Requested, Reversed
+from rechannel.reconfigure.grouping import steps_of
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.steps import Route, Step, apply_step, rewritten, route
+from rechannel.reconfigure.strategies import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What somebody asks for. at_timestep, at_ms: exclusive; None = as soon as possible."""
+
+    change: Change
+    strategy: Strategy
+    cause: str = "asked for"
+    at_timestep: int | None = None
+    at_ms: int | None = None
+    steps: tuple[Step, ...] | None = None
+    supersede: bool = False
+
+
+def accept(state: Coordination, request: Request, now: Now) -> Requested:
+    """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
+    _check_when(request, now)
+    gone: list[Record] = []
+    if request.supersede:
+        gone = [r for r in state.open if meet(r.touches, request.change.touches())]
+        for record in gone:
+            _check_replaceable(record)
+    others = tuple(record for record in state.records if record not in gone)
+    projected = projection(Coordination(serial=state.serial, records=others), now)
+    target = resolve(projected, request.change, now.facts)
+    if request.steps is not None:
+        check_fixed(request.steps, projected, target)
+    return Requested(
+        id=f"r{state.serial + 1}",
+        time_ms=now.time_ms,
+        change=changes.to_json(request.change),
+        strategy=strategies.to_json(request.strategy),
+        cause=request.cause,
+        at_timestep=request.at_timestep,
+        at_ms=request.at_ms,
+        steps=None if request.steps is None else tuple(s.to_json() for s in request.steps),
+        supersedes=tuple(record.id for record in gone),
+    )
+
+
+def projection(state: Coordination, now: Now) -> Configuration:
+    """The Configuration when everything asked for so far is done. What is no longer possible is left out."""
+    configuration = now.configuration
+    # A change for a timestep may be under way before those that were asked for earlier.
+    for record in sorted(state.open, key=lambda r: not r.under_way):
+        with suppress(RechannelError, ValueError, KeyError):
+            if record.under_way:
+                configuration = reduce(apply_step, record.left, configuration)
+            else:
+                configuration = resolve(configuration, record.change, now.facts)
+    return configuration
+
+
+def planned_route(configuration: Configuration, change: Change, now: Now) -> Route:
+    """The way a change would take from a Configuration. Raises RefusedError."""
+    target = resolve(configuration, change, now.facts)
+    way = route(configuration, target, now.sizes)
+    again = [part.operator for part in parts_of(change) if isinstance(part, Rewrite)]
+    moves = [m for name in dict.fromkeys(again) for m in rewritten(target, name, now.sizes)]
+    return replace(way, moves=(*way.moves, *moves))
+
+
+def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, ...]:
+    """Events that end a reconfiguration, or lead it back. Raises RefusedError when it is over."""
+    record = state.find(id_)
+    if not record.open or record.phase is Phase.REVERSING:
+        msg = f"reconfiguration {id_} is {record.phase}: it cannot be aborted any more"
+        raise RefusedError(msg)
+    if not record.under_way or not record.taken:
+        outcome = "superseded" if record.under_way else "aborted"
+        return (finished(record, now, outcome, reason),)
+    _check_replaceable(record)
+    if not record.left:
+        msg = f"reconfiguration {id_} has made its last step; ask for the change back instead"
+        raise RefusedError(msg)
+    back = route(now.configuration, _restored(now.configuration, record.base), now.sizes)
+    steps = steps_of(back, record.strategy, now.budget(record.strategy))
+    return (
+        Reversed(
+            id=id_,
+            time_ms=now.time_ms,
+            steps=tuple(step.to_json() for step in steps),
+            reason=reason,
+        ),
+    )
+
+
+def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configuration:
+    operators = dict(configuration.operators)
+    for name, data in base["operators"].items():
+        before = OperatorConfiguration.from_json(data)
+        operators[name] = replace(before, combining=operators[name].combining)
+    return replace(configuration, operators=operators, **base["job"])
+
+
+def _check_when(request: Request, now: Now) -> None:
+    if request.at_timestep is not None and request.at_ms is not None:
+        msg = "a change begins at a timestep or at a time, not both"
+        raise RefusedError(msg)
+    if request.at_timestep is not None and request.at_timestep < now.timestep:
+        msg = (
+            f"timestep {request.at_timestep} has begun already; the next possible one is"
+            f" {now.timestep}"
+        )
+        raise RefusedError(msg)
+    if request.at_ms is not None and request.at_ms < now.time_ms:
+        msg = f"time {request.at_ms} ms is over: the stream is at {now.time_ms} ms; leave `at` away"
+        raise RefusedError(msg)
+
+
+def _check_replaceable(record: Record) -> None:
+    if record.under_way and record.taken and PROGRAM in record.touches:
+        msg = f"reconfiguration {record.id} has exchanged the program; change it back with another one"
+        raise RefusedError(msg)
+
+
+def check_fixed(steps: tuple[Step, ...], now: Configuration, target: Configuration) -> None:
+    """A plan that was made before must lead from here to where its change leads."""
+    made = now
+    try:
+        for step in steps:
+            made = apply_step(made, step)
+    except (ValueError, KeyError, TypeError) as error:  # a plan file may hold anything
+        msg = f"the plan was made for another configuration than the present one ({error}); plan again"
+        raise RefusedError(msg) from error
+    if replace(made, version=0) != replace(target, version=0):
+        msg = "the plan leads elsewhere than its change does now; plan again"
+        raise RefusedError(msg)
