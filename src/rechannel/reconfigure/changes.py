@@ -65,6 +65,11 @@ class AssignWorkload(_Value):
     owners: tuple[NonNegativeInt, ...]
     tasks: PositiveInt
 
+    def __str__(self) -> str:
+        """How many bins and tasks; not every one of them."""
+        what = f"{len(self.starts)} bins at {self.tasks} tasks"
+        return f"assign_workload(operator={self.operator!r}, {what})"
+
 
 class AssignResources(_Value):
     """What every task of an operator needs. cpus: of an executor; memory_mb; amounts: of other resources."""

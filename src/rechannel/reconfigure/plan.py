@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rechannel.errors import RefusedError
+from rechannel.model.configuration import Configuration
 from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure.changes import AssignWorkload, Change, Rebalance
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.requests import planned_route, projection
+from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Step
 from rechannel.reconfigure.strategies import Strategy
 
@@ -139,6 +141,7 @@ def plan(
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
     before = projection(state, now)
+    change = pinned(before, change, now)
     way = planned_route(before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
     names = {m.operator for m in way.moves} | {
@@ -163,6 +166,26 @@ def plan(
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
         cost_ms=max((step.size for step in steps), default=0.0) * ms_per_byte,
     )
+
+
+def pinned(before: Configuration, change: Change, now: Now) -> Change:
+    """The change with what depends on measurements made fast: replayed later, it leads to the same place.
+
+    A rebalancing becomes the placement that it leads to now.
+    """
+    parts: list[Change] = []
+    for part in changes.parts_of(change):
+        before = resolve(before, part, now.facts)
+        routing = before.operators[part.operator].routing if isinstance(part, Rebalance) else None
+        if isinstance(part, Rebalance) and routing is not None:
+            part = AssignWorkload(  # noqa: PLW2901 - what takes its place
+                operator=part.operator,
+                starts=routing.starts,
+                owners=routing.owners,
+                tasks=routing.tasks,
+            )
+        parts.append(part)
+    return changes.one_change(parts)
 
 
 def _bytes(size: float) -> str:

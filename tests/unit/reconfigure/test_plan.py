@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Together
+from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.plan import FORMAT, Affected, Plan, plan
-from tests.support.changing import Paper
+from rechannel.reconfigure.requests import Request, accept
+from rechannel.reconfigure.resolve import Facts
+from tests.support.changing import Paper, configuration, keyed
 
 
 def planned(change, strategy=None, paper: Paper | None = None, cost: float = 0.5) -> Plan:
@@ -124,3 +128,17 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path):
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(RefusedError, match="this is no plan"):
         Plan.load(tmp_path / "list.json")
+
+
+def test_a_plan_of_a_rebalancing_leads_to_the_same_place_when_the_load_is_another():
+    now = Now(
+        timestep=1,
+        time_ms=0,
+        configuration=configuration(counts=keyed(bins=4, tasks=2)),
+        facts=Facts(loads={"counts": (9.0, 1.0, 0.0, 0.0)}),
+    )
+    made = plan(Coordination(), ask.rebalance("counts"), ask.all_at_once(), now, 0.0)
+    assert str(made.change) == "assign_workload(operator='counts', 4 bins at 2 tasks)"
+    later = replace(now, facts=Facts(loads={"counts": (0.0, 0.0, 5.0, 5.0)}))
+    request = Request(change=made.change, strategy=made.strategy, steps=made.steps)
+    assert accept(Coordination(), request, later).steps == tuple(s.to_json() for s in made.steps)
