@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +23,23 @@ from benchmarks.measurements import steady_seconds
 from benchmarks.trials import Trials, phase_metrics, run_trials
 
 MEDIAN = "batch, median"
+MEAN = "batch, mean"
 SLOWEST = "batch, slowest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """``factor * median(over) / median(under)``: how much longer a batch takes in `over`."""
+    """``factor * of(over) / of(under)``: how much longer a batch takes in `over`.
+
+    of: the median of the batches, or their mean, which is the time that all of them took. Only the
+    mean compares batches that overlap: those end in pairs, at distances that alternate.
+    """
 
     name: str
     over: str
     under: str
     factor: float = 1.0
+    of: str = MEDIAN
 
 
 def compare_batches(
@@ -60,7 +66,7 @@ def compare_batches(
     return Result(
         parameters=parameters,
         metrics=(*metrics, *trials.memory()),
-        ratios=ratios_of(by_variant(metrics, MEDIAN), ratios),
+        ratios=ratios_of(metrics, ratios),
         picture=batch_picture(title, trials),
         failures=trials.failures,
     )
@@ -84,6 +90,7 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
     rows = sum(sum(run["rows"][warmup:]) for run in runs)
     figures = (
         (MEDIAN, float(np.median(seconds)), "s"),
+        (MEAN, float(seconds.mean()), "s"),
         (SLOWEST, float(seconds.max()), "s"),
         ("throughput", rows / float(seconds.sum()), "rows/s"),
         ("batches counted", float(len(seconds)), "batches"),
@@ -102,13 +109,14 @@ def by_variant(metrics: Sequence[Metric], name: str) -> dict[str, float]:
     return {metric.variant: metric.value for metric in metrics if metric.name == name}
 
 
-def ratios_of(medians: Mapping[str, float], ratios: Sequence[Ratio]) -> dict[str, float]:
+def ratios_of(metrics: Sequence[Metric], ratios: Sequence[Ratio]) -> dict[str, float]:
     """The ratios whose two variants were both measured."""
-    return {
-        ratio.name: ratio.factor * medians[ratio.over] / medians[ratio.under]
-        for ratio in ratios
-        if ratio.over in medians and ratio.under in medians
-    }
+    out: dict[str, float] = {}
+    for ratio in ratios:
+        figures = by_variant(metrics, ratio.of)
+        if ratio.over in figures and ratio.under in figures:
+            out[ratio.name] = ratio.factor * figures[ratio.over] / figures[ratio.under]
+    return out
 
 
 def batch_picture(title: str, trials: Trials) -> Picture:

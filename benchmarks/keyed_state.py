@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.comparison import Ratio, compare_batches, keyed_input
+from benchmarks.comparison import MEAN, MEDIAN, Ratio, compare_batches, keyed_input
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -45,7 +45,12 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
             alone = {**own, "in_flight": 1}
             variants.append(variants_over(directory, alone, f"{mark}_one_in_flight")[0])
         ratios += [
-            Ratio(name=f"{store}{mark}", over=f"{store}{mark}", under=f"rechannel{mark}")
+            Ratio(
+                name=f"{store}{mark}",
+                over=f"{store}{mark}",
+                under=f"rechannel{mark}",
+                of=MEAN if own.get("in_flight", 1) > 1 else MEDIAN,
+            )
             for store in STORES
         ]
     return compare_batches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.comparison import Ratio, compare_batches, keyed_input
+from benchmarks.comparison import MEAN, Ratio, compare_batches, keyed_input
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -38,7 +38,12 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         for number in (1, *parameters["in_flight"])
     ]
     ratios = [
-        Ratio(name=f"in_flight_{number}_vs_1", over="in_flight_1", under=f"in_flight_{number}")
+        Ratio(
+            name=f"in_flight_{number}_vs_1",
+            over="in_flight_1",
+            under=f"in_flight_{number}",
+            of=MEAN,
+        )
         for number in parameters["in_flight"]
     ]
     return compare_batches(

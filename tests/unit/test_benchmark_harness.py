@@ -612,9 +612,21 @@ def test_ratios_of_failed_variants_are_left_out(
     assert "hdfs" not in {metric.variant for metric in result.metrics}
 
 
-def test_ratios_carry_their_factor() -> None:
-    ratio = Ratio(name="bound", over="a", under="b", factor=2.0)
-    assert comparison.ratios_of({"a": 3.0, "b": 4.0}, [ratio]) == {"bound": 1.5}
+def test_ratios_carry_their_factor_and_say_of_what_they_are() -> None:
+    figures = {
+        comparison.MEDIAN: {"a": 3.0, "b": 4.0},
+        comparison.MEAN: {"a": 8.0, "b": 2.0},
+    }
+    metrics = [
+        Metric(name=name, value=value, unit="s", variant=variant)
+        for name, of in figures.items()
+        for variant, value in of.items()
+    ]
+    ratios = [
+        Ratio(name="bound", over="a", under="b", factor=2.0),
+        Ratio(name="overlapping", over="a", under="b", of=comparison.MEAN),
+    ]
+    assert comparison.ratios_of(metrics, ratios) == {"bound": 1.5, "overlapping": 4.0}
 
 
 LIVE = {
