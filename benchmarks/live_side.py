@@ -115,6 +115,10 @@ def live(parameters: Parameters) -> LiveMeasurement:
 def wait_for_change(job: rc.RunningJob, parameters: Parameters) -> float:
     """Run through warm-up and what is compared with; now is when a change is asked for."""
     report("warming up")
+    give_up = time.time() + PATIENCE_SECONDS
+    while not job.committed_offset(SOURCE):
+        if job.await_termination(POLL_SECONDS) or time.time() > give_up:
+            raise RuntimeError("the job committed nothing")
     until(job, time.time() + parameters["warmup_seconds"] + parameters["before_seconds"])
     report("now")
     return time.time()
@@ -127,7 +131,7 @@ def change(job: rc.RunningJob, parameters: Parameters) -> list[rc.Reconfiguratio
     for wanted in changes(parameters):
         handles.append(job.reconfigure(wanted, strategy))
         handles[-1].wait(PATIENCE_SECONDS)
-        report(f"{handles[-1]!r}")
+        report(f"{handles[-1].id} is {handles[-1].phase}")
     return handles
 
 

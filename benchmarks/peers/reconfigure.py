@@ -23,7 +23,7 @@ from benchmarks.timeline import LiveMeasurement
 from benchmarks.two_hosts import cluster, session
 from benchmarks.variant import report
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1
 PATIENCE_SECONDS = 600.0
 
 
@@ -127,7 +127,7 @@ def follow(query: StreamingQuery, rows: int) -> None:
 def wait(query: StreamingQuery, when: float) -> None:
     """Let the query run until a time (seconds since 1970)."""
     while (left := when - time.time()) > 0:
-        if query.awaitTermination(min(left, 0.5)):
+        if query.awaitTermination(max(1, min(int(left), 2))):
             raise RuntimeError("the query ended by itself")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,17 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PATIENCE_SECONDS = 90.0
-POLL_SECONDS = 0.02
+PATIENCE_SECONDS = 180.0
+POLL_SECONDS = 0.05
 ROLES = ("jobmanager", "taskmanager")
 _GRACE_SECONDS = 20.0
+_TAIL_LINES = 5
 # Whatever proxy the environment names is not asked about this machine.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
+class RefusedByFlinkError(RuntimeError):
+    """Flink's own words why it did not do what it was asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A running cluster. settings: what a client needs to reach it."""
+    """A running cluster. port: of its REST interface."""
 
     port: int
 
@@ -39,7 +45,7 @@ class Cluster:
         }
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
-        """One request; the JSON answer, None if it is empty. Raises RuntimeError with Flink's reason."""
+        """One request; the JSON answer, None if it is empty. Raises RefusedByFlinkError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             f"http://localhost:{self.port}{path}",
@@ -52,16 +58,19 @@ class Cluster:
                 told = answer.read()
         except urllib.error.HTTPError as error:
             reason = error.read().decode(errors="replace")
-            raise RuntimeError(f"Flink refused {method} {path}: {reason}") from error
+            raise RefusedByFlinkError(f"{method} {path}: {reason}") from error
         return json.loads(told) if told else None
 
     def wait(self, what: str, path: str, ready: Callable[[Any], bool]) -> Any:
-        """The first answer that is ready. Raises RuntimeError after `PATIENCE_SECONDS`."""
+        """The first answer that is ready. Raises RuntimeError after `PATIENCE_SECONDS`.
+
+        A cluster that does not answer, or cannot yet, is asked again.
+        """
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:
             try:
                 told = self.ask(path)
-            except OSError:
+            except (OSError, RefusedByFlinkError):
                 told = None
             if told is not None and ready(told):
                 return told
@@ -84,6 +93,7 @@ def cluster(home: Path, scratch: Path, settings: Mapping[str, str]) -> Iterator[
     }
     made = Cluster(port=port)
     with ExitStack() as stack:
+        stack.push(tell_logs(logs))
         for role in ROLES:
             stack.enter_context(started(home, role, own, logs))
         made.wait("the start of the cluster", "/overview", lambda told: told["taskmanagers"] == 1)
@@ -112,6 +122,18 @@ def started(home: Path, role: str, settings: Mapping[str, str], logs: Path) -> I
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def tell_logs(logs: Path) -> Callable[[Any, Any, Any], None]:
+    """Shows the ends of all logs if what follows fails: a variant's error output is kept, its files are not."""
+
+    def tell(kind: Any, error: Any, trace: Any) -> None:
+        if error is not None:
+            for file in sorted(logs.glob("*.txt")):
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+                sys.stderr.write("\n".join([str(file), *lines[-_TAIL_LINES:], ""]))
+
+    return tell
 
 
 def environment(home: Path, logs: Path) -> dict[str, str]:

@@ -40,7 +40,11 @@ def main(parameters: dict[str, Any], out: Path) -> None:
     settings = Configuration()
     for name, value in parameters["settings"].items():
         settings.set_string(name, value)
-    environment = StreamExecutionEnvironment.get_execution_environment(settings)
+    # Not `get_execution_environment`: outside `flink run` that would be a cluster of its own.
+    java = get_gateway().jvm.org.apache.flink.streaming.api.environment
+    environment = StreamExecutionEnvironment(
+        java.StreamExecutionEnvironment(settings._j_configuration)
+    )
     tables = StreamTableEnvironment.create(environment)
     # One sequence, in order, whatever the parallelism of the count.
     numbers = environment.from_source(

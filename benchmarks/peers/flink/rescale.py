@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -96,14 +95,18 @@ def submit(made: Cluster, where: Path, parameters: Parameters, since_ms: int) ->
         },
     }
     script = Path(__file__).with_name("job.py")
-    subprocess.run(
+    told = subprocess.run(
         # -P: the files beside the script are no modules of its.
         [str(python()), "-P", str(script), json.dumps(given), str(out)],
-        check=True,
+        check=False,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         env=environment(where, Path(parameters["scratch"]) / "logs"),
     )
+    if told.returncode != 0:
+        raise RuntimeError(f"the job was not submitted:\n{told.stdout}")
     return out.read_text(encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ runs in a thread of its own and comes back as an event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -38,13 +38,36 @@ class Preparer(Protocol):
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Facts about what was done. Raises RechannelError where the change turns out to be impossible."""
+        """Facts about what was done. Raises RechannelError where the change turns out to be impossible.
+
+        manifests: those of the moment at which each is looked up.
+        """
 
     def impossible(self, record: Record) -> str | None:
         """Why this driver cannot take up a record of an earlier one, or None."""
 
     def finished(self, record: Record) -> None:
         """A record is over: free what was prepared, let go what is not needed any more."""
+
+
+class Latest(Mapping[str, Manifest]):
+    """Manifests as they are whenever one is asked for: a preparation takes a while, and timesteps go on."""
+
+    def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
+        """manifests: of all operators, as of now; called from the preparation's thread."""
+        self._manifests = manifests
+
+    def __getitem__(self, operator: str) -> Manifest:
+        """Of one operator. Raises KeyError."""
+        return self._manifests()[operator]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of operators."""
+        return iter(tuple(self._manifests()))
+
+    def __len__(self) -> int:
+        """How many operators there are."""
+        return len(self._manifests())
 
 
 class NothingToPrepare:
@@ -220,7 +243,8 @@ class Reconfigurer:
             record = self._preparing.pop(event.id)
             found = [r for r in self.coordination.records if r.id == event.id]
             if found and found[0].phase is Phase.WAITING:
-                self._append(event)
+                # It was prepared while timesteps went on: what counts is now.
+                self._append(event.model_copy(update={"time_ms": place.time_ms}))
                 happened = True
             elif not found or not found[0].open:
                 # Over before it was prepared: let go what the preparation got after that.
@@ -228,7 +252,7 @@ class Reconfigurer:
         for record in wants_preparing(self.coordination):
             if record.id not in self._preparing:
                 self._preparing[record.id] = record
-                self._prepare(record, place, dict(manifests()))
+                self._prepare(record, place, Latest(manifests))
                 happened = True
         return happened
 

@@ -204,6 +204,15 @@ def test_a_change_is_ready_when_it_is_prepared():
     assert hands.preparer.heard == [("prepare", "r1")]
 
 
+def test_a_preparation_takes_as_long_as_timesteps_went_on_beside_it():
+    hands = Hands()
+    hands.asked()
+    hands.executor.run(0)
+    hands.here = replace(hands.here, timestep=5, time_ms=700)
+    assert hands.turn()
+    assert dict(hands.find("r1").times) == {"waiting": 100, "ready": 700}
+
+
 def test_a_strategy_may_do_without_preparation():
     hands = Hands()
     hands.asked(strategy=ask.all_at_once(prepare=False))

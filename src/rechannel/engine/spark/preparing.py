@@ -3,13 +3,16 @@
 State is fetched in small pieces with pauses between them: a piece occupies a core of its executor for a moment, and
 tasks of timesteps wait for cores. So what moves is in the cache of its new host before the border, and no
 timestep before it has waited long.
+
+Timesteps go on meanwhile: they write state, and merge what was fetched into segments that were not. So
+state is fetched again, from what there is then, as long as that is much less every time.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +44,16 @@ FIRST_PIECE = 1 << 20
 """Bytes of the first piece; later ones follow the measured rate."""
 
 PAUSE = 2.0
-"""Pauses between pieces, in lengths of a piece."""
+"""Pauses between pieces, in lengths of a piece: of the time that it occupied a core, not that it waited for one."""
+
+PASSES = 5
+"""How often all that moves is looked at, at most."""
+
+LITTLE = 0.1
+"""A pass that fetches at most this share of what the first one did is the last."""
+
+SHRINKS = 0.7
+"""So is one that fetches more than this share of what the one before it did: timesteps write as fast as it fetches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +95,45 @@ class LoadCall:
         for _ in batches:
             names = [one.program().operator for one in self.shipped]
             yield pa.RecordBatch.from_pydict({"done": names})
+
+
+@dataclass(kw_only=True)
+class Pace:
+    """How much is fetched at a time, and what was fetched so far. limit: ms that a piece should occupy a core."""
+
+    limit: float
+    piece: float = float(FIRST_PIECE)
+    fetched: int = 0
+    present: int = 0
+    pieces: int = 0
+
+    def took(self, done: Sequence[Mapping[str, Any]]) -> float:
+        """Count one piece, by what each executor says of it; how long it occupied the slowest one, ms."""
+        self.fetched += sum(one["bytes_fetched"] for one in done)
+        self.present += sum(one["bytes_present"] for one in done)
+        self.pieces += 1
+        covered = max((one["bytes_fetched"] + one["bytes_present"] for one in done), default=0)
+        slowest = max((one["ms"] for one in done), default=0.0)
+        if covered and slowest:
+            self.piece = max(4096.0, min(2 * self.piece, covered / slowest * self.limit))
+        return float(slowest)
+
+    def to_json(self) -> dict[str, int]:
+        """Facts for the history."""
+        return {
+            "bytes_fetched": self.fetched,
+            "bytes_present": self.present,
+            "pieces": self.pieces,
+        }
+
+
+def worth_another(passes: Sequence[int]) -> bool:
+    """Whether to look again at all that moves. passes: bytes that each pass so far has fetched."""
+    if not passes:
+        return True
+    if len(passes) >= PASSES or passes[-1] <= LITTLE * passes[0]:
+        return False
+    return len(passes) < 2 or passes[-1] <= SHRINKS * passes[-2]
 
 
 class SparkPreparer(ClusterPreparer):
@@ -134,28 +185,31 @@ class SparkPreparer(ClusterPreparer):
 
     def _fetch(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> dict[str, Any]:
         errands = list(self._errands(record, now))
-        total = {"bytes_fetched": 0, "bytes_present": 0, "pieces": 0}
         if not errands:
             return {}
-        piece, limit = float(FIRST_PIECE), record.strategy.budget_ms or PIECE_MS
-        for operator in dict.fromkeys(errand.operator for errand in errands):
-            mine = [errand for errand in errands if errand.operator == operator]
-            queues = [list(errand.moves) for errand in mine]
-            shipped = Shipped.of(self.exchange.current.program.programs[operator])
-            while any(queues):
-                taken = [_take(queue, piece) for queue in queues]
-                began = time.perf_counter()
-                done = self._piece(shipped, manifests.get(operator, Manifest()), mine, taken)
-                took = max(1e-3, time.perf_counter() - began)
-                fetched = max((one["bytes_fetched"] for one in done), default=0)
-                slowest = max((one["ms"] for one in done), default=0.0)
-                total["bytes_fetched"] += sum(one["bytes_fetched"] for one in done)
-                total["bytes_present"] += sum(one["bytes_present"] for one in done)
-                total["pieces"] += 1
-                if fetched and slowest:
-                    piece = max(4096.0, min(2 * piece, fetched / slowest * limit))
-                self._sleep(PAUSE * took)
-        return total
+        pace = Pace(limit=record.strategy.budget_ms or PIECE_MS)
+        passes: list[int] = []
+        while worth_another(passes):
+            before = pace.fetched
+            for operator in dict.fromkeys(errand.operator for errand in errands):
+                mine = [errand for errand in errands if errand.operator == operator]
+                self._pass(operator, mine, manifests, pace)
+            passes.append(pace.fetched - before)
+        return {**pace.to_json(), "passes": passes}
+
+    def _pass(
+        self,
+        operator: str,
+        errands: list[Errand],
+        manifests: Mapping[str, Manifest],
+        pace: Pace,
+    ) -> None:
+        queues = [list(errand.moves) for errand in errands]
+        shipped = Shipped.of(self.exchange.current.program.programs[operator])
+        while any(queues):
+            taken = [_take(queue, pace.piece) for queue in queues]
+            done = self._piece(shipped, manifests.get(operator, Manifest()), errands, taken)
+            self._sleep(PAUSE * pace.took(done) / 1e3)
 
     def _errands(self, record: Record, now: Now) -> Iterator[Errand]:
         if self._placing is None:
