@@ -212,6 +212,11 @@ def measurement(
     files = sorted(journal(parameters).glob("*.json"))
     bodies = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     last = [b["body"] for b in bodies if b["kind"] == "committed" and b["body"]["timestep"]][-1]
+    began = {
+        body["body"]["timestep"]: file.stat().st_ctime_ns / 1e6
+        for file, body in zip(files, bodies, strict=True)
+        if body["kind"] == "intent" and body["body"]["timestep"]
+    }
     known = commits(parameters, SOURCE)
     fetched = [0] * (len(known) + 1)
     for event in read_events(Path(parameters["scratch"]) / "state" / "telemetry"):
@@ -222,12 +227,14 @@ def measurement(
         "rate": parameters["rate"],
         "since_ms": last["offsets"][SOURCE]["since_ms"],
         "commits": [*known],
+        "began_ms": [began[timestep + 1] for timestep in range(len(known))],
         "asked_ms": asked * 1e3,
         "done_ms": done * 1e3,
         "settle_ms": parameters["settle_seconds"] * 1e3,
         "before_ms": parameters["before_seconds"] * 1e3,
         "fetched": fetched[1:],
         "prefetched": sum(one["prepared"].get("bytes_fetched", 0) for one in told),
+        "pieces": sum(one["prepared"].get("pieces", 0) for one in told),
         "steps": sum(one["steps"]["made"] for one in told),
         "bins": sum(one["bins"] for one in told),
         "phase_ms": {

@@ -46,11 +46,16 @@ def sampled(rate: int) -> int:
 
 
 def spans_of(run: Measurement, *, before_ms: float, during_ms: float) -> dict[str, Span]:
-    """Before, during and after the change: both ends of each."""
+    """Before, during and after the change: both ends of each.
+
+    Rows that were due, but not out, when the change was asked for wait for it: they are during.
+    """
     asked = run["asked_ms"]
+    due, out = np.asarray(run["due_ms"]), np.asarray(run["out_ms"])
+    cut = float(due[(out >= asked) & (due < asked)].min(initial=asked))
     return {
-        "before": (asked - before_ms, asked),
-        "during": (asked, asked + during_ms),
+        "before": (asked - before_ms, cut),
+        "during": (cut, asked + during_ms),
         "after": (asked + during_ms, run["end_ms"]),
     }
 
@@ -67,10 +72,10 @@ def latencies(run: Measurement, span: Span) -> Floats:
 
 
 def silences(run: Measurement, span: Span) -> Floats:
-    """Times without any output that ended in a span, or were under way at its end, ms."""
+    """Times without any output that ended in a span, ms."""
     at = np.unique(np.asarray(run["out_ms"], dtype=np.float64))
     first = max(0, int(np.searchsorted(at, span[0], side="right")) - 1)
-    last = int(np.searchsorted(at, span[1], side="right")) + 1
+    last = int(np.searchsorted(at, span[1], side="right"))
     return np.diff(at[first:last])
 
 

@@ -38,12 +38,12 @@ MOVES: Mapping[str, Mapping[str, Any]] = {
     "fluid_budget": {"kind": "fluid", "bins": 4, "gap": 1, "budget_ms": 25.0},
 }
 """Strategies by name; each is also measured without its preparation, as ``..._cold``."""
-CHANGES: Mapping[str, tuple[str, ...]] = {
-    "move": tuple(MOVES),
-    "logic": ("all_at_once",),
-    "rescale": ("all_at_once", "fluid_budget"),
+CHANGES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "move": {name: {} for name in MOVES},
+    "logic": {"all_at_once": {}},
+    "rescale": {"all_at_once": {}, "fluid_budget": {"bins": 16}},
 }
-"""Strategies that are measured for each ``change``."""
+"""Strategies that are measured for each ``change``, and what is other than in `MOVES`."""
 
 
 def run_live(parameters: Parameters) -> Measurement:
@@ -123,8 +123,8 @@ def once(
 def variants_of(parameters: Parameters) -> list[Variant]:
     """The job left alone, every strategy with and without preparation, and both restarts."""
     strategies: dict[str, Mapping[str, Any] | None] = {CONTROL: None}
-    for name in CHANGES[parameters["change"]]:
-        strategy = {**MOVES[name], **parameters["strategies"].get(name, {})}
+    for name, own in CHANGES[parameters["change"]].items():
+        strategy = {**MOVES[name], **own, **parameters["strategies"].get(name, {})}
         strategies[name] = strategy
         strategies[f"{name}_cold"] = {**strategy, "prepare": False}
     ours = [
@@ -234,7 +234,7 @@ BENCHMARK = Benchmark(
         "rounds": 1,
         "without": [
             "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold",
-            "all_at_once", "fluid_budget_cold", "restart_process", PEER,
+            "all_at_once", "fluid_budget_cold", *RESTARTS, PEER,
         ],
     },
     run=run,

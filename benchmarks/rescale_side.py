@@ -49,6 +49,8 @@ def run(parameters: Parameters) -> OutputMeasurement:
         count=rc.count(), last_row=rc.max("number"), name=OPERATOR, tasks=before
     )
     job = start(parameters, counted, tasks=before)
+    while not job.committed_offset(SOURCE).get("rows"):
+        job.await_termination(POLL_SECONDS)
     until(job, time.time() + parameters["warmup_seconds"] + parameters["before_seconds"])
     report("now")
     asked = time.time()

@@ -27,21 +27,25 @@ Floats = npt.NDArray[np.float64]
 class LiveMeasurement(TypedDict):
     """One run. commits: (first row, row after the last, ns since 1970) per timestep, in order.
 
+    began_ms: when each timestep was decided.
+
     asked_ms: when the change was asked for. done_ms: when it was done. settle_ms: how long after
     that still counts as during: what moved is fetched as it is touched. before_ms: how long
     before the change is looked at. fetched: bytes from the shared store, per timestep; prefetched:
-    those fetched ahead. steps, bins: made, moved. phase_ms: Trisk's phases, one entry per change.
+    those fetched ahead, in so many pieces. steps, bins: made, moved. phase_ms: Trisk's phases, one entry per change.
     """
 
     rate: float
     since_ms: float
     commits: list[tuple[int, int, int]]
+    began_ms: Sequence[float]
     asked_ms: float
     done_ms: float
     settle_ms: float
     before_ms: float
     fetched: Sequence[int]
     prefetched: int
+    pieces: int
     steps: int
     bins: int
     phase_ms: Mapping[str, Sequence[float]]
@@ -109,23 +113,30 @@ def spans_of(run: Measurement, length: float | None = None) -> Spans:
     )
 
 
-def throughput(run: Measurement, first: float, last: float) -> Floats:
-    """Rows per second in every window of a second between two times.
+def rows_done(run: Measurement, times: Floats) -> Floats:
+    """How many rows were done at some times: those of a timestep evenly from its begin to its commit.
 
-    The rows of a timestep count evenly from the commit before its own to its own.
+    Nothing is done between a commit and the begin of the next timestep: a stopped job does nothing.
     """
     known = np.asarray(run["commits"], dtype=np.float64).reshape(-1, 3)
+    committed = known[:, 2] / 1e6
+    began = np.minimum(np.asarray(run["began_ms"], dtype=np.float64), committed)
+    began[1:] = np.maximum(began[1:], committed[:-1])
+    at = np.stack([began, committed], axis=1).ravel()
+    return np.asarray(np.interp(times, at, known[:, :2].ravel()))
+
+
+def throughput(run: Measurement, first: float, last: float) -> Floats:
+    """Rows per second in every window of a second between two times."""
     starts = np.arange(first, max(first, last - WINDOW_MS) + 1e-9, _WINDOW_EVERY_MS)
-    done = np.interp(np.stack([starts, starts + WINDOW_MS]), known[:, 2] / 1e6, known[:, 1])
-    return np.asarray((done[1] - done[0]) * (1e3 / WINDOW_MS))
+    done = rows_done(run, starts + WINDOW_MS) - rows_done(run, starts)
+    return np.asarray(done * (1e3 / WINDOW_MS))
 
 
 def dip(run: Measurement, spans: Spans) -> float:
     """By how much the worst second during the change was below the mean before: 0 = not at all."""
-    seconds = (spans.asked - spans.before) / 1e3
-    known = np.asarray(run["commits"], dtype=np.float64).reshape(-1, 3)
-    ends = np.interp((spans.before, spans.asked), known[:, 2] / 1e6, known[:, 1])
-    mean = (ends[1] - ends[0]) / seconds
+    ends = rows_done(run, np.array([spans.before, spans.asked]))
+    mean = (ends[1] - ends[0]) / (spans.asked - spans.before) * 1e3
     return float(max(0.0, 1 - throughput(run, spans.asked, spans.settled).min() / mean))
 
 

@@ -151,6 +151,16 @@ def merged(
     return out
 
 
+def began_of(known: list[tuple[int, int, int]], asked: float) -> list[float]:
+    """When each batch began, ms since 1970: with the commit before.
+
+    asked: when the query was stopped, s. The batch behind that reads the whole past, and only its
+    commit brings new rows.
+    """
+    at = [committed / 1e6 for _, _, committed in known]
+    return [b if a < asked * 1e3 <= b else a for a, b in zip([at[0], *at[:-1]], at, strict=True)]
+
+
 def measurement(
     parameters: Parameters,
     since: int,
@@ -162,12 +172,14 @@ def measurement(
         "rate": parameters["rate"],
         "since_ms": since / 1e6,
         "commits": known,
+        "began_ms": began_of(known, edges[0]),
         "asked_ms": edges[0] * 1e3,
         "done_ms": edges[1] * 1e3,
         "settle_ms": parameters["settle_seconds"] * 1e3,
         "before_ms": parameters["before_seconds"] * 1e3,
         "fetched": [0] * len(known),
         "prefetched": 0,
+        "pieces": 0,
         "steps": 0,
         "bins": 0,
         "phase_ms": {},

@@ -25,12 +25,14 @@ def run_of(*ends_s, asked_s=10, done_s=12, settle_s=1, before_s=5, **more):
         "rate": RATE,
         "since_ms": 0.0,
         "commits": commits,
+        "began_ms": [at * 1e3 for at in ends_s[:-1]],
         "asked_ms": asked_s * 1e3,
         "done_ms": done_s * 1e3,
         "settle_ms": settle_s * 1e3,
         "before_ms": before_s * 1e3,
         "fetched": [0] * len(commits),
         "prefetched": 0,
+        "pieces": 0,
         "steps": 1,
         "bins": 2,
         "phase_ms": {"prepare": [1, 3], "synchronize": [], "update": [5]},
@@ -84,6 +86,14 @@ def test_a_stall_is_a_dip_and_a_silence():
     assert len(throughput(even, 10_000, 10_100)) == 1
 
 
+def test_nothing_is_done_while_a_job_is_stopped():
+    run = run_of(*STALLED)
+    slow = STALLED.index(13) - 1
+    run["began_ms"][slow] = 12_500.0
+    assert dip(run, spans_of(run)) == 1
+    assert throughput(run, 12_000, 13_000).tolist() == [500.0]
+
+
 def test_what_was_fetched_counts_when_it_was_committed():
     run = run_of(*EVEN)
     run["fetched"] = list(range(len(run["commits"])))
@@ -111,6 +121,7 @@ def test_bounds_compare_with_the_same_span_without_a_change():
     bounds = ratios_of(trials, "move")
     assert bounds["bound_max"] == pytest.approx(1.5 / 3.5)
     assert bounds["bound_dip"] == pytest.approx((500 / 3) / 1_000 / 0.9)
+    assert bounds["bound_dip_vs_no_change"] == pytest.approx(bounds["bound_dip"])
     assert ratios_of(trials, "other") == {}
 
 

@@ -15,7 +15,7 @@ from rechannel.engine.entries import ConfigurationChanged, Intent, Opened, Recon
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
 from rechannel.engine.place import Place
-from rechannel.engine.reconfiguring import NothingToPrepare, Reconfigurer
+from rechannel.engine.reconfiguring import Latest, NothingToPrepare, Reconfigurer
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.reconfigure import ask
@@ -26,6 +26,7 @@ from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.state.faulty import Crash, Fault, FaultKind
 from rechannel.state.keys import RECONFIGURATIONS
+from rechannel.state.manifest import Manifest
 from rechannel.testing import Harness, ManualClock, MemoryStore, script
 from rechannel.testing.process import StepExecutor
 from tests.support.changing import program, two
@@ -211,6 +212,14 @@ def test_a_preparation_takes_as_long_as_timesteps_went_on_beside_it():
     hands.here = replace(hands.here, timestep=5, time_ms=700)
     assert hands.turn()
     assert dict(hands.find("r1").times) == {"waiting": 100, "ready": 700}
+
+
+def test_a_preparation_sees_manifests_as_they_are_when_it_looks():
+    state = {"counts": Manifest()}
+    latest = Latest(lambda: state)
+    assert dict(latest) == state
+    state = {"others": Manifest()}
+    assert (len(latest), list(latest), latest.get("counts")) == (1, ["others"], None)
 
 
 def test_a_strategy_may_do_without_preparation():

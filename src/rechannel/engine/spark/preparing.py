@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
+from rechannel.engine.pace import Pace, worth_another
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
@@ -40,20 +41,8 @@ from rechannel.state.manifest import Manifest, Run
 PIECE_MS = 25.0
 """How long one piece of prefetching should occupy a core, unless a budget says less."""
 
-FIRST_PIECE = 1 << 20
-"""Bytes of the first piece; later ones follow the measured rate."""
-
 PAUSE = 2.0
 """Pauses between pieces, in lengths of a piece: of the time that it occupied a core, not that it waited for one."""
-
-PASSES = 5
-"""How often all that moves is looked at, at most."""
-
-LITTLE = 0.1
-"""A pass that fetches at most this share of what the first one did is the last."""
-
-SHRINKS = 0.7
-"""So is one that fetches more than this share of what the one before it did: timesteps write as fast as it fetches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,45 +86,6 @@ class LoadCall:
             yield pa.RecordBatch.from_pydict({"done": names})
 
 
-@dataclass(kw_only=True)
-class Pace:
-    """How much is fetched at a time, and what was fetched so far. limit: ms that a piece should occupy a core."""
-
-    limit: float
-    piece: float = float(FIRST_PIECE)
-    fetched: int = 0
-    present: int = 0
-    pieces: int = 0
-
-    def took(self, done: Sequence[Mapping[str, Any]]) -> float:
-        """Count one piece, by what each executor says of it; how long it occupied the slowest one, ms."""
-        self.fetched += sum(one["bytes_fetched"] for one in done)
-        self.present += sum(one["bytes_present"] for one in done)
-        self.pieces += 1
-        covered = max((one["bytes_fetched"] + one["bytes_present"] for one in done), default=0)
-        slowest = max((one["ms"] for one in done), default=0.0)
-        if covered and slowest:
-            self.piece = max(4096.0, min(2 * self.piece, covered / slowest * self.limit))
-        return float(slowest)
-
-    def to_json(self) -> dict[str, int]:
-        """Facts for the history."""
-        return {
-            "bytes_fetched": self.fetched,
-            "bytes_present": self.present,
-            "pieces": self.pieces,
-        }
-
-
-def worth_another(passes: Sequence[int]) -> bool:
-    """Whether to look again at all that moves. passes: bytes that each pass so far has fetched."""
-    if not passes:
-        return True
-    if len(passes) >= PASSES or passes[-1] <= LITTLE * passes[0]:
-        return False
-    return len(passes) < 2 or passes[-1] <= SHRINKS * passes[-2]
-
-
 class SparkPreparer(ClusterPreparer):
     """Prepares on a session's executors."""
 
@@ -157,6 +107,7 @@ class SparkPreparer(ClusterPreparer):
         )
         self._spark = spark
         self._placing = placing
+        self._placed: PlacedNumbers | None = None
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
@@ -241,7 +192,9 @@ class SparkPreparer(ClusterPreparer):
                 where = Intervals.of((move.lo, move.hi) for move in moves)
                 places[len(pieces)] = errand.executor
                 pieces.append((manifest.within(where), where))
-        numbers = PlacedNumbers(self._spark).frame(places)
+        # Looking Spark's classes up takes longer than a piece should.
+        self._placed = self._placed or PlacedNumbers(self._spark)
+        numbers = self._placed.frame(places)
         found = numbers.mapInArrow(FetchCall(shipped, tuple(pieces)), "done string").toArrow()
         return [json.loads(text) for text in found.column("done").to_pylist()]
 
