@@ -41,6 +41,9 @@ from rechannel.state.manifest import Manifest, Run
 PIECE_MS = 25.0
 """How long one piece of prefetching should occupy a core, unless a budget says less."""
 
+HOLD = 0.2
+"""Seconds that a task which starts a worker goes on."""
+
 PAUSE = 2.0
 """Pauses between pieces, in lengths of a piece: of the time that it occupied a core, not that it waited for one."""
 
@@ -74,15 +77,20 @@ class FetchCall:
 
 @dataclass(frozen=True)
 class LoadCall:
-    """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
+    """mapInArrow function: unpickle programs, so that the first timestep under them need not.
+
+    hold: seconds that the task goes on, so that those beside it run in workers of their own.
+    """
 
     shipped: tuple[Shipped, ...]
+    hold: float = 0.0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Numbers in, names of programs out."""
         settle()
         for _ in batches:
             names = [one.program().operator for one in self.shipped]
+            time.sleep(self.hold)
             yield pa.RecordBatch.from_pydict({"done": names})
 
 
@@ -117,10 +125,26 @@ class SparkPreparer(ClusterPreparer):
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram):
                 facts["functions"] = self._load(part.version)
-        # Whether the change is still possible is judged at the border; here is only nothing to fetch then.
+        # Whether the change is still possible is judged at the border; here is only nothing to do then.
         with suppress(RechannelError):
+            facts.update(self._workers(record, now))
             facts.update(self._fetch(record, now, manifests))
         return facts
+
+    def _workers(self, record: Record, now: Now) -> dict[str, Any]:
+        """Start Python workers for the tasks that there will be more of at a time: that takes a second of CPU each."""
+        target = resolve(now.configuration, record.change, now.facts)
+        cores = sum(executor.cores for executor in self.cluster.executors()) or 1
+        before, after = (
+            min(cores, max(operator.tasks for operator in configuration.operators.values()))
+            for configuration in (now.configuration, target)
+        )
+        if after <= before:
+            return {}
+        programs = self.exchange.current.program.programs
+        call = LoadCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
+        self._spark.range(0, after, 1, after).mapInArrow(call, "done string").toArrow()
+        return {"workers": after}
 
     def _load(self, version: int) -> list[str]:
         """Names of the programs that workers have loaded."""
