@@ -27,7 +27,6 @@ from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import StateView
 from rechannel.engine.versions import Program, Succession, succeed
 from rechannel.errors import NotReadyError, RefusedError
-from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import Change, ChangeProgram
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.writer import SinkWriter
@@ -125,7 +124,7 @@ class Opener:
         dataflow: Dataflow,
         *,
         text: str,
-        configuration: Configuration,
+        version: int,
         migrate: Mapping[str, Migrate],
         now_ms: int,
         state: Callable[[], JournalState],
@@ -145,7 +144,7 @@ class Opener:
                     schemas,
                     self.store,
                     text=text,
-                    configuration=configuration,
+                    version=version,
                     defaults=self.defaults,
                     migrate=migrate,
                     now_ms=at_ms,
@@ -185,12 +184,12 @@ def asking(
         exchange.current,
         asked.applied(exchange.current.program.dataflow),
         text=asked.text,
-        configuration=place.configuration,
+        version=exchange.next_version(),
         migrate=asked.migrate,
         now_ms=place.time_ms,
         state=exchange.state,
     )
-    if exchange.has(change.version):
+    if exchange.busy:
         ready.close_beside(exchange.current)
         msg = "another change of the program has not begun yet: wait for it, or abort it"
         raise RefusedError(msg)
@@ -224,6 +223,7 @@ class Exchange:
         self._publisher = publisher
         self._view = view
         self._waiting: dict[int, Ready] = {}
+        self._latest = current.program.version
         self._lock = threading.Lock()
 
     @property
@@ -231,10 +231,22 @@ class Exchange:
         """The version that runs."""
         return self._current
 
+    def next_version(self) -> int:
+        """Number for another version. None is given twice: whoever withdraws one cannot mean a later one."""
+        with self._lock:
+            return self._latest + 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether a version waits for its border."""
+        with self._lock:
+            return bool(self._waiting)
+
     def offer(self, ready: Ready) -> None:
         """Keep a version until its border comes."""
         with self._lock:
             self._waiting[ready.program.version] = ready
+            self._latest = max(self._latest, ready.program.version)
 
     def withdraw(self, version: int) -> None:
         """Its border does not come any more: close what it opened."""

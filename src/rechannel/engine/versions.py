@@ -228,7 +228,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     store: Store,
     *,
     text: str,
-    configuration: Configuration,
+    version: int,
     defaults: Mapping[str, int],
     migrate: Mapping[str, Migrate] | None = None,
     now_ms: int | None = None,
@@ -236,7 +236,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
 ) -> Succession:
     """Make the next version of a running program. Nothing happens yet.
 
-    text: what is asked for, in words. defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
+    text: what is asked for, in words. version: its number.
+    defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
     what becomes of its state. now_ms: time of the change. stored: which eras of state there are.
     Raises RefusedError, DataflowError.
     """
@@ -259,7 +260,6 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     record["logics"] = logics
     migrations = _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms)
     record.update(_eras(before, bound(dataflow, schemas), logics, migrations, stored))
-    version = configuration.dataflow + 1
     program = compile_program(
         dataflow, schemas, store, version, record, before=before, changed=other
     )

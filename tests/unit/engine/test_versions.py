@@ -172,7 +172,19 @@ def test_one_change_of_the_program_at_a_time():
     process.abort("r1")
     process.reconfigure(rc.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
-    assert process.driver.configuration.dataflow == 2
+    assert process.driver.configuration.dataflow == 3  # no number is given twice
+
+
+def test_what_is_prepared_too_late_takes_nothing_from_the_next_one():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    first = process.reconfigure(rc.change_logic("counts", BOTH))
+    process.driver.changes.turn(process.driver.place(), dict)  # its preparation is under way
+    process.abort(first)
+    second = process.reconfigure(rc.change_logic("counts", BOTH))
+    feed(words, process, ("a", 1))
+    assert process.journal.state.coordination.find(second).phase == "done"
 
 
 def test_a_change_that_had_not_begun_is_rolled_back_when_its_driver_dies():
