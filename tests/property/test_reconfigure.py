@@ -85,6 +85,7 @@ def kinds_of_change() -> dict[str, st.SearchStrategy[Change]]:
         "split": st.builds(ask.split, name, few, into=st.integers(2, 4)),
         "merge": st.builds(lambda n, first, more: ask.merge(n, range(first, first + more)),
                            name, few, st.integers(2, 4)),
+        "rewrite": st.builds(ask.rewrite, name),
         "place": st.builds(ask.place, name, st.integers(0, 4), st.none() | EXECUTORS),
         "combine": st.builds(ask.combine, name, st.sampled_from(Combine)),
         "set_interval": st.builds(ask.set_interval, few),

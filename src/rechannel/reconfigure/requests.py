@@ -77,7 +77,8 @@ def planned_route(configuration: Configuration, change: Change, now: Now) -> Rou
     """The way a change would take from a Configuration. Raises RefusedError."""
     target = resolve(configuration, change, now.facts)
     way = route(configuration, target, now.sizes)
-    again = [part.operator for part in parts_of(change) if isinstance(part, Rewrite)]
+    asked = (part.operator for part in parts_of(change) if isinstance(part, Rewrite))
+    again = [name for name in asked if name in target.operators]
     moves = [m for name in dict.fromkeys(again) for m in rewritten(target, name, now.sizes)]
     return replace(way, moves=(*way.moves, *moves))
 

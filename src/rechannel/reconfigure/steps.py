@@ -264,6 +264,7 @@ def apply_step(configuration: Configuration, step: Step) -> Configuration:
 
 def _move(configuration: Configuration, moves: Sequence[BinMove]) -> Configuration:
     operators = dict(configuration.operators)
+    moves = [move for move in moves if not move.stays]  # those go by hashes, whatever the bins are
     for name in dict.fromkeys(move.operator for move in moves):
         operator = operators[name]
         routing = _routing(operator, name)

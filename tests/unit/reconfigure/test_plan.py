@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -14,6 +15,7 @@ from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.plan import FORMAT, Affected, Plan, plan
 from rechannel.reconfigure.requests import Request, accept
 from rechannel.reconfigure.resolve import Facts
+from rechannel.reconfigure.steps import apply_step
 from tests.support.changing import Paper, configuration, keyed
 
 
@@ -142,3 +144,14 @@ def test_a_plan_of_a_rebalancing_leads_to_the_same_place_when_the_load_is_anothe
     later = replace(now, facts=Facts(loads={"counts": (0.0, 0.0, 5.0, 5.0)}))
     request = Request(change=made.change, strategy=made.strategy, steps=made.steps)
     assert accept(Coordination(), request, later).steps == tuple(s.to_json() for s in made.steps)
+
+
+def test_what_is_written_anew_goes_by_hashes_whatever_becomes_of_the_bins():
+    here = configuration(counts=keyed(bins=4, tasks=2))
+    now = Now(timestep=1, time_ms=0, configuration=here)
+    changes = Together(changes=(ask.merge("counts", [1, 2]), ask.rewrite("counts")))
+    made = plan(Coordination(), changes, ask.optimized(1), now, 0.0)
+    after = reduce(apply_step, made.steps, here)
+    assert after.operators["counts"].routing.bins == 3
+    anew = [move for step in made.steps for move in step.moves if move.stays]
+    assert len(anew) == 3
