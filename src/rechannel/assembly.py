@@ -31,7 +31,7 @@ from rechannel.engine.physical import SinkPlan
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.publishing import Publisher, RowsOf
 from rechannel.engine.reconfiguring import Preparer
-from rechannel.engine.runner import Runner, Timestep
+from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.versions import NOTE, Program, note_of, start_program
@@ -40,7 +40,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.open import open_sink
-from rechannel.sinks.writer import Rows, SinkWriter
+from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
 from rechannel.state.local import Durability, directory_of
@@ -338,16 +338,7 @@ class Assembly:
             fault=how.fault,
         )
 
-        def rows_of(
-            sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
-        ) -> Rows:
-            return Rows(
-                frame=None,
-                tables=lambda: runner.frame_rows(sink.frame, decided, kept),
-                schema=sink.schema,
-            )
-
-        return runner, rows_of
+        return runner, runner.rows_of
 
 
 def _parallelism(spark: Any) -> int:

@@ -20,7 +20,7 @@ from rechannel.dataflow.migration import Migrate, migrate
 from rechannel.dataflow.succession import migration_between
 from rechannel.kernels.lookup import find, gather
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
-from rechannel.kernels.migrate import Migration, chains, fingerprint
+from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.program import Branch, StageProgram, StageStep, TaskState
 from rechannel.kernels.scan import finished
 from rechannel.kernels.sorting import sort_index, take
@@ -30,6 +30,7 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.memory import MemoryStore
+from tests.support.eras import chains
 
 KEYS = pa.schema([("k", pa.string())])
 FIRST = pa.schema([("n", pa.int32()), ("s", pa.string())])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,20 +153,3 @@ def number_of(id_: str) -> int:
         msg = f"{json.dumps(id_)} is no id of a reconfiguration"
         raise DamagedStateError(msg)
     return int(id_[1:])
-
-
-def as_rows(history: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One flat row per reconfiguration, for tables."""
-    return [
-        {
-            "id": body["id"],
-            "change": body["change"],
-            "phase": body["phase"],
-            "bins": body["bins"],
-            "bytes": body["bytes"],
-            "timesteps": (body["first_timestep"], body["last_timestep"]),
-            "cause": body["cause"],
-            "reason": body["reason"],
-        }
-        for body in history
-    ]

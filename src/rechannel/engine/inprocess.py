@@ -14,7 +14,14 @@ from functools import partial
 import pyarrow as pa
 
 from rechannel.engine.outbox import outbox_tables
-from rechannel.engine.physical import Frame, OutboxFrame, PhysicalPlan, SourceFrame, UnionFrame
+from rechannel.engine.physical import (
+    Frame,
+    OutboxFrame,
+    PhysicalPlan,
+    SinkPlan,
+    SourceFrame,
+    UnionFrame,
+)
 from rechannel.engine.runner import Report, Timestep
 from rechannel.engine.splits import assign
 from rechannel.errors import DataflowError
@@ -26,6 +33,7 @@ from rechannel.kernels.send import Order
 from rechannel.kernels.stateful import StatefulTask
 from rechannel.kernels.wire import REPORT, SCHEMA, unpack
 from rechannel.model.routing import Routing
+from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
 
 Parcels = list[tuple[int, bytes]]
@@ -171,6 +179,16 @@ class InProcessRunner:
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
         """Nothing to remember: only DataFrame functions read outboxes within a timestep."""
+
+    def rows_of(
+        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> Rows:
+        """Rows of a sink's frame (publishing.RowsOf)."""
+        return Rows(
+            frame=None,
+            tables=lambda: self.frame_rows(sink.frame, decided, kept),
+            schema=sink.schema,
+        )
 
     def frame_rows(
         self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]

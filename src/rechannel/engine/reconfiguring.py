@@ -23,11 +23,19 @@ from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now
-from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
+from rechannel.reconfigure.coordinator import (
+    Decision,
+    border,
+    may_plan,
+    resume,
+    settled,
+    wants_preparing,
+)
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
+from rechannel.reconfigure.steps import Sizes
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
@@ -198,8 +206,8 @@ class Reconfigurer:
         """Operators that can pre-aggregate, and sources that can be bounded, of the version that runs."""
         self._combinable, self._sources = combinable, sources
 
-    def now(self, place: Place) -> Now:
-        """What the coordinator is told."""
+    def now(self, place: Place, *, measured: bool = True) -> Now:
+        """What the coordinator is told. measured: with loads and sizes, whose cost follows the number of bins."""
         configuration = place.configuration
         return Now(
             timestep=place.timestep,
@@ -207,12 +215,12 @@ class Reconfigurer:
             configuration=configuration,
             drained=place.drained,
             facts=Facts(
-                loads=self._measured.loads(configuration),
+                loads=self._measured.loads(configuration) if measured else {},
                 combinable=self._combinable,
                 sources=self._sources,
                 limits=self._limits,
             ),
-            sizes=self._measured.sizes(configuration),
+            sizes=self._measured.sizes(configuration) if measured else Sizes(),
             budget=self._measured.budget,
         )
 
@@ -301,7 +309,9 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        return border(self.coordination, self.now(place))
+        # Only what is planned at this border is judged by measurements; steps of plans are not.
+        measured = may_plan(self.coordination, place.timestep, place.time_ms)
+        return border(self.coordination, self.now(place, measured=measured))
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""
@@ -313,7 +323,9 @@ class Reconfigurer:
         configuration = place.configuration
         self.settle(place.timestep, place.time_ms)
         while self.coordination.open:
-            here = replace(self.now(replace(place, configuration=configuration)), idle=True)
+            measured = may_plan(self.coordination, place.timestep, place.time_ms)
+            now = self.now(replace(place, configuration=configuration), measured=measured)
+            here = replace(now, idle=True)
             decision = border(self.coordination, here)
             if decision.configuration.dataflow != configuration.dataflow:
                 break  # programs are exchanged at a border

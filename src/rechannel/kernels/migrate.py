@@ -20,7 +20,7 @@ an era with a fingerprint of its own, also where the columns are those of an ear
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,20 +203,6 @@ def fingerprint(keys: pa.Schema, state: pa.Schema) -> str:
     """
     fields = [pa.field(field.name, field.type) for field in (*keys, *state)]
     return hashlib.sha256(pa.schema(fields).serialize().to_pybytes()).hexdigest()[:16]
-
-
-def chains(migrations: Sequence[Migration]) -> tuple[str, Mapping[str, Chain]]:
-    """All eras of an operator, from its migrations in the order in which they came (at least one).
-
-    Returns the fingerprint of the last era and, for that of every earlier one, the way to the last.
-    """
-    first = migrations[0]
-    eras = [fingerprint(first.key_schema, first.from_schema)]
-    for number, migration in enumerate(migrations, start=1):
-        name = fingerprint(migration.key_schema, migration.to_schema)
-        eras.append(f"{name}.{number}" if name in eras else name)
-    ways = {era: tuple(migrations[i:]) for i, era in enumerate(eras[:-1])}
-    return eras[-1], ways
 
 
 def _checked(column: pa.Array, field: pa.Field, rows: int, what: str) -> pa.Array:

@@ -70,6 +70,15 @@ def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished
     )
 
 
+def may_plan(state: Coordination, timestep: int, time_ms: int) -> bool:
+    """Whether any reconfiguration may be planned at a border: only that looks at what was measured."""
+    return any(
+        _due(record, timestep, time_ms) if _fixed(record) else record.phase is Phase.READY
+        for record in state.open
+        if not record.under_way
+    )
+
+
 def wants_preparing(state: Coordination) -> tuple[Record, ...]:
     """Those that wait for their preparation, first come first."""
     return tuple(record for record in state.open if record.phase is Phase.WAITING)
@@ -83,7 +92,7 @@ def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
     """
     under_way = [record for record in state.open if record.under_way]
     fixed = [record for record in state.open if not record.under_way and _fixed(record)]
-    due = [record for record in fixed if _due(record, now)]
+    due = [record for record in fixed if _due(record, now.timestep, now.time_ms)]
     others = [record for record in state.open if not record.under_way and not _fixed(record)]
     taken: frozenset[str] = frozenset()
     for record in under_way:
@@ -105,10 +114,10 @@ def _fixed(record: Record) -> bool:
     return record.at_timestep is not None or record.at_ms is not None
 
 
-def _due(record: Record, now: Now) -> bool:
+def _due(record: Record, timestep: int, time_ms: int) -> bool:
     at_timestep, at_ms = record.at_timestep, record.at_ms
-    return (at_timestep is not None and now.timestep >= at_timestep) or (
-        at_ms is not None and now.time_ms >= at_ms
+    return (at_timestep is not None and timestep >= at_timestep) or (
+        at_ms is not None and time_ms >= at_ms
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from rechannel.dataflow.evolution import Logic, with_branch, with_logic, without
 from rechannel.dataflow.graph import Dataflow
@@ -18,17 +18,6 @@ from rechannel.dataflow.stream import Columns, Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes import AssignLogic, Change, Together, parts_of
-
-
-class ProgramEdit(Protocol):
-    """One change of the dataflow."""
-
-    @property
-    def migrate(self) -> Mapping[str, Migrate]:
-        """What becomes of state, by operator."""
-
-    def applied(self, dataflow: Dataflow) -> Dataflow:
-        """The dataflow afterwards. Raises RefusedError, UnknownOperatorError, DataflowError."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -25,18 +25,17 @@ from rechannel.engine.journal import Journal, read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.loading import load_initial
 from rechannel.engine.measured import Measured
-from rechannel.engine.physical import SinkPlan, compile_plan
+from rechannel.engine.physical import compile_plan
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.programs import programs_of
 from rechannel.engine.publishing import Publisher
-from rechannel.engine.runner import Timestep
 from rechannel.engine.state_view import StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.versions import NOTE, Program, bound, note_of, start_program
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
-from rechannel.sinks.writer import Rows, SinkWriter
+from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
 from rechannel.state.faulty import Fault, FaultyStore
@@ -234,20 +233,11 @@ class Harness:
     def _publisher(
         self, journal: Journal, runner: InProcessRunner, settings: Settings
     ) -> Publisher:
-        def rows_of(
-            sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
-        ) -> Rows:
-            return Rows(
-                frame=None,
-                tables=lambda: runner.frame_rows(sink.frame, decided, kept),
-                schema=sink.schema,
-            )
-
         writers: dict[str, SinkWriter] = {**self.recorders}
         return Publisher(
             sinks=self.plan.sinks,
             writers=writers,
-            rows_of=rows_of,
+            rows_of=runner.rows_of,
             journal=journal,
             backlog=settings.publish_backlog,
         )

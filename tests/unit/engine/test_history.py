@@ -14,7 +14,6 @@ from rechannel.engine.history import (
     AROUND,
     FORMAT,
     History,
-    as_rows,
     number_of,
     phases,
     read_history,
@@ -221,20 +220,6 @@ def test_an_id_is_a_number(id_):
     assert number_of("r12") == 12
     with pytest.raises(DamagedStateError, match="is no id of a reconfiguration"):
         number_of(id_)
-
-
-def test_rows_are_flat():
-    (row,) = as_rows([summary(DONE)])
-    assert row == {
-        "id": "r1",
-        "change": "move(operator='counts', bins=[0, 1], task=1)",
-        "phase": "done",
-        "bins": 2,
-        "bytes": 21,
-        "timesteps": (100, 102),
-        "cause": "a test",
-        "reason": "",
-    }
 
 
 # In a driver ---------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from rechannel.reconfigure.changes import Change
 from rechannel.reconfigure.coordination import KEPT
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request
+from rechannel.reconfigure.steps import Sizes
 from rechannel.settings import Settings
 from rechannel.state.faulty import Crash, Fault, FaultKind
 from rechannel.state.keys import RECONFIGURATIONS
@@ -636,3 +637,16 @@ def test_whoever_waits_for_a_change_that_the_job_did_not_make_hears_that_it_stop
     job.stop(60)
     with pytest.raises(NotReadyError, match=r"r1 is waiting \(the job has stopped\)"):
         change.wait(60)
+
+
+def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypatch):
+    hands = Hands()
+    hands.asked(at_timestep=9)
+    looked: list[str] = []
+    monkeypatch.setattr(
+        hands.changes._measured, "sizes", lambda _: looked.append("sizes") or Sizes()
+    )
+    hands.changes.decide(hands.here)
+    assert looked == []
+    hands.changes.decide(replace(hands.here, timestep=9))
+    assert looked == ["sizes"]

@@ -20,7 +20,6 @@ from rechannel.kernels.migrate import (
     Compute,
     Fill,
     Migration,
-    chains,
     converted,
     evaluate,
     fingerprint,
@@ -31,6 +30,7 @@ from rechannel.kernels.stateful import open_run
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
 from rechannel.state.segment import open_segment
+from tests.support.eras import chains
 from tests.support.tasks import Bench, rows
 
 KEYS = pa.schema([("k", pa.string())])
