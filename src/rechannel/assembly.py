@@ -324,7 +324,6 @@ class Assembly:
             current.program.programs,
             current.readers,
             job=self.name,
-            ahead=True,
             cluster=cluster,
         )
 

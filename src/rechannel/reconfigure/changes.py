@@ -269,11 +269,16 @@ def to_json(change: Change) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Change:
     """Invert `to_json`. Raises RefusedError naming the field that is wrong."""
-    try:
-        change: Change = _ADAPTER.validate_python(dict(data))
-    except ValidationError as error:
-        raise RefusedError(f"this is no change: {complaints(error)}") from error
+    change: Change = read_as(_ADAPTER, data, "change")
     return change
+
+
+def read_as(adapter: TypeAdapter[Any], data: Mapping[str, Any], what: str) -> Any:
+    """A value from JSON. what: the word for it. Raises RefusedError naming the field that is wrong."""
+    try:
+        return adapter.validate_python(dict(data))
+    except ValidationError as error:
+        raise RefusedError(f"this is no {what}: {complaints(error)}") from error
 
 
 def complaints(error: ValidationError) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter
 
-from rechannel.errors import RefusedError
-from rechannel.reconfigure.changes import complaints
+from rechannel.reconfigure.changes import read_as
 
 
 class _Strategy(BaseModel):
@@ -78,8 +77,5 @@ def to_json(strategy: Strategy) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Strategy:
     """Invert `to_json`. Raises RefusedError naming the field that is wrong."""
-    try:
-        strategy: Strategy = _ADAPTER.validate_python(dict(data))
-    except ValidationError as error:
-        raise RefusedError(f"this is no strategy: {complaints(error)}") from error
+    strategy: Strategy = read_as(_ADAPTER, data, "strategy")
     return strategy

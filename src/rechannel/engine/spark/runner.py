@@ -107,7 +107,7 @@ class _Open:
 class SparkRunner:
     """Runs units as Spark jobs.
 
-    ahead: start fronts at once (for timesteps in flight) instead of with their first reader. placing: puts
+    ahead: where several timesteps are in flight, start fronts at once instead of with their first reader. placing: puts
     tasks where their state is warm; None = Spark chooses. profile: what becomes of an operator's resources.
     """
 

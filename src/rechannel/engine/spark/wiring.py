@@ -34,7 +34,6 @@ def spark_runner(
     readers: Mapping[str, SourceReader],
     *,
     job: str,
-    ahead: bool,
     cluster: SparkCluster | None = None,
 ) -> tuple[SparkRunner, RowsOf]:
     """A runner for this session, and what makes rows for sinks.
@@ -54,7 +53,7 @@ def spark_runner(
         jobs=NoJobs(spark) if connect else JobTags(spark),
         job=job,
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
-        ahead=ahead and not connect,
+        ahead=not connect,
         placing=_placing(spark, cluster),
         profile=Profiles(cluster.terms).of,
     )
