@@ -117,6 +117,7 @@ class Assembly:
                 spark=self.spark,
             ),
             writer=self._writer,
+            loader=self._loader(),
             defaults={"tasks": self._tasks(), "bins": self.settings.bins},
         )
 
@@ -202,7 +203,14 @@ class Assembly:
             in_flight=settings.in_flight,
             **opener.defaults,
         )
-        self._load(program, configuration)
+        load_initial(
+            program.plan,
+            program.programs,
+            self.journal,
+            configuration,
+            opener.loader,
+            int(self.clock()),
+        )
         cluster = self._cluster()
         runner, rows_of = self._engine(current, cluster)
         hub = self._hub(configuration)
@@ -222,7 +230,7 @@ class Assembly:
             view=view,
             state=lambda: self.journal.state,
         )
-        housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY)
+        housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY, lambda: exchange.filling)
         measured = Measured(lambda: self.journal.state.manifests)
         driver = Driver(
             exchange=exchange,
@@ -255,16 +263,12 @@ class Assembly:
             )
         )
 
-    def _load(self, program: Program, configuration: Configuration) -> None:
-        loader: Loader
+    def _loader(self) -> Loader:
         if self.in_process is not None:
-            loader = InProcessLoader(self.in_process.names)
-        else:
-            from rechannel.engine.spark.loading import SparkLoader
+            return InProcessLoader(self.in_process.names)
+        from rechannel.engine.spark.loading import SparkLoader
 
-            loader = SparkLoader()
-        now_ms = int(self.clock())
-        load_initial(program.plan, program.programs, self.journal, configuration, loader, now_ms)
+        return SparkLoader()
 
     def _cluster(self) -> Cluster:
         if self.spark is None:

@@ -199,7 +199,9 @@ def test_logic_with_other_state_takes_it_over(spark, state, out, undisturbed):
 def test_branches_come_and_go(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     late = job.stream("balances").write.parquet(f"{out}/late", name="late")
-    counts = job.stream("front").key_by("account").aggregate(n=rc.count(), name="counts")
+    counts = job.stream("front").key_by("account").aggregate(
+        n=rc.count(), name="counts", initial=lambda: spark.sql("SELECT -1L AS account, 40L AS n")
+    )  # fmt: skip
     added = job.reconfigure(rc.add(late, counts), at=7)
     added.wait(PATIENCE)
     removed = job.reconfigure(rc.remove("to-branches"))
@@ -216,7 +218,10 @@ def test_branches_come_and_go(spark, state, out, undisturbed):
     assert branches
     assert len(branches) < TIMESTEPS
     assert branches == {name: expected["branches"][name] for name in branches}
-    assert sum(row.n for row in job.state("counts").collect()) == 300 * len(shown)
+    counted = {row.account: row.n for row in job.state("counts").collect()}
+    assert counted.pop(-1) == 40  # what it was given to begin with
+    assert sum(counted.values()) == 300 * len(shown)
+    assert added.record.change.loaded == {"counts": 1}
 
 
 def work(state):

@@ -26,5 +26,5 @@ def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
         with contextlib.redirect_stdout(out):
             exec(compile(text, str(PAGE), "exec"), names)
         printed = out.getvalue()
-    assert compared == 3
+    assert compared == 4
     assert not names["job"].is_active

@@ -346,6 +346,7 @@ class Driver:
                 configuration=decision.configuration,
                 cause=decision.steps[-1].id,
                 steps=decision.steps,
+                edits=self._exchange.loaded(version),
             )
         )
         ready = self._exchange.begin(version)

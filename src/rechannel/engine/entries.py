@@ -203,21 +203,25 @@ class Published:
 class ConfigurationChanged:
     """From a timestep on, another configuration holds; whatever was planned for later is void.
 
-    cause: id of the request that led to it. steps: of reconfigurations, that it consists of.
+    cause: id of the request that led to it. steps: of reconfigurations, that it consists of. edits: state that
+    operators begin with which were not there before.
     """
 
     from_timestep: int
     configuration: Configuration
     cause: str
     steps: tuple[Stepped, ...] = ()
+    edits: Mapping[str, Edit] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
+        edits = {name: edit.to_json() for name, edit in self.edits.items()}
         return {
             "from_timestep": self.from_timestep,
             "configuration": self.configuration.to_json(),
             "cause": self.cause,
             **_steps_to_json(self.steps),
+            **({"edits": edits} if edits else {}),
         }
 
     @classmethod
@@ -228,6 +232,7 @@ class ConfigurationChanged:
             configuration=Configuration.from_json(data["configuration"]),
             cause=data["cause"],
             steps=_steps_from_json(data),
+            edits={n: Edit.from_json(edit) for n, edit in data.get("edits", {}).items()},
         )
 
 

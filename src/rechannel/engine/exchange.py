@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.schema import resolve
 from rechannel.engine.entries import Json
 from rechannel.engine.journal_state import JournalState
+from rechannel.engine.loading import Loader, given_state, load_added
 from rechannel.engine.physical import PhysicalPlan, SinkPlan
 from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
@@ -31,7 +32,7 @@ from rechannel.reconfigure.changes import Change, ChangeProgram
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
-from rechannel.state.manifest import Manifest
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.segment import open_segment
 from rechannel.state.store import Store
 
@@ -41,13 +42,15 @@ class Ready:
     """A version with its open sources and sinks, by name.
 
     stamp: makes its program anew for the time at which it begins (Unix milliseconds); None where that is all the same.
-    State that gets another timeout is judged by it.
+    State that gets another timeout is judged by it. loaded: what makes state that is written already that of its
+    operators, which are new.
     """
 
     program: Program
     readers: Mapping[str, SourceReader]
     writers: Mapping[str, SinkWriter]
     stamp: Callable[[int], Program] | None = None
+    loaded: Mapping[str, Edit] = field(default_factory=dict)
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -87,13 +90,14 @@ class Ask(Protocol):
 class Opener:
     """How versions are made: the seams to sources, sinks and Spark.
 
-    defaults: `tasks` and `bins` of operators that do not say.
+    loader: loads initial state of operators that are new. defaults: `tasks` and `bins` of operators that do not say.
     """
 
     store: Store
     ask: Ask
     reader: Callable[[Node], SourceReader]
     writer: Callable[[SinkPlan], SinkWriter]
+    loader: Loader
     defaults: Mapping[str, int]
 
     def readers(
@@ -167,6 +171,18 @@ class Opener:
         )
         return made.change, ready
 
+    def load(self, change: ChangeProgram, ready: Ready, place: Place) -> Ready:
+        """The same version with the initial state of its new operators written. Raises DataflowError."""
+        given = {n: make for n, make in given_state(ready.plan).items() if n in change.operators}
+        loaded = load_added(
+            given,
+            ready.program.programs,
+            self.loader,
+            timestep=place.timestep,
+            now_ms=place.time_ms,
+        )
+        return replace(ready, loaded=loaded)
+
 
 @contextmanager
 def asking(
@@ -174,7 +190,7 @@ def asking(
 ) -> Iterator[Change]:
     """One change of all that was asked for; the next version waits for it, unless it is refused.
 
-    keep: False = only to look at: the next version is put away again.
+    keep: False = only to look at: the next version is put away again, and no initial state is loaded for it.
     Raises RefusedError, DataflowError; nothing stays open then.
     """
     if not asked.edits:
@@ -195,6 +211,11 @@ def asking(
         raise RefusedError(msg)
     exchange.offer(ready)
     try:
+        if keep:
+            ready = opener.load(change, ready, place)
+            exchange.offer(ready)
+            rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}
+            change = change.model_copy(update={"loaded": rows})
         yield asked.together(change)
     except BaseException:
         keep = False
@@ -264,6 +285,17 @@ class Exchange:
         """Whether a version waits."""
         with self._lock:
             return version in self._waiting
+
+    @property
+    def filling(self) -> frozenset[str]:
+        """Operators that are not there yet, whose state may be in files that the journal does not name."""
+        with self._lock:
+            named = {stage.name for ready in self._waiting.values() for stage in ready.plan.stages}
+            return frozenset(named - {stage.name for stage in self._current.plan.stages})
+
+    def loaded(self, version: int) -> Mapping[str, Edit]:
+        """State that a version brings along for new operators. Raises NotReadyError."""
+        return self._get(version).loaded
 
     def record(self, version: int, now_ms: int) -> Mapping[str, Json]:
         """What the journal keeps of a version that is about to begin. Raises NotReadyError."""

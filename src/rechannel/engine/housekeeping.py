@@ -7,15 +7,22 @@ from collections.abc import Callable, Mapping
 
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
-from rechannel.state.keys import OUTBOX, SEGMENTS, timestep_of
+from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
 from rechannel.state.store import Store
 
 
 class Housekeeper:
     """Every `every` commits, deletes segments and outbox files that no kept version names, in a thread of its own."""
 
-    def __init__(self, store: Store, journal: Journal, every: int) -> None:
-        """Take the parts; nothing runs yet."""
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        every: int,
+        filling: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        """Take the parts; nothing runs yet. filling: see `sweep`."""
+        self._filling = filling
         self._store = store
         self._journal = journal
         self._every = every
@@ -35,7 +42,7 @@ class Housekeeper:
 
     def _guarded(self, unread: Callable[[], int | None]) -> None:
         try:
-            sweep(self._store, lambda: self._journal.state, unread)
+            sweep(self._store, lambda: self._journal.state, unread, self._filling)
         except BaseException as error:
             self.error = error
 
@@ -45,21 +52,31 @@ class Housekeeper:
             self._running.join(timeout=60)
 
 
-def sweep(store: Store, state: Callable[[], JournalState], unread: Callable[[], int | None]) -> int:
+def sweep(
+    store: Store,
+    state: Callable[[], JournalState],
+    unread: Callable[[], int | None],
+    filling: Callable[[], frozenset[str]] = frozenset,
+) -> int:
     """Delete what no kept version and no unpublished timestep names; the number of files deleted.
 
     unread: oldest timestep that a sink has still to read. The journal does not know it of sinks
     that are not durable, and they may lag further behind than versions are kept.
+    filling: operators that are going to be added, whose state is written and not named yet.
     Keys are listed before the state is read: what is written meanwhile is not in the list, what is
-    committed meanwhile is in the state. Sinks are asked last: what they have not been given by then
-    is of a version that the state keeps.
+    committed meanwhile is in the state, and so is what has just begun to run and is not waited for
+    any more. Sinks are asked last: what they have not been given by then is of a version that the
+    state keeps.
     """
     keys = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    ahead = tuple(segments_of(operator) for operator in filling())
     now = state()
     waiting = _unpublished(now.unpublished)
     since = unread()
     gone = [
-        key for key in unreferenced(now, keys) if key not in waiting and not _still_read(key, since)
+        key
+        for key in unreferenced(now, keys)
+        if key not in waiting and not _still_read(key, since) and not key.startswith(ahead)
     ]
     for key in gone:
         store.delete(key)

@@ -37,7 +37,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
-from rechannel.state.manifest import Manifest
+from rechannel.state.manifest import Edit, Manifest
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -236,7 +236,8 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
         msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
         raise ValueError(msg)
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
-    state = _step(_without_gone(state, body.configuration), body.steps)
+    state = _with_loaded(_without_gone(state, body.configuration), body.edits)
+    state = _step(state, body.steps)
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 
@@ -249,6 +250,16 @@ def _without_gone(state: JournalState, configuration: Configuration) -> JournalS
     kept = {n: m for n, m in latest.manifests.items() if n in configuration.operators}
     versions = {**state.versions, state.last_committed: replace(latest, manifests=kept)}
     return replace(state, versions=versions)
+
+
+def _with_loaded(state: JournalState, edits: Mapping[str, Edit]) -> JournalState:
+    """Give operators that are new the state that was loaded for them; before the first commit, as timestep 0."""
+    if not edits:
+        return state
+    manifests = {n: Manifest().apply(edit) for n, edit in edits.items()}
+    latest = replace(state._latest, manifests={**state.manifests, **manifests})
+    timestep = state.last_committed or 0
+    return replace(state, last_committed=timestep, versions={**state.versions, timestep: latest})
 
 
 def _reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:

@@ -1,4 +1,5 @@
-"""Timestep 0: state that a job starts with, loaded in bulk and committed before the first input is read."""
+"""State that operators start with, loaded in bulk: of a job that starts, committed as timestep 0 before the first input
+is read; of an operator that is added to a running one, written ahead and named at the border from which it runs."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from rechannel.kernels.load import conform_state
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import Routing
+from rechannel.state.manifest import Edit
 
 ROWS_PER_SLICE = 1 << 21
 
@@ -50,19 +52,10 @@ def load_initial(
     """Load and commit what the dataflow gives as initial state, if the journal is new. Raises DataflowError."""
     if journal.state.last_intended not in (None, 0) or journal.state.last_committed is not None:
         return
-    given = {
-        stage.name: node.initial
-        for stage in plan.stateful
-        if isinstance(node := plan.dataflow.by_name[stage.name], Stateful)
-        and node.initial is not None
-    }
+    given = given_state(plan)
     if not given:
         return
-    tables = {name: make() if callable(make) else make for name, make in given.items()}
-    names = {
-        name: tuple(conform_state(programs[name], loader.schema(table)))
-        for name, table in tables.items()
-    }
+    tables = _made(given, programs, loader)
     if journal.state.last_intended is None:
         journal.append(
             Intent(
@@ -73,11 +66,52 @@ def load_initial(
                 now_ms=now_ms,
             )
         )
-    edits = {}
-    for name, table in tables.items():
-        slices = max(1, -(-loader.rows(table) // ROWS_PER_SLICE))
-        routing = Routing.even(bins=slices, tasks=slices)
-        step = StageStep(timestep=0, now_ms=now_ms)
-        reports = loader.load(programs[name], step, table, names[name], routing)
-        edits[name] = edit_of(reports, name)
+    step = StageStep(timestep=0, now_ms=now_ms)
+    edits = {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
     journal.append(Committed(timestep=0, edits=edits))
+
+
+def given_state(plan: PhysicalPlan) -> dict[str, Any]:
+    """What the dataflow gives as initial state, by operator: functions that make tables."""
+    return {
+        stage.name: node.initial
+        for stage in plan.stateful
+        if isinstance(node := plan.dataflow.by_name[stage.name], Stateful)
+        and node.initial is not None
+    }
+
+
+def load_added(
+    given: Mapping[str, Any],
+    programs: Mapping[str, StageProgram],
+    loader: Loader,
+    *,
+    timestep: int,
+    now_ms: int,
+) -> dict[str, Edit]:
+    """Write the state of operators that are not there yet; edits that make it theirs, by operator.
+
+    given: functions that make tables, by operator. timestep: that the files are named by. Raises DataflowError.
+    """
+    step = StageStep(timestep=timestep, now_ms=now_ms)
+    tables = _made(given, programs, loader)
+    return {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
+
+
+def _made(
+    given: Mapping[str, Any], programs: Mapping[str, StageProgram], loader: Loader
+) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """Tables and the names of their columns in stored order; all of them are looked at before the first is loaded."""
+    tables = {name: make() if callable(make) else make for name, make in given.items()}
+    return {
+        name: (table, tuple(conform_state(programs[name], loader.schema(table))))
+        for name, table in tables.items()
+    }
+
+
+def _load(
+    program: StageProgram, step: StageStep, table: Any, names: tuple[str, ...], loader: Loader
+) -> Edit:
+    slices = max(1, -(-loader.rows(table) // ROWS_PER_SLICE))
+    routing = Routing.even(bins=slices, tasks=slices)
+    return edit_of(loader.load(program, step, table, names, routing), program.operator)

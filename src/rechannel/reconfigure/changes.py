@@ -195,7 +195,8 @@ class ChangeProgram(_Value):
     """Another version of the dataflow. The engine makes this value from the user's functions and streams.
 
     text: what the user asked for, in words. operators: full configuration of operators that are new.
-    removed: operators that go. logic: operator -> version of its new logic.
+    removed: operators that go. logic: operator -> version of its new logic. loaded: rows of initial state that were
+    loaded for operators that are new.
     """
 
     kind: Literal["change_program"] = "change_program"
@@ -204,6 +205,7 @@ class ChangeProgram(_Value):
     operators: dict[str, dict[str, Any]] = {}
     removed: tuple[str, ...] = ()
     logic: dict[str, PositiveInt] = {}
+    loaded: dict[str, NonNegativeInt] = {}
 
     def touches(self) -> frozenset[str]:
         """Programs are exchanged as a whole."""

@@ -62,6 +62,11 @@ def segment_key(*, operator: str, timestep: int, task: int, attempt: str) -> str
     return _table_key(SEGMENTS, operator, timestep, task, attempt)
 
 
+def segments_of(operator: str) -> str:
+    """What keys of an operator's segments begin with."""
+    return f"{SEGMENTS}{_encoded(operator)}/"
+
+
 def outbox_key(*, operator: str, timestep: int, task: int, attempt: str) -> str:
     """Key of the output that one attempt of one task leaves for later units."""
     return _table_key(OUTBOX, operator, timestep, task, attempt)

@@ -110,6 +110,7 @@ class Harness:
                 name=node.name,
             ),
             writer=lambda sink: self.recorders.setdefault(sink.sink.name, Recorder()),
+            loader=InProcessLoader(lambda: next(self._names)),
             defaults={"tasks": self.settings.tasks or TASKS, "bins": self.settings.bins},
         )
         self._readers = self._opener.readers(self.dataflow, {})
@@ -181,8 +182,8 @@ class Harness:
                 in_flight=settings.in_flight,
             )
         )
-        loader = InProcessLoader(self._names.__next__)
-        load_initial(self.plan, programs, journal, configuration, loader, int(self.clock()))
+        now_ms = int(self.clock())
+        load_initial(self.plan, programs, journal, configuration, self._opener.loader, now_ms)
         runner = InProcessRunner(
             self.plan,
             programs,

@@ -119,7 +119,12 @@ class Process:
 
     def sweep(self) -> int:
         """Remove files that nothing names, as the driver does now and then; how many."""
-        return sweep(self.store, lambda: self.journal.state, self.publisher.oldest)
+        return sweep(
+            self.store,
+            lambda: self.journal.state,
+            self.publisher.oldest,
+            lambda: self.exchange.filling,
+        )
 
     def straggle(self) -> bool:
         """Let one losing copy of a task end now; False when there is none."""

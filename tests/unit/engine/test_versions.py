@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel.dataflow.evolution import stream_of
+from rechannel.dataflow.graph import Sink
+from rechannel.dataflow.writer import Flow
 from rechannel.engine.versions import NOTE
 from rechannel.errors import (
+    DataflowError,
     DuplicateNameError,
     OldProgramError,
     OtherDataflowError,
@@ -14,6 +19,7 @@ from rechannel.errors import (
     UnknownOperatorError,
 )
 from rechannel.settings import Settings
+from rechannel.state.keys import segments_of
 from rechannel.testing import Harness, MemoryStore, Process, script
 
 BOTH = {"n": rc.count(), "total": rc.sum("v")}
@@ -95,8 +101,6 @@ def test_old_text_is_told_new_text_goes_on():
 
 
 def process_stream(process):
-    from rechannel.dataflow.evolution import stream_of
-
     return stream_of(process.exchange.current.program.dataflow, "counts")
 
 
@@ -198,3 +202,102 @@ def test_a_change_that_had_not_begun_is_rolled_back_when_its_driver_dies():
     assert record.reason.startswith("rolled back: its functions and streams were in the memory")
     feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 2}}
+
+
+# State that a new operator begins with ---------------------------------------------------------------
+
+
+def totals(process, *rows: tuple[str, int]):
+    """A branch with a running total per word, and what it begins with."""
+    known = pa.table(
+        {"word": [w for w, _ in rows], "total": pa.array([v for _, v in rows], "int64")}
+    )
+    stream = stream_of(process.exchange.current.program.dataflow, "in").key_by("word")
+    made = stream.aggregate(total=rc.sum("v"), name="totals", initial=lambda: known)
+    return rc.add(made.write.memory("totals", name="totals-out"))
+
+
+def begun(harness):
+    return {row["word"]: row["total"] for row in harness.state("totals").to_pylist()}
+
+
+def test_a_new_operator_begins_with_the_state_it_is_given():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1), ("b", 2))
+    asked = process.reconfigure(totals(process, ("a", 100), ("c", 300)))
+    feed(words, process, ("a", 3), ("d", 4))
+    assert begun(harness) == {"a": 103, "c": 300, "d": 4}
+    shown = process.driver.changes.coordination.find(asked)
+    assert shown.change.loaded == {"totals": 2}
+
+
+def test_it_can_be_added_before_anything_was_read():
+    words, harness = bench()
+    process = harness.start()
+    process.reconfigure(totals(process, ("a", 100)))
+    process.run()
+    assert begun(harness) == {"a": 100}
+    feed(words, process, ("a", 3))
+    assert begun(harness) == {"a": 103}
+    assert harness.journal_state().last_committed == 1
+
+
+def test_given_state_survives_a_crash_right_behind_the_border():
+    store = MemoryStore()
+    words, harness = bench(store)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(totals(process, ("a", 100)))
+    while harness.journal_state().configuration_at(2).dataflow == 1:
+        process.step()
+    text = process.exchange.current.program.dataflow  # as somebody would write it now
+    ends = [Flow(node=node) for node in text.nodes if isinstance(node, Sink)]
+    again = Harness(ends, store=store, settings=Settings(tasks=2))
+    process = again.start()
+    feed(words, process, ("a", 3))
+    assert begun(again) == {"a": 103}
+
+
+def test_state_that_waits_for_its_border_is_not_swept():
+    store = MemoryStore()
+    words, harness = bench(store)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(totals(process, ("a", 100)), at=4)
+    feed(words, process, ("a", 1))
+    feed(words, process, ("a", 1))
+    waiting = list(store.list(segments_of("totals")))
+    assert waiting
+    process.sweep()
+    assert list(store.list(segments_of("totals"))) == waiting
+    feed(words, process, ("a", 3))
+    process.sweep()
+    assert begun(harness) == {"a": 103}
+
+
+def test_state_of_a_change_that_was_aborted_is_swept():
+    store = MemoryStore()
+    words, harness = bench(store)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    asked = process.reconfigure(totals(process, ("a", 100)), at=40)
+    process.run()
+    process.abort(asked)
+    feed(words, process, ("a", 1))
+    process.sweep()
+    assert not list(store.list(segments_of("totals")))
+
+
+def test_state_that_does_not_fit_is_refused_and_leaves_nothing_waiting():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    twice = totals(process, ("a", 100), ("a", 200))
+    with pytest.raises(DataflowError, match="'totals' has a key more than once"):
+        process.reconfigure(twice)
+    assert not process.exchange.busy
+    assert not process.exchange.filling
+    process.reconfigure(totals(process, ("a", 100)))
+    feed(words, process, ("a", 1))
+    assert begun(harness) == {"a": 101}
