@@ -27,7 +27,7 @@ def keep_until_negative(user, state, rows):
 class Clicks:
     """A job over rows that a test pushes; every push is a timestep."""
 
-    directory: Path
+    directory: Path | str
     out: Path
     clock: list[float] = field(default_factory=lambda: [SECONDS * 1000.0])
     rows: MemoryConnector = field(

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +21,7 @@ _POLL_SECONDS = 0.2
 
 
 def events(
-    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
     ] = False,

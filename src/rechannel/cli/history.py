@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +22,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show the reconfigurations of a job, oldest first, or one of them with all its figures."""
-    all_ = _served(where, token, id_) if is_url(where) else _kept(Path(where), id_)
+    all_ = _served(where, token, id_) if is_url(where) else _kept(where, id_)
     if as_json:
         show_json({"reconfigurations": all_} if id_ is None else all_[0])
     elif id_ is not None:
@@ -42,7 +41,7 @@ def _served(url: str, token: str | None, id_: str | None) -> list[dict[str, Any]
         return found
 
 
-def _kept(directory: Path, id_: str | None) -> list[dict[str, Any]]:
+def _kept(directory: str, id_: str | None) -> list[dict[str, Any]]:
     """Read a state directory; the job may run meanwhile."""
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.engine.history import read_history

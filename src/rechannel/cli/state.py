@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,7 @@ _LONG = 40
 
 
 def state(
-    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
     operator: Annotated[str, typer.Argument(help="Its name.")],
     timestep: Annotated[
         int | None, typer.Option(help="Look back to this timestep, if it is kept.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +21,7 @@ _WORDS = {
 
 
 def status(
-    directory: Annotated[Path, typer.Argument(metavar="STATE_DIR", help="Of the job.")],
+    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show how a job is.

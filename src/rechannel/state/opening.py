@@ -25,20 +25,24 @@ def open_store(
     one, by default below the temporary directory. Raises RefusedError for a URL of an unknown kind,
     SetUpError when the package for it is missing.
     """
+    backing = open_backing(state, durability)
+    if isinstance(backing, ObjectStore) and cache is None:
+        cache = f"{tempfile.gettempdir()}/rechannel-cache-{os.getuid()}"
+    return backing if cache is None else SharedStore(backing, cache, cache_bytes)
+
+
+def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backing:
+    """What is at a path or URL, read where it lies. Raises RefusedError, SetUpError."""
     text = os.fspath(state)
-    backing: Backing
-    if "://" in text and urlsplit(text).scheme != "file":
-        scheme = urlsplit(text).scheme
-        if scheme not in _SCHEMES:
-            msg = (
-                f"state {text!r}: a directory, file:// or one of"
-                f" {', '.join(f'{known}://' for known in _SCHEMES)} can be opened"
-            )
-            raise RefusedError(msg)
-        backing = ObjectStore(text.rstrip("/") if scheme != "memory" else text)
-        cache = cache or f"{tempfile.gettempdir()}/rechannel-cache-{os.getuid()}"
-    else:
+    scheme = urlsplit(text).scheme if "://" in text else "file"
+    if scheme == "file":
         # A directory, not an object store of one: what it has written is synced.
         path = unquote(urlsplit(text).path) if "://" in text else text
-        backing = LocalStore(Path(path), durability)
-    return backing if cache is None else SharedStore(backing, cache, cache_bytes)
+        return LocalStore(Path(path), durability)
+    if scheme not in _SCHEMES:
+        msg = (
+            f"state {text!r}: a directory, file:// or one of"
+            f" {', '.join(f'{known}://' for known in _SCHEMES)} can be opened"
+        )
+        raise RefusedError(msg)
+    return ObjectStore(text.rstrip("/") if scheme != "memory" else text)

@@ -9,6 +9,7 @@ import pytest
 from rechannel.cli.bench import find_checkout
 from rechannel.cli.screen import count, moment, share, size, some
 from rechannel.errors import SetUpError
+from tests.support.clicks import Clicks
 
 COMMANDS = ("demo", "run", "status", "state", "events", "verify", "bench")
 
@@ -53,7 +54,7 @@ def test_what_is_no_state_directory_is_refused_in_one_line(rechannel, tmp_path, 
     assert reaction.out == ""
     assert reaction.err.splitlines() == [
         f"error: {tmp_path} is no state directory: there is no dataflow.json in it;"
-        " give the directory of `rc.Job(..., state=)`"
+        " give what `rc.Job(..., state=)`"
     ]
     missing = rechannel(command, tmp_path / "nowhere")
     assert "there is no such directory" in missing.err
@@ -136,3 +137,18 @@ def test_numbers_for_people():
     assert moment(1_700_000_000_123) == "2023-11-14 22:13:20.123Z"
     assert some([1, 2]) == "1, 2"
     assert some(range(20), most=3) == "0, 1, 2, ... (20 in all)"
+
+
+def test_a_bucket_is_looked_at_like_a_directory(rechannel, tmp_path):
+    url = f"memory:///{tmp_path.name}-commands"
+    clicks = Clicks(directory=url, out=tmp_path / "out")
+    clicks.start()
+    clicks.push([("ann", 1), ("bob", 2)])
+    clicks.running.stop()
+    assert "Job 'clicks' was stopped." in rechannel("status", url).out
+    assert "ann" in rechannel("state", url, "users").out
+    assert rechannel("verify", url).code == 0
+    assert "no reconfiguration" in rechannel("history", url).out
+    told = rechannel("events", url)
+    assert told.code == 2
+    assert "is no directory: events are kept beside state in a directory only" in told.err

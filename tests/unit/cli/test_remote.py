@@ -42,7 +42,7 @@ def test_urls_and_directories(tmp_path, monkeypatch):
     assert all(
         map(is_url, ("http://host", "https://host/job", "127.0.0.1:8520", "[::1]:8520", ":8520"))
     )
-    assert not any(map(is_url, ("state", "/state", "./a:b", "host")))
+    assert not any(map(is_url, ("state", "/state", "./a:b", "host", "s3://bucket/job")))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job:1").touch()
     assert not is_url("job:1")

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from rechannel.engine.identity import Identity, read_identity
 from rechannel.errors import MissingFileError, RefusedError
 from rechannel.state.keys import IDENTITY
-from rechannel.state.local import LocalStore
+from rechannel.state.local import Durability, directory_of
+from rechannel.state.opening import open_backing
+from rechannel.state.store import Backing
 
 TELEMETRY = "telemetry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDirectory:
-    """Where a job keeps what it knows. Nothing here ever writes."""
+    """Where a job keeps what it knows. Nothing here ever writes. where: as it was given."""
 
-    store: LocalStore
+    store: Backing
     identity: Identity
+    where: str
 
     @property
     def telemetry(self) -> Path:
-        """Where the event files are."""
-        return self.store.root / TELEMETRY
+        """Where the event files are. Raises RefusedError where there are none."""
+        directory = directory_of(self.store)
+        if directory is None:
+            msg = f"{self.where} is no directory: events are kept beside state in a directory only"
+            raise RefusedError(msg)
+        return directory.root / TELEMETRY
 
 
-def open_directory(path: Path) -> StateDirectory:
-    """Look at a state directory.
+def open_directory(where: str | os.PathLike[str]) -> StateDirectory:
+    """Look at a state directory, or at the URL of a bucket that is used as one.
 
     Raises RefusedError when it is none, DamagedStateError or NewerFormatError for its identity.
     """
-    store = LocalStore(path)
+    store = open_backing(where, Durability.PROCESS)
     try:
         identity = read_identity(store)
     except MissingFileError as error:
-        what = f"there is no {IDENTITY} in it" if path.is_dir() else "there is no such directory"
-        msg = f"{path} is no state directory: {what}; give the directory of `rc.Job(..., state=)`"
+        directory = directory_of(store)
+        there = directory is None or directory.root.is_dir()
+        what = f"there is no {IDENTITY} in it" if there else "there is no such directory"
+        msg = f"{where} is no state directory: {what}; give what `rc.Job(..., state=)`"
         raise RefusedError(msg) from error
-    return StateDirectory(store=store, identity=identity)
+    return StateDirectory(store=store, identity=identity, where=os.fspath(where))

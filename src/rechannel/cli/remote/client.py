@@ -56,9 +56,9 @@ def token_of(option: str | None) -> str | None:
 
 
 def is_url(text: str) -> bool:
-    """Whether this names a served job and no directory: it has a scheme, or is HOST:PORT and no file."""
+    """Whether this names a served job and no directory: it is of HTTP, or is HOST:PORT and no file."""
     if "://" in text:
-        return True
+        return text.startswith(("http://", "https://"))
     return bool(re.fullmatch(r"[\w.\-\[\]:]*:\d{1,5}", text)) and not Path(text).exists()
 
 
