@@ -49,6 +49,14 @@ class ClusterPreparer:
                 facts["executors"] = self._executors(part.executors)
         return facts
 
+    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
+        """Nothing: executors and functions are there before the first step."""
+
+    def facts(self, record: Record) -> Mapping[str, Any]:
+        """There is nothing to tell."""
+        del record
+        return {}
+
     def _executors(self, total: int) -> int:
         there = len(self.cluster.executors())
         if there >= total:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from rechannel.engine.ahead import AGAIN
 from rechannel.engine.entries import ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
@@ -51,6 +52,12 @@ class Preparer(Protocol):
         manifests: those of the moment at which each is looked up.
         """
 
+    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
+        """Do what can be done ahead of the next steps of a record that is under way. Called in a thread of its own."""
+
+    def facts(self, record: Record) -> Mapping[str, Any]:
+        """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
+
     def impossible(self, record: Record) -> str | None:
         """Why this driver cannot take up a record of an earlier one, or None."""
 
@@ -86,6 +93,14 @@ class NothingToPrepare:
     ) -> dict[str, Any]:
         """Nothing is done."""
         del record, now, manifests
+        return {}
+
+    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
+        """Nothing is done."""
+
+    def facts(self, record: Record) -> Mapping[str, Any]:
+        """There is nothing to tell."""
+        del record
         return {}
 
     def impossible(self, record: Record) -> str | None:
@@ -152,6 +167,7 @@ class Reconfigurer:
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
+        self._ahead: dict[str, tuple[int, Future[None]]] = {}
         self._closed = False
         self._tell = tell
         self._over = threading.Condition()
@@ -262,7 +278,20 @@ class Reconfigurer:
                 self._preparing[record.id] = record
                 self._prepare(record, place, Latest(manifests))
                 happened = True
+        for record in self.coordination.open:
+            if record.under_way and record.left and record.strategy.prepare:
+                self._go_ahead(record, place, Latest(manifests))
         return happened
+
+    def _go_ahead(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
+        """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
+        since, busy = self._ahead.get(record.id, (0, None))
+        if (busy is not None and not busy.done()) or len(record.taken) < since + AGAIN:
+            return
+        now = self.now(place, measured=False)
+        pool = self._executor if self._executor is not None else self._threads()
+        future = pool.submit(self._preparer.ahead, record, now, manifests)
+        self._ahead[record.id] = (len(record.taken), future)
 
     def _answer_calls(self) -> bool:
         happened = False
@@ -359,6 +388,10 @@ class Reconfigurer:
                 self._append(event)
 
     def _append(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            self._ahead.pop(event.id, None)
+            facts = self._preparer.facts(self.coordination.find(event.id))
+            event = event.model_copy(update={"facts": dict(facts)}) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
             self._ended(event.id)

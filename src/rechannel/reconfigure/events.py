@@ -81,11 +81,16 @@ class Resumed(_Event):
 
 
 class Finished(_Event):
-    """It is over. outcome: see `coordinator.Phase`. reason: in words, where it is not simply done."""
+    """It is over.
+
+    outcome: see `coordinator.Phase`. reason: in words, where it is not simply done. facts: what was done ahead in all,
+    where that went on after it was prepared.
+    """
 
     kind: Literal["finished"] = "finished"
     outcome: Literal["done", "undone", "aborted", "superseded", "failed"]
     reason: str = ""
+    facts: dict[str, Json] = {}
 
 
 Event: TypeAlias = Annotated[

@@ -262,7 +262,13 @@ def _resumed(record: Record, event: Resumed) -> Record:
 def _finished(record: Record, event: Finished) -> Record:
     # The way itself is of no use any more; what was done stays in `taken`.
     return replace(
-        record, steps=(), next=0, base={}, fixed=None, reason=event.reason or record.reason
+        record,
+        steps=(),
+        next=0,
+        base={},
+        fixed=None,
+        reason=event.reason or record.reason,
+        prepared={**record.prepared, **event.facts},
     )
 
 

@@ -83,6 +83,14 @@ def planned_route(configuration: Configuration, change: Change, now: Now) -> Rou
     return replace(way, moves=(*way.moves, *moves))
 
 
+def planned_steps(record: Record, now: Now) -> tuple[Step, ...]:
+    """The steps that a record would be given at a border. Raises RefusedError."""
+    way = planned_route(now.configuration, record.change, now)
+    if not way:
+        return ()
+    return record.fixed or steps_of(way, record.strategy, now.budget(record.strategy))
+
+
 def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, ...]:
     """Events that end a reconfiguration, or lead it back. Raises RefusedError when it is over."""
     record = state.find(id_)

@@ -79,6 +79,11 @@ class SharedStore:
         """Length of a key in bytes."""
         return self.backing.size(key)
 
+    @property
+    def directory_here(self) -> str:
+        """The cache's directory on this host, as this process is told."""
+        return self._cache().directory
+
     def _cache(self) -> HostCache:
         return cache_of(self.cache, self.cache_bytes)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel.engine.ahead import AGAIN
 from rechannel.engine.entries import ConfigurationChanged, Intent, Opened, Reconfiguring
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
@@ -18,6 +19,7 @@ from rechannel.engine.place import Place
 from rechannel.engine.reconfiguring import Latest, NothingToPrepare, Reconfigurer
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.job import InProcess, Job
+from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
 from rechannel.reconfigure.coordination import KEPT
@@ -42,6 +44,7 @@ class Preparer(NothingToPrepare):
         self.result = {} if result is None else result
         self.heard: list[tuple[str, str]] = []
         self.cannot: str | None = None
+        self.total: dict[str, Any] = {}
 
     def prepare(self, record: Record, now: Any, manifests: Any) -> dict[str, Any]:
         del now, manifests
@@ -49,6 +52,12 @@ class Preparer(NothingToPrepare):
         if isinstance(self.result, BaseException):
             raise self.result
         return self.result
+
+    def ahead(self, record: Record, now: Any, manifests: Any) -> None:
+        self.heard.append(("ahead", f"{record.id} {len(record.left)}"))
+
+    def facts(self, record: Record) -> dict[str, Any]:
+        return self.total
 
     def impossible(self, record: Record) -> str | None:
         return self.cannot
@@ -347,6 +356,66 @@ def test_a_decision_is_not_written_before_the_timestep_has_something_to_read():
     decision = hands.changes.decide(hands.here)
     assert [step.id for step in decision.steps] == ["r1"]
     assert hands.journal.state.number == number
+
+
+def steps_on(hands: Hands) -> None:
+    """The next timestep begins, with whatever step is due."""
+    decision = hands.changes.decide(hands.here)
+    hands.changes.journal(decision)
+    new = decision.configuration.version != hands.here.configuration.version
+    first = hands.here.timestep == 1
+    hands.journal.append(
+        Intent(
+            timestep=hands.here.timestep,
+            sources={},
+            configuration_version=decision.configuration.version,
+            configuration=decision.configuration if new or first else None,
+            now_ms=100,
+            steps=decision.steps,
+        )
+    )
+    hands.here = replace(
+        hands.here, timestep=hands.here.timestep + 1, configuration=decision.configuration
+    )
+
+
+SWAPPED = ask.assign_workload(
+    "counts", Routing(starts=even_starts(8), owners=(1,) * 4 + (0,) * 4, tasks=2)
+)
+
+
+def test_while_it_moves_the_next_steps_are_prepared_one_thing_at_a_time_and_told_at_the_end():
+    hands = Hands(Preparer({"bytes": 5}))
+    hands.preparer.total = {"bytes": 9}
+    ready(hands, SWAPPED, strategy=ask.fluid())
+    for _ in range(AGAIN - 1):
+        steps_on(hands)
+        hands.turn()
+    assert len(hands.executor) == 0
+    steps_on(hands)
+    hands.turn()
+    hands.turn()
+    assert len(hands.executor) == 1
+    hands.executor.run(0)
+    hands.turn()
+    assert len(hands.executor) == 0  # not before some more steps are made
+    assert hands.preparer.heard == [("prepare", "r1"), ("ahead", "r1 4")]
+    while hands.find("r1").left:
+        steps_on(hands)
+        hands.turn()
+    assert (hands.find("r1").prepared, len(hands.executor)) == ({"bytes": 5}, 0)
+    hands.changes.settle(hands.here.timestep, 200)
+    assert (hands.phase("r1"), hands.find("r1").prepared) == ("done", {"bytes": 9})
+
+
+def test_without_preparation_nothing_is_prepared_while_it_moves_either():
+    hands = Hands()
+    hands.asked(SWAPPED, strategy=ask.fluid(prepare=False))
+    hands.turn()
+    while hands.phase("r1") == "ready" or hands.find("r1").left:
+        steps_on(hands)
+        hands.turn()
+    assert hands.preparer.heard == []
 
 
 def test_where_nothing_is_open_a_timestep_begins_as_the_one_before():

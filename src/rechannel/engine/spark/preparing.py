@@ -1,78 +1,74 @@
 """What can be done ahead of a border on Spark: load functions on workers, and fetch state to where it will move.
 
-State is fetched in small pieces with pauses between them: a piece occupies a core of its executor for a moment, and
-tasks of timesteps wait for cores. So what moves is in the cache of its new host before the border, and no
-timestep before it has waited long.
+State is fetched behind the backs of tasks (`kernels/ahead.py`): a short Spark task begins an errand on the executor
+that bins move to, later ones ask how far it is. So what moves is in the cache of its new host before its border.
 
-Timesteps go on meanwhile: they write state, and merge what was fetched into segments that were not. So
-state is fetched again, from what there is then, as long as that is much less every time.
+Timesteps go on meanwhile: they write state, and merge what was fetched into segments that were not. So what moves
+at once is looked at again as long as there is much less to fetch every time; of what moves step by step, the
+next steps are fetched, and while it moves those behind them.
 """
 
 from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from rechannel.engine.ahead import Tally, coming, pieces, worth_another
 from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
-from rechannel.engine.pace import Pace, worth_another
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.versions import Program
 from rechannel.errors import RechannelError
-from rechannel.kernels.prefetch import prefetch
+from rechannel.kernels.ahead import Attended, Errand, attend
+from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes import ChangeProgram, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
-from rechannel.reconfigure.requests import planned_route
+from rechannel.reconfigure.requests import planned_steps
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import BinMove
-from rechannel.state.manifest import Manifest, Run
-
-PIECE_MS = 25.0
-"""How long one piece of prefetching should occupy a core, unless a budget says less."""
+from rechannel.state.manifest import Manifest
 
 HOLD = 0.2
 """Seconds that a task which starts a worker goes on."""
 
-PAUSE = 2.0
-"""Pauses between pieces, in lengths of a piece: of the time that it occupied a core, not that it waited for one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Errand:
-    """What one task has to fetch: bins of an operator that move to it."""
-
-    operator: str
-    task: int
-    executor: Executor
-    moves: tuple[BinMove, ...]
+PATIENCE = 300.0
+"""Seconds that a change waits for state to be fetched; what is missing then is fetched when it is read."""
 
 
 @dataclass(frozen=True)
-class FetchCall:
-    """mapInArrow function: fetch what stands under the number of the partition."""
+class AheadCall:
+    """mapInArrow function: begin the errand of this partition's number on this host, or see how far it is.
+
+    background: False where workers end with their tasks: then it is done by the task.
+    """
 
     shipped: Shipped
-    pieces: tuple[tuple[tuple[Run, ...], Intervals], ...]
+    errands: tuple[Errand, ...]
+    background: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, JSON of `Prefetched` out."""
+        """Numbers in, (number, JSON of `Attended`) out."""
         settle()
+        program = self.shipped.program()
+        cache: str = getattr(program.store, "directory_here", "")
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                runs, where = self.pieces[number]
-                done = prefetch(self.shipped.program(), runs, where)
-                yield pa.RecordBatch.from_pydict({"done": [json.dumps(done.to_json())]})
+                errand = self.errands[number]
+                so_far = attend(program, errand, cache, background=self.background)
+                told = json.dumps(asdict(so_far))
+                yield pa.RecordBatch.from_pydict({"number": [number], "told": [told]})
 
 
 @dataclass(frozen=True)
@@ -116,6 +112,7 @@ class SparkPreparer(ClusterPreparer):
         self._spark = spark
         self._placing = placing
         self._placed: PlacedNumbers | None = None
+        self._tallies: dict[str, Tally] = {}
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
@@ -158,79 +155,107 @@ class SparkPreparer(ClusterPreparer):
         numbers.mapInArrow(call, "done string").toArrow()
         return fresh
 
-    def _fetch(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-        errands = list(self._errands(record, now))
-        if not errands:
-            return {}
-        pace = Pace(limit=record.strategy.budget_ms or PIECE_MS)
-        passes: list[int] = []
-        while worth_another(passes):
-            before = pace.fetched
-            for operator in dict.fromkeys(errand.operator for errand in errands):
-                mine = [errand for errand in errands if errand.operator == operator]
-                self._pass(operator, mine, manifests, pace)
-            passes.append(pace.fetched - before)
-        return {**pace.to_json(), "passes": passes}
+    def _fetch(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> Mapping[str, Any]:
+        """What moves with the first steps: once where more steps follow, else until there is little left to fetch."""
+        steps = planned_steps(record, now)
+        target = resolve(now.configuration, record.change, now.facts)
+        tally = self._tallies.setdefault(record.id, Tally())
+        while worth_another(tally.passes) and (len(steps) == 1 or not tally.passes):
+            if not self._pass(record.id, coming(steps), target, manifests):
+                return {}
+        return tally.to_json()
+
+    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
+        """Fetch what moves with the next steps, as it is now. What cannot be is fetched when it is read."""
+        with suppress(RechannelError):
+            self._pass(record.id, coming(record.left), now.configuration, manifests)
+
+    def facts(self, record: Record) -> Mapping[str, Any]:
+        """What was fetched ahead in all, also after it was prepared."""
+        tally = self._tallies.pop(record.id, None)
+        return {} if tally is None else tally.to_json()
 
     def _pass(
         self,
-        operator: str,
-        errands: list[Errand],
+        id_: str,
+        moves: tuple[BinMove, ...],
+        target: Configuration,
         manifests: Mapping[str, Manifest],
-        pace: Pace,
-    ) -> None:
-        queues = [list(errand.moves) for errand in errands]
-        shipped = Shipped.of(self.exchange.current.program.programs[operator])
-        while any(queues):
-            taken = [_take(queue, pace.piece) for queue in queues]
-            done = self._piece(shipped, manifests.get(operator, Manifest()), errands, taken)
-            self._sleep(PAUSE * pace.took(done) / 1e3)
+    ) -> bool:
+        """Have moves fetched where they go; whether there was anything to do."""
+        tally = self._tallies.setdefault(id_, Tally())
+        over: list[Attended] = []
+        for operator in dict.fromkeys(move.operator for move in moves):
+            mine = [move for move in moves if move.operator == operator]
+            over += self._operator(operator, mine, target, manifests, tally)
+        if over:
+            tally.count(over)
+        return bool(over)
 
-    def _errands(self, record: Record, now: Now) -> Iterator[Errand]:
-        if self._placing is None:
-            return
-        moves = planned_route(now.configuration, record.change, now).moves
-        target = resolve(now.configuration, record.change, now.facts)
-        groups: dict[tuple[str, int], list[BinMove]] = {}
+    def _operator(
+        self,
+        operator: str,
+        moves: list[BinMove],
+        target: Configuration,
+        manifests: Mapping[str, Manifest],
+        tally: Tally,
+    ) -> list[Attended]:
+        programs = self.exchange.current.program.programs
+        if self._placing is None or operator not in programs:
+            return []
+        program = programs[operator]
+        if getattr(program.store, "ranges", None) is None:
+            return []  # every host reads the files themselves
+        places = self._placing.expected(operator, target.operators[operator])
+        there: dict[Executor, list[BinMove]] = {}
         for move in moves:
-            groups.setdefault((move.operator, move.target), []).append(move)
-        for (operator, task), bins in sorted(groups.items()):
-            program = self.exchange.current.program.programs[operator]
-            if getattr(program.store, "ranges", None) is None:
-                continue  # every host reads the files themselves
-            places = self._placing.expected(operator, target.operators[operator])
-            if task in places:
-                yield Errand(operator=operator, task=task, executor=places[task], moves=tuple(bins))
+            if move.target in places:
+                there.setdefault(places[move.target], []).append(move)
+        manifest = manifests.get(operator, Manifest())
+        errands = [_errand(manifest, own) for own in there.values()]
+        size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
+        return self._attend(Shipped.of(program), errands, list(there), size, tally)
 
-    def _piece(
+    def _attend(
         self,
         shipped: Shipped,
-        manifest: Manifest,
         errands: list[Errand],
-        taken: list[list[BinMove]],
-    ) -> list[dict[str, Any]]:
-        pieces: list[tuple[tuple[Run, ...], Intervals]] = []
-        places: dict[int, Executor] = {}
-        for errand, moves in zip(errands, taken, strict=True):
-            if moves:
-                where = Intervals.of((move.lo, move.hi) for move in moves)
-                places[len(pieces)] = errand.executor
-                pieces.append((manifest.within(where), where))
-        # Looking Spark's classes up takes longer than a piece should.
+        hosts: list[Executor],
+        size: float,
+        tally: Tally,
+    ) -> list[Attended]:
+        """Begin errands, each on its executor, and look after them until they are over."""
+        over: dict[int, Attended] = {}
+        waited, looks = 0.0, 0
+        # Looking Spark's classes up takes longer than all of this should.
         self._placed = self._placed or PlacedNumbers(self._spark)
-        numbers = self._placed.frame(places)
-        found = numbers.mapInArrow(FetchCall(shipped, tuple(pieces)), "done string").toArrow()
-        return [json.loads(text) for text in found.column("done").to_pylist()]
+        call = AheadCall(shipped, tuple(errands), self._background())
+        while True:
+            left = [number for number in range(len(errands)) if number not in over]
+            if not left or waited > PATIENCE:
+                return list(over.values())
+            mine = replace(call, errands=tuple(errands[number] for number in left))
+            numbers = self._placed.frame({at: hosts[number] for at, number in enumerate(left)})
+            told = numbers.mapInArrow(mine, "number long, told string").toArrow().to_pydict()
+            for at, text in zip(told["number"], told["told"], strict=True):
+                so_far = Attended(**json.loads(text))
+                if so_far.done:
+                    over[left[at]] = so_far
+            if len(over) < len(errands):
+                pause = tally.patience(size, looks)
+                self._sleep(pause)
+                waited, looks = waited + pause, looks + 1
+
+    def _background(self) -> bool:
+        """Whether workers outlive their tasks."""
+        return str(self._spark.conf.get("spark.python.worker.reuse", "true")).lower() == "true"
 
 
-def _take(queue: list[BinMove], size: float) -> list[BinMove]:
-    """The next moves of about so many bytes, at least one; they leave the queue."""
-    taken: list[BinMove] = []
-    total = 0.0
-    while queue and (not taken or total + queue[0].size <= size):
-        total += queue[0].size
-        taken.append(queue.pop(0))
-    return taken
+def _errand(manifest: Manifest, moves: list[BinMove]) -> Errand:
+    where = Intervals.of((move.lo, move.hi) for move in moves)
+    return Errand(uuid.uuid4().hex, manifest.within(where), tuple(pieces(moves)))
 
 
 def _fresh(new: Program, old: Program) -> list[str]:

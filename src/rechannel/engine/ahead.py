@@ -1,0 +1,101 @@
+"""What of the state that is going to move is fetched ahead, in which pieces, and when that is enough. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rechannel.kernels.ahead import Attended
+from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.steps import BinMove, Step
+
+STEPS = 8
+"""So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
+
+AGAIN = 4
+"""After so many steps the next ones are looked at again."""
+
+PIECE = 4 << 20
+"""Bytes that are fetched between two pauses, as estimated; at least one bin."""
+
+PASSES = 5
+"""How often all that moves at once is looked at, at most."""
+
+LITTLE = 0.1
+"""A pass that fetches at most this share of what the first one did is the last."""
+
+SHRINKS = 0.7
+"""So is one that fetches more than this share of what the one before it did: timesteps write as fast as it fetches."""
+
+GUESS = 1e-5
+"""Milliseconds per byte (100 MB/s) before anything was fetched."""
+
+SOONEST, LATEST = 0.25, 5.0
+"""Seconds until somebody looks how far it is."""
+
+
+def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
+    """Moves of the next steps that take state to another task."""
+    return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
+
+
+def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
+    """Hashes of moves in their order, about so many bytes at a time."""
+    taken: list[tuple[int, int]] = []
+    total = 0.0
+    for move in moves:
+        if taken and total + move.size > size:
+            yield Intervals.of(taken)
+            taken, total = [], 0.0
+        taken.append((move.lo, move.hi))
+        total += move.size
+    if taken:
+        yield Intervals.of(taken)
+
+
+def worth_another(passes: Sequence[int]) -> bool:
+    """Whether to look again at all that moves. passes: bytes that each pass so far has fetched."""
+    if not passes:
+        return True
+    if len(passes) >= PASSES or passes[-1] <= LITTLE * passes[0]:
+        return False
+    return len(passes) < 2 or passes[-1] <= SHRINKS * passes[-2]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was fetched ahead of one reconfiguration. ms_per_byte: how long it takes on the slowest host, lately."""
+
+    bytes_fetched: int = 0
+    bytes_present: int = 0
+    pieces: int = 0
+    passes: list[int] = field(default_factory=list)
+    ms_per_byte: float = GUESS
+
+    def count(self, over: Iterable[Attended]) -> None:
+        """One pass is over on all hosts."""
+        over = tuple(over)
+        self.passes.append(sum(one.bytes_fetched for one in over))
+        self.bytes_fetched += self.passes[-1]
+        self.bytes_present += sum(one.bytes_present for one in over)
+        self.pieces += sum(one.pieces for one in over)
+        rates = [
+            one.ms / covered
+            for one in over
+            if (covered := one.bytes_fetched + one.bytes_present) and one.ms
+        ]
+        self.ms_per_byte = max(rates, default=self.ms_per_byte)
+
+    def patience(self, size: float, looks: int) -> float:
+        """Seconds until one looks again how far `size` bytes on the fullest host are; longer every time."""
+        expected = size * self.ms_per_byte / 1e3
+        return min(LATEST, max(SOONEST, expected) * (1.0 if looks == 0 else 0.5 * looks))
+
+    def to_json(self) -> Mapping[str, int | list[int]]:
+        """Facts for the history."""
+        return {
+            "bytes_fetched": self.bytes_fetched,
+            "bytes_present": self.bytes_present,
+            "pieces": self.pieces,
+            "passes": list(self.passes),
+        }

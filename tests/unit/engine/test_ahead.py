@@ -1,0 +1,71 @@
+"""What is fetched ahead, in which pieces, and when that is enough."""
+
+import pytest
+
+from rechannel.engine.ahead import (
+    LATEST,
+    PASSES,
+    SOONEST,
+    STEPS,
+    Tally,
+    coming,
+    pieces,
+    worth_another,
+)
+from rechannel.kernels.ahead import Attended
+from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.steps import BinMove, Step
+
+
+def move(number, *, size=1.0, target=1):
+    return BinMove(operator="op", lo=number, hi=number + 1, source=0, target=target, size=size)
+
+
+def test_the_next_steps_are_fetched_and_what_stays_is_not():
+    steps = [Step(moves=(move(number), move(number, target=0))) for number in range(STEPS + 5)]
+    assert coming(steps) == tuple(move(number) for number in range(STEPS))
+    assert coming(()) == ()
+
+
+def test_pieces_have_about_so_many_bytes_and_at_least_one_bin():
+    moves = [move(0, size=3), move(1, size=3), move(2, size=5), move(3, size=100), move(4)]
+    cut = [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert list(pieces(moves, 10)) == [Intervals.of([span]) for span in cut]
+    assert list(pieces([], 10)) == []
+
+
+@pytest.mark.parametrize(
+    ("passes", "another"),
+    [
+        ([], True),
+        ([100], True),
+        ([0], False),
+        ([100, 10], False),
+        ([100, 60], True),
+        ([100, 80], False),
+        ([100, 60, 40], True),
+        ([100, 60, 50], False),
+        ([100, 60, 40, 25, 15][:PASSES], False),
+    ],
+)
+def test_it_is_fetched_again_while_that_is_much_less_every_time(passes, another):
+    assert worth_another(passes) is another
+
+
+def test_what_all_hosts_did_is_counted_and_the_slowest_tells_how_long_it_takes():
+    tally = Tally()
+    tally.count(
+        [
+            Attended(done=True, pieces=2, bytes_fetched=1_000, bytes_present=1_000, ms=4.0),
+            Attended(done=True, pieces=1, bytes_fetched=1_000, ms=10.0),
+        ]
+    )
+    tally.count([Attended(done=True, pieces=1, bytes_present=500)])
+    told = {"bytes_fetched": 2_000, "bytes_present": 1_500, "pieces": 4, "passes": [2_000, 0]}
+    assert tally.to_json() == told
+    assert tally.ms_per_byte == 0.01
+    assert tally.patience(200_000, 0) == 2.0
+    assert tally.patience(200_000, 1) == 1.0
+    assert tally.patience(200_000, 4) == 4.0
+    assert tally.patience(200_000, 40) == LATEST
+    assert tally.patience(0, 0) == SOONEST
