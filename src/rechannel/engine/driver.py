@@ -38,7 +38,7 @@ from rechannel.engine.publishing import Publisher
 from rechannel.engine.reconfiguring import Preparer, Reconfigurer, abilities
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
 from rechannel.engine.steps import resolve_combine
-from rechannel.engine.versions import NOTE, reconciled
+from rechannel.engine.versions import NOTE, noted, reconciled
 from rechannel.errors import FencedError, RechannelError
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
@@ -338,7 +338,7 @@ class Driver:
         version = decision.configuration.dataflow
         self.changes.journal(decision)
         known = self._journal.state.notes.get(NOTE) or {}
-        note = {**known, str(version): dict(self._exchange.record(version, place.time_ms))}
+        note = noted(known, version, self._exchange.record(version, place.time_ms))
         self._journal.append(Note(kind=NOTE, body=note))
         self._journal.append(
             ConfigurationChanged(

@@ -44,6 +44,9 @@ Stored = Callable[[str], frozenset[str] | None]
 KEPT = 32
 """Versions whose identity is kept, to recognise old program text."""
 
+_PAST = ("text", "identity")
+"""What is kept of a version that does not run any more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -129,13 +132,25 @@ def _check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current:
 
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
     """The note when a version is added or told anew; None where the journal says so already."""
-    known = dict(state.notes.get(NOTE) or {})
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     if known.get(str(program.version)) == program.record:
         return None
-    known[str(program.version)] = dict(program.record)
-    for old in sorted(map(int, known))[:-KEPT]:
-        del known[str(old)]
-    return known
+    return noted(known, program.version, program.record)
+
+
+def noted(known: Mapping[str, Json], version: int, record: Mapping[str, Json]) -> dict[str, Json]:
+    """The note with a version that is about to be the current one.
+
+    The one before it stays as it is: it runs until the border. Of older ones stays what tells old program text,
+    of the latest few: a stream may be changed for ever.
+    """
+    others = sorted(map(int, known.keys() - {str(version)}))[-(KEPT - 1) :]
+    before = max((old for old in others if old < version), default=None)
+    kept = {}
+    for old in others:
+        one = known[str(old)]
+        kept[str(old)] = one if old == before else {name: one[name] for name in _PAST}
+    return {**kept, str(version): dict(record)}
 
 
 def compile_program(

@@ -9,7 +9,7 @@ import rechannel as rc
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Sink
 from rechannel.dataflow.writer import Flow
-from rechannel.engine.versions import NOTE
+from rechannel.engine.versions import KEPT, NOTE, noted
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,
@@ -117,6 +117,38 @@ def test_eras_that_are_not_stored_any_more_are_forgotten():
     assert len(record["migrations"]["counts"]) <= 2
     assert record["eras"]["counts"].endswith(".13")
     assert table(harness) == {"a": {"n": 60}, "b": {"n": 60}}
+
+
+def test_the_note_does_not_grow_with_every_change():
+    words, harness = bench()
+    process = harness.start()
+    for number in range(KEPT + 8):
+        process.reconfigure(
+            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+        )
+        feed(words, process, ("a", 1), ("b", 1))
+    note = harness.journal_state().notes[NOTE]
+    latest = KEPT + 9
+    assert sorted(map(int, note)) == list(range(latest - KEPT + 1, latest + 1))
+    full = set(note[str(latest)])
+    assert {int(version) for version, one in note.items() if set(one) == full} == {
+        latest,
+        latest - 1,
+    }
+    assert table(harness)["a"]["n"] == KEPT + 8
+
+
+def test_a_crash_before_the_border_leaves_the_version_that_runs_as_it_was():
+    words, harness = bench()
+    process = harness.start()
+    for aggregates in (BOTH, {"n": rc.count()}):
+        process.reconfigure(rc.change_logic("counts", aggregates))
+        feed(words, process, ("a", 1))
+    known = harness.journal_state().notes[NOTE]
+    again = noted(known, 4, known["3"])
+    assert again["3"] == known["3"]
+    assert set(again["2"]) == {"text", "identity"}
+    assert noted(again, 3, known["3"])["3"] == known["3"]
 
 
 def test_an_operator_without_state_yet_can_change_too():
