@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.comparison import MEAN, MEDIAN, Ratio, compare_batches, keyed_input
+from benchmarks.comparison import Ratio, compare_batches, keyed_input
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -29,9 +29,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     """Measure every case of ``cases``; ratios of the case ``large`` carry the store's bare name.
 
     A case may have its own `batches` and `warmup`: short batches reach their steady state, in which
-    the JVM has compiled what it runs, after more of them. All sides get the same. It may have
-    `in_flight`, for Rechannel only: with two, the front of a batch overlaps the state work of the
-    one before, which the peers cannot do; what it is without is measured beside it.
+    the JVM has compiled what it runs, after more of them. All sides get the same.
     """
     variants: list[Variant] = []
     ratios: list[Ratio] = []
@@ -41,16 +39,8 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         directory = keyed_input(own, bench, name=case, batches=own["batches"], **size)
         mark = "" if case == "large" else f"_{case}"
         variants += variants_over(directory, own, mark)
-        if own.get("in_flight", 1) > 1:
-            alone = {**own, "in_flight": 1}
-            variants.append(variants_over(directory, alone, f"{mark}_one_in_flight")[0])
         ratios += [
-            Ratio(
-                name=f"{store}{mark}",
-                over=f"{store}{mark}",
-                under=f"rechannel{mark}",
-                of=MEAN if own.get("in_flight", 1) > 1 else MEDIAN,
-            )
+            Ratio(name=f"{store}{mark}", over=f"{store}{mark}", under=f"rechannel{mark}")
             for store in STORES
         ]
     return compare_batches(
@@ -79,13 +69,7 @@ BENCHMARK = Benchmark(
     defaults={
         "cases": {
             "large": {"rows": 2_000_000, "keys": 1_000_000},
-            "small": {
-                "rows": 200_000,
-                "keys": 10_000,
-                "batches": 40,
-                "warmup": 10,
-                "in_flight": 2,
-            },
+            "small": {"rows": 200_000, "keys": 10_000, "batches": 40, "warmup": 10},
         },
         "batches": 12,
         "warmup": 3,
