@@ -28,7 +28,10 @@ from rechannel.state.manifest import Run
 PAUSE = 1.0
 """Pause behind a piece, in lengths of that piece: a line to the shared store is left free for half of the time."""
 
+_MARK = ".ahead-"
 _BUFFER = 1 << 16
+_FORGOTTEN_SECONDS = 3600.0
+"""A file that nobody has written for so long is of a driver that is gone: nobody asks how far its errand is."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def attend(
     directory: where processes of this host meet, its cache. background: False = all of it here and now, for processes
     that end with their task.
     """
-    path = f"{directory}/.ahead-{errand.name}"
+    path = f"{directory}/{_MARK}{errand.name}"
     try:
         os.makedirs(directory, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -98,6 +101,7 @@ def attend(
             os.unlink(path)
         os.close(descriptor)
         return known
+    _tidy(directory, time.time() - _FORGOTTEN_SECONDS)
     work = _work(program, errand, known, pause, sleep)
     if background:
         threading.Thread(
@@ -139,6 +143,21 @@ def _go_on(descriptor: int, work: Iterator[Attended]) -> None:
         pass  # the cache's disk is full or gone: what was fetched is of use all the same
     finally:
         os.close(descriptor)
+
+
+def _tidy(directory: str, before: float) -> None:
+    """Remove files that were not written since (seconds since 1970) and that nobody works on."""
+    for entry in os.scandir(directory):
+        if not entry.name.startswith(_MARK):
+            continue
+        with suppress(OSError):  # another process was first
+            descriptor = os.open(entry.path, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(descriptor).st_mtime < before:
+                    os.unlink(entry.path)
+            finally:
+                os.close(descriptor)
 
 
 def _read(descriptor: int) -> Attended:

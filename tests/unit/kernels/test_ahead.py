@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 import time
 from dataclasses import asdict
@@ -149,3 +150,29 @@ def test_a_file_that_makes_no_sense_is_begun_anew(program):
         told = attend(made, errand(runs), directory, background=False)
         assert told.done
         assert told.pieces == 8
+
+
+def test_what_a_driver_left_that_is_gone_is_removed(program):
+    made, runs = program
+    directory = Path(made.store.directory_here)
+    directory.mkdir()
+    old, young, other = (directory / name for name in (".ahead-old", ".ahead-young", "old.part"))
+    for path in (old, young, other):
+        path.write_text("{}")
+    for path in (old, other):
+        os.utime(path, (1e9, 1e9))
+    attend(made, errand(runs), str(directory), background=False)
+    assert not old.exists()
+    assert young.exists()
+    assert other.exists()
+
+
+def test_what_is_still_worked_on_is_not_removed(program):
+    made, runs = program
+    directory = Path(made.store.directory_here)
+    directory.mkdir()
+    with (directory / ".ahead-other").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.utime(file.name, (1e9, 1e9))
+        attend(made, errand(runs), str(directory), background=False)
+        assert Path(file.name).exists()
