@@ -314,7 +314,8 @@ class Exchange:
 
     def begin(self, version: int) -> Ready:
         """A version takes over; nothing is under way. Readers of sources that are gone are left to the intake."""
-        ready = self._get(version)
+        # What would make it anew holds the version before it, and so would all versions hold all before them.
+        ready = replace(self._get(version), stamp=None, loaded={})
         with self._lock:
             del self._waiting[version]
         self._runner.exchange(ready.plan, ready.program.programs, ready.readers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 import pytest
 
@@ -9,7 +11,7 @@ import rechannel as rc
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Sink
 from rechannel.dataflow.writer import Flow
-from rechannel.engine.versions import KEPT, NOTE, noted
+from rechannel.engine.versions import KEPT, NOTE, Program, noted
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,
@@ -136,6 +138,24 @@ def test_the_note_does_not_grow_with_every_change():
         latest - 1,
     }
     assert table(harness)["a"]["n"] == KEPT + 8
+
+
+def test_versions_that_do_not_run_any_more_are_let_go():
+    words, harness = bench()
+    process = harness.start()
+
+    def held():
+        gc.collect()
+        return sum(isinstance(each, Program) for each in gc.get_objects())
+
+    before = held()
+    for number in range(8):
+        process.reconfigure(
+            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+        )
+        feed(words, process, ("a", 1))
+    assert process.exchange.current.program.version == 9
+    assert held() <= before + 1
 
 
 def test_a_crash_before_the_border_leaves_the_version_that_runs_as_it_was():
