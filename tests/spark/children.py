@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from tests.spark.programs import PATIENCE
@@ -52,7 +53,12 @@ class Child:
     def hear(self, name, patience=PATIENCE):
         """The next fact of a name that it tells."""
         while True:
-            fact = self.facts.get(timeout=patience)
+            try:
+                fact = self.facts.get(timeout=patience)
+            except queue.Empty:
+                self.send(signal.SIGUSR1)  # it writes down what its threads are at
+                time.sleep(1)
+                raise AssertionError(f"silent for {patience} s:\n{self.errors()}") from None
             if fact is None:
                 raise AssertionError(f"ended with {self.process.wait()}:\n{self.errors()}")
             if name in fact:

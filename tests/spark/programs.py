@@ -4,7 +4,9 @@ A process of its own is `python -m tests.spark.programs MODULE:FUNCTION ARGUMENT
 talks in lines of JSON on its standard output; `children.py` is the other end.
 """
 
+import faulthandler
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -213,7 +215,8 @@ def tell(**facts):
 
 
 def main():
-    """Run a function of a module as a process."""
+    """Run a function of a module as a process. SIGUSR1 makes it write down what its threads are at."""
+    faulthandler.register(signal.SIGUSR1)
     module, _, name = sys.argv[1].partition(":")
     tell(result=getattr(import_module(module), name)(**json.loads(sys.argv[2])))
 
