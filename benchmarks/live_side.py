@@ -42,15 +42,19 @@ def load(parameters: Parameters) -> Measurement:
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
         job = start(spark, {**parameters, "rate": NO_ROWS})
-        job.reconfigure(first_changes(parameters), rc.all_at_once(prepare=False)).wait(
-            PATIENCE_SECONDS
-        )
+        set_out(job, parameters)
         job.stop()
         spark.stop()
     state = Path(parameters["scratch"]) / "state"
     size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
     shutil.move(state, parameters["template"])
     return {"seconds": time.perf_counter() - began, "bytes": size}
+
+
+def set_out(job: rc.RunningJob, parameters: Parameters) -> None:
+    """Put bins and tasks where they are before the change that is measured."""
+    first = first_changes(parameters)
+    job.reconfigure(first, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
 
 
 def capacity(parameters: Parameters) -> Measurement:
@@ -70,7 +74,9 @@ def capacity(parameters: Parameters) -> Measurement:
 
 
 def take_template(parameters: Parameters) -> None:
-    """A copy of the loaded state, of which no host's cache knows anything."""
+    """A copy of the loaded state, of which no host's cache knows anything; nothing where every run loads its own."""
+    if not parameters["load"]:
+        return
     shutil.copytree(parameters["template"], Path(parameters["scratch"]) / "state")
 
 
@@ -98,6 +104,8 @@ def live(parameters: Parameters) -> LiveMeasurement:
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
         job = start(spark, parameters)
+        if not parameters["load"]:
+            set_out(job, parameters)
         asked = wait_for_change(job, parameters)
         if parameters["strategy"] is None:
             done = asked + parameters["control_seconds"]

@@ -76,9 +76,11 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     if parameters["change"] not in CHANGES:
         raise UnknownNameError(f"no change {parameters['change']!r}; known: {', '.join(CHANGES)}")
     given = {**parameters, "template": str(Path(bench.scratch) / "template")}
-    loaded, failures = once("load", given, bench, "bytes")
-    if loaded is None:
-        return failed(parameters, failures)
+    loaded: Measurement | None = {"bytes": None}
+    if parameters["load"]:
+        loaded, failures = once("load", given, bench, "bytes")
+        if loaded is None:
+            return failed(parameters, failures)
     rate = parameters["rate"]
     if rate is None:
         measured, failures = once("capacity", given, bench, "rows_per_second")
@@ -201,6 +203,7 @@ BENCHMARK = Benchmark(
     defaults={
         "change": "move",
         "keys": 10_000_000,
+        "load": True,
         "bins": 256,
         "rescale": [2, 4, 8, 2],
         "bandwidth_mb": 200,
@@ -225,16 +228,20 @@ BENCHMARK = Benchmark(
         "timeout_seconds": 900,
     },
     quick={
-        "keys": 1_000_000,
+        "keys": 200_000,
+        "load": False,
+        "bins": 64,
         "rate": 20_000,
-        "warmup_seconds": 5,
-        "before_seconds": 3,
-        "control_seconds": 5,
-        "after_seconds": 2,
+        "warmup_seconds": 1,
+        "before_seconds": 2,
+        "control_seconds": 2,
+        "settle_seconds": 1,
+        "after_seconds": 1,
+        "strategies": {"fluid_budget": {"gap": 0}},
         "rounds": 1,
         "without": [
-            "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold",
-            "all_at_once", "fluid_budget_cold", *RESTARTS, PEER,
+            "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold", "all_at_once",
+            "all_at_once_cold", "fluid_budget_cold", *RESTARTS, PEER,
         ],
     },
     run=run,
