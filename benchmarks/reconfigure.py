@@ -76,11 +76,12 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     if parameters["change"] not in CHANGES:
         raise UnknownNameError(f"no change {parameters['change']!r}; known: {', '.join(CHANGES)}")
     given = {**parameters, "template": str(Path(bench.scratch) / "template")}
-    loaded: Measurement | None = {"bytes": None}
+    loaded: Measurement = {"bytes": None}
     if parameters["load"]:
-        loaded, failures = once("load", given, bench, "bytes")
-        if loaded is None:
+        found, failures = once("load", given, bench, "bytes")
+        if found is None:
             return failed(parameters, failures)
+        loaded = found
     rate = parameters["rate"]
     if rate is None:
         measured, failures = once("capacity", given, bench, "rows_per_second")
