@@ -57,9 +57,14 @@ STRATEGIES = {
     "optimized": rc.optimized(2),
     "budget": rc.fluid(4, budget_bytes=2_000),
 }
+OFTEN = ("all_at_once", "budget")
+"""Tried whenever tests run; the others take long, and the simulation has them all."""
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES],
+)
 def test_rescaling_up_and_down(spark, state, out, undisturbed, name):
     job = start(spark, ledger(out), state, bins=16, **SLOW)
     first = job.reconfigure(rc.rescale("balances", 5), STRATEGIES[name], at=6)
