@@ -24,9 +24,8 @@ from rechannel.errors import RechannelError
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
-from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import check_fixed, planned_route
+from rechannel.reconfigure.requests import check_fixed, planned_route, planned_steps
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Route, Step, apply_step
 
@@ -170,7 +169,7 @@ def _plan(record: Record, now: Now) -> Event:
     way = planned_route(now.configuration, record.change, now)
     if not way:
         return finished(record, now, "done", "it was so already")
-    steps = record.fixed or steps_of(way, record.strategy, now.budget(record.strategy))
+    steps = planned_steps(record, way, now)
     return Planned(
         id=record.id,
         time_ms=now.time_ms,

@@ -83,11 +83,8 @@ def planned_route(configuration: Configuration, change: Change, now: Now) -> Rou
     return replace(way, moves=(*way.moves, *moves))
 
 
-def planned_steps(record: Record, now: Now) -> tuple[Step, ...]:
-    """The steps that a record would be given at a border. Raises RefusedError."""
-    way = planned_route(now.configuration, record.change, now)
-    if not way:
-        return ()
+def planned_steps(record: Record, way: Route, now: Now) -> tuple[Step, ...]:
+    """The steps of a record on its way: those that were fixed when it was asked for, or as its strategy cuts them."""
     return record.fixed or steps_of(way, record.strategy, now.budget(record.strategy))
 
 

@@ -54,7 +54,7 @@ def test_what_is_no_state_directory_is_refused_in_one_line(rechannel, tmp_path, 
     assert reaction.out == ""
     assert reaction.err.splitlines() == [
         f"error: {tmp_path} is no state directory: there is no dataflow.json in it;"
-        " give what `rc.Job(..., state=)`"
+        " give what the job has as `rc.Job(..., state=)`"
     ]
     missing = rechannel(command, tmp_path / "nowhere")
     assert "there is no such directory" in missing.err

@@ -46,6 +46,8 @@ def open_directory(where: str | os.PathLike[str]) -> StateDirectory:
         directory = directory_of(store)
         there = directory is None or directory.root.is_dir()
         what = f"there is no {IDENTITY} in it" if there else "there is no such directory"
-        msg = f"{where} is no state directory: {what}; give what `rc.Job(..., state=)`"
+        msg = (
+            f"{where} is no state directory: {what}; give what the job has as `rc.Job(..., state=)`"
+        )
         raise RefusedError(msg) from error
     return StateDirectory(store=store, identity=identity, where=os.fspath(where))

@@ -35,7 +35,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes import ChangeProgram, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
-from rechannel.reconfigure.requests import planned_steps
+from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import BinMove
 from rechannel.state.manifest import Manifest
@@ -159,7 +159,8 @@ class SparkPreparer(ClusterPreparer):
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> Mapping[str, Any]:
         """What moves with the first steps: once where more steps follow, else until there is little left to fetch."""
-        steps = planned_steps(record, now)
+        way = planned_route(now.configuration, record.change, now)
+        steps = planned_steps(record, way, now)
         target = resolve(now.configuration, record.change, now.facts)
         tally = self._tallies.setdefault(record.id, Tally())
         while worth_another(tally.passes) and (len(steps) == 1 or not tally.passes):
@@ -175,7 +176,7 @@ class SparkPreparer(ClusterPreparer):
     def facts(self, record: Record) -> Mapping[str, Any]:
         """What was fetched ahead in all, also after it was prepared."""
         tally = self._tallies.pop(record.id, None)
-        return {} if tally is None else tally.to_json()
+        return tally.to_json() if tally is not None and tally.passes else {}
 
     def _pass(
         self,
