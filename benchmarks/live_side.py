@@ -63,6 +63,8 @@ def capacity(parameters: Parameters) -> Measurement:
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
         job = start(spark, {**parameters, "rate": None})
+        # The interval is state: the loaded job's holds until it is changed.
+        job.reconfigure(rc.set_interval(0))
         until(job, time.time() + parameters["capacity_seconds"])
         job.stop()
         spark.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import socket
@@ -50,6 +51,8 @@ from rechannel.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 SWEEP_EVERY = 16
@@ -189,6 +192,12 @@ class Assembly:
 
     # Putting together ----------------------------------------------------------------------------
 
+    def _unheeded(self) -> list[str]:
+        state = self.journal.state
+        if not state.configurations:
+            return []
+        return self.settings.unheeded(state.configuration_at((state.last_intended or 0) + 1))
+
     def _run(
         self, lease: Lease, opener: Opener, program: Program, readers: Mapping[str, SourceReader]
     ) -> RunningJob:
@@ -203,6 +212,8 @@ class Assembly:
             in_flight=settings.in_flight,
             **opener.defaults,
         )
+        for sentence in self._unheeded():
+            _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(
             program.plan,
             program.programs,

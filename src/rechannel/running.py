@@ -15,7 +15,7 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
 from rechannel.engine.driver import Driver
 from rechannel.engine.exchange import Exchange, Opener, asking
-from rechannel.engine.history import read_history, summary
+from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease
@@ -249,16 +249,16 @@ class RunningJob:
     @property
     def reconfigurations(self) -> list[dict[str, Any]]:
         """Every reconfiguration of this state directory, oldest first: cause, phases, bins, bytes, latencies."""
-        state = self._driver.changes.coordination
-        return read_history(self._parts.store, state.open)
+        return read_history(self._parts.store, self._driver.changes.coordination.records)
 
     def reconfiguration(self, id_: str) -> dict[str, Any]:
         """One of them. Raises NotReadyError when there is none of that id."""
-        for body in self.reconfigurations:
-            if body["id"] == id_:
-                return body
-        msg = f"there is no reconfiguration {id_!r}"
-        raise NotReadyError(msg)
+        return read_one(self._parts.store, id_, self._driver.changes.coordination.records)
+
+    @property
+    def open_reconfigurations(self) -> list[dict[str, Any]]:
+        """Those of them that are not over; no file is read."""
+        return [summary(record) for record in self._driver.changes.coordination.open]
 
     def serve(self, host: str = "127.0.0.1", port: int = 8520, token: str | None = None) -> Server:
         """Answer HTTP requests until the job ends: watch, plan, reconfigure, abort, history, metrics.

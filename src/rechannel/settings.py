@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rechannel.errors import RefusedError
+from rechannel.model.configuration import Configuration
 from rechannel.state.local import Durability
 from rechannel.state.merging import MergePolicy
 
@@ -12,6 +13,9 @@ from rechannel.state.merging import MergePolicy
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How a job runs where the dataflow does not say.
+
+    tasks, bins, interval_ms and in_flight say where a stream begins. From then on they are part of its Configuration,
+    which the journal keeps over restarts, and are changed live.
 
     tasks: tasks per operator; None = the session's default parallelism.
     bins: bins per stateful operator, a power of two by habit. 256 cost nothing measurable and are fine
@@ -69,3 +73,12 @@ class Settings:
         if self.tasks is not None and self.tasks < 1:
             msg = f"setting tasks must be at least 1, not {self.tasks!r}"
             raise RefusedError(msg)
+
+    def unheeded(self, configuration: Configuration) -> list[str]:
+        """What a stream that has this Configuration already does otherwise than the settings say, in sentences."""
+        return [
+            f"{name} stays {held}: the stream has its own since it began, and the {asked} of the settings is not looked"
+            f" at; job.reconfigure(rc.{change}({asked})) changes it"
+            for name, change in (("interval_ms", "set_interval"), ("in_flight", "set_in_flight"))
+            if (held := getattr(configuration, name)) != (asked := getattr(self, name))
+        ]

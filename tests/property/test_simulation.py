@@ -20,8 +20,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from random import Random
 
 import numpy as np
@@ -61,6 +63,8 @@ from tests.property.reconfigurations import (
 from tests.property.twin_values import alike
 
 PARTS = 5
+PIECE = 10
+"""Schedules that a process runs between two words to its parent."""
 LIVES = 6
 """Drivers that may be disturbed; the next one is left alone, so that every schedule ends."""
 
@@ -417,6 +421,7 @@ def run_schedule(rng: Random) -> Counter[str]:
     happened.update({f"injected {kind}": n for kind, n in harness.injected.items()})
     happened["published again"] += sum(r.again for r in harness.recorders.values())
     happened["timesteps"] += program.timesteps
+    happened["schedules"] += 1
     return happened
 
 
@@ -442,11 +447,15 @@ NEEDED = (
 )
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_schedule_makes_a_difference(part: int, thorough: bool) -> None:
-    per_part = (10_000 if thorough else 500) // PARTS
-    alone = os.environ.get("RECHANNEL_SEED")
-    seeds = [int(alone)] if alone else range(part * per_part, (part + 1) * per_part)
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """A process per CPU: schedules know nothing of each other."""
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        yield pool
+
+
+def simulate_all(seeds: Sequence[int]) -> Counter[str]:
+    """Several schedules; how often each thing happened."""
     happened: Counter[str] = Counter()
     for seed in seeds:
         try:
@@ -454,8 +463,23 @@ def test_no_schedule_makes_a_difference(part: int, thorough: bool) -> None:
         except Exception as error:
             msg = f"schedule {seed} fails; RECHANNEL_SEED={seed} replays it"
             raise AssertionError(msg) from error
-    if not alone:
-        for kind in ("before", "after", "twice", "late"):
-            assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
-        missing = [name for name in NEEDED if not happened[name]]
-        assert not missing, f"never happened: {missing}"
+    return happened
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_schedule_makes_a_difference(
+    part: int, thorough: bool, workers: ProcessPoolExecutor
+) -> None:
+    alone = os.environ.get("RECHANNEL_SEED")
+    if alone:
+        simulate_all([int(alone)])
+        return
+    per_part = (10_000 if thorough else 500) // PARTS
+    seeds = range(part * per_part, (part + 1) * per_part)
+    pieces = [seeds[start : start + PIECE] for start in range(0, per_part, PIECE)]
+    happened = sum(workers.map(simulate_all, pieces), Counter[str]())
+    assert happened["schedules"] == per_part
+    for kind in ("before", "after", "twice", "late"):
+        assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
+    missing = [name for name in NEEDED if not happened[name]]
+    assert not missing, f"never happened: {missing}"

@@ -44,18 +44,18 @@ def _served(url: str, token: str | None, id_: str | None) -> list[dict[str, Any]
 def _kept(directory: str, id_: str | None) -> list[dict[str, Any]]:
     """Read a state directory; the job may run meanwhile."""
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.engine.history import read_history
+    from rechannel.engine.history import read_history, read_one
     from rechannel.engine.journal import read_only
 
     store = open_directory(directory).store
-    found = read_history(store, read_only(store).coordination.open)
+    known = read_only(store).coordination.records
     if id_ is None:
-        return found
-    one = [body for body in found if body["id"] == id_]
-    if not one:
-        msg = f"there is no reconfiguration {id_!r} in {directory}"
-        raise NotReadyError(msg)
-    return one
+        return read_history(store, known)
+    try:
+        return [read_one(store, id_, known)]
+    except NotReadyError as error:
+        msg = f"{error} in {directory}"
+        raise NotReadyError(msg) from None
 
 
 def _rows(all_: list[dict[str, Any]]) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from rechannel.engine.measured import Measured
-from rechannel.errors import DamagedStateError
+from rechannel.errors import DamagedStateError, MissingFileError, NotReadyError
 from rechannel.reconfigure.record import Record
 from rechannel.state.keys import RECONFIGURATIONS
 from rechannel.state.sealed import seal, unseal
@@ -20,6 +21,9 @@ FORMAT = 1
 
 AROUND = 32
 """Timesteps before and after a reconfiguration that its latencies are compared with."""
+
+KEPT = 10_000
+"""Reconfigurations whose files stay: the oldest goes when another one is over."""
 
 
 def summary(record: Record, latencies: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
@@ -95,22 +99,27 @@ def _figures(values: list[float]) -> dict[str, float]:
 class History:
     """Writes the files; belongs to the driver's thread."""
 
-    def __init__(self, store: Store, measured: Measured) -> None:
-        """Files of this store; latencies as measured."""
+    def __init__(self, store: Store, measured: Measured, kept: int = KEPT) -> None:
+        """Files of this store, the newest `kept` of them; latencies as measured."""
         self._store = store
         self._measured = measured
+        self._kept = kept
         self._fresh: dict[str, Record] = {}
 
     def over(self, record: Record) -> None:
         """One is over: write what is known; what comes after it is added later."""
         self._write(record)
         self._fresh[record.id] = record
+        oldest = number_of(record.id) - self._kept
+        if oldest > 0:
+            self._fresh.pop(f"r{oldest}", None)
+            self._store.delete(_file(f"r{oldest}"))
 
     def repair(self, records: Iterable[Record]) -> None:
         """Write what a driver that died between the journal and the history has left out."""
         there = set(self._store.list(RECONFIGURATIONS))
         for record in records:
-            if not record.open and f"{RECONFIGURATIONS}{record.id}.json" not in there:
+            if not record.open and _file(record.id) not in there:
                 self._write(record)
 
     def committed(self, timestep: int) -> None:
@@ -129,27 +138,52 @@ class History:
 
     def _write(self, record: Record) -> None:
         body = {"format": FORMAT, **summary(record, list(self._measured.latencies))}
-        self._store.put(f"{RECONFIGURATIONS}{record.id}.json", seal(body))
+        self._store.put(_file(record.id), seal(body))
 
 
-def read_history(store: Store, open_: Iterable[Record] = ()) -> list[dict[str, Any]]:
-    """All reconfigurations, in the order in which they were asked for; `open_`: those that are not over.
+def _file(id_: str) -> str:
+    return f"{RECONFIGURATIONS}{id_}.json"
 
+
+def read_history(store: Store, known: Iterable[Record] = ()) -> list[dict[str, Any]]:
+    """All reconfigurations, in the order in which they were asked for.
+
+    known: those that the journal holds, read before; what is under way, or was over a moment ago, has no file yet.
     Raises DamagedStateError.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found = {record.id: summary(record) for record in known}
     for key in store.list(RECONFIGURATIONS):
-        body: dict[str, Any] = unseal(store.read(key), name=key, newest=FORMAT)
-        body.pop("format", None)
-        found[body["id"]] = body
-    for record in open_:
-        found.setdefault(record.id, summary(record))
+        with suppress(MissingFileError):  # the oldest goes when another one is over
+            body = _read(store, key)
+            found[body["id"]] = body
     return sorted(found.values(), key=lambda body: number_of(body["id"]))
+
+
+def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, Any]:
+    """One of `read_history`. Raises NotReadyError when there is none of that id, DamagedStateError."""
+    if _is_id(id_):  # and not the path of another file
+        with suppress(MissingFileError):
+            return _read(store, _file(id_))
+    for record in known:
+        if record.id == id_:
+            return summary(record)
+    msg = f"there is no reconfiguration {id_!r}"
+    raise NotReadyError(msg)
+
+
+def _read(store: Store, key: str) -> dict[str, Any]:
+    body: dict[str, Any] = unseal(store.read(key), name=key, newest=FORMAT)
+    body.pop("format", None)
+    return body
+
+
+def _is_id(text: str) -> bool:
+    return text.startswith("r") and text[1:].isdigit()
 
 
 def number_of(id_: str) -> int:
     """The number in a reconfiguration's id. Raises DamagedStateError for what is none."""
-    if not id_.startswith("r") or not id_[1:].isdigit():
+    if not _is_id(id_):
         msg = f"{json.dumps(id_)} is no id of a reconfiguration"
         raise DamagedStateError(msg)
     return int(id_[1:])

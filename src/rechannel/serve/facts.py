@@ -42,7 +42,7 @@ def history_of(job: RunningJob) -> list[dict[str, Any]]:
 
 def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
     """Those that are not over."""
-    return [_with_what_is_left(job, body) for body in job.reconfigurations if _is_open(body)]
+    return [_with_what_is_left(job, body) for body in job.open_reconfigurations]
 
 
 def one_of(job: RunningJob, id_: str) -> dict[str, Any]:

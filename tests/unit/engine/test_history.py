@@ -17,10 +17,11 @@ from rechannel.engine.history import (
     number_of,
     phases,
     read_history,
+    read_one,
     summary,
 )
 from rechannel.engine.measured import Measured
-from rechannel.errors import DamagedStateError, NewerFormatError
+from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.record import Phase, Record, Taken
 from rechannel.settings import Settings
@@ -188,6 +189,15 @@ def test_what_a_driver_could_not_write_its_successor_writes():
     ]  # fmt: skip
 
 
+def test_the_newest_are_kept():
+    store = MemoryStore()
+    history = History(store, measured_of(), kept=2)
+    for number in range(1, 6):
+        history.over(replace(DONE, id=f"r{number}", taken=()))
+    history.finish()
+    assert [body["id"] for body in read_history(store)] == ["r4", "r5"]
+
+
 def test_reading_gives_all_in_their_order_and_those_under_way():
     store = MemoryStore()
     history = History(store, measured_of())
@@ -202,6 +212,29 @@ def test_reading_gives_all_in_their_order_and_those_under_way():
     assert [body["phase"] for body in told] == ["done", "waiting", "done", "done"]
     assert "format" not in told[0]
     assert read_history(MemoryStore()) == []
+
+
+def test_one_that_is_over_is_told_of_before_its_file_is_there():
+    store = MemoryStore()
+    assert [body["phase"] for body in read_history(store, [DONE])] == ["done"]
+    assert read_one(store, "r1", [DONE])["phase"] == "done"
+
+
+def test_one_is_read_from_its_own_file():
+    store = MemoryStore()
+    History(store, measured_of()).over(DONE)
+    assert (
+        read_one(store, "r1", [replace(DONE, cause="the file knows better")])["cause"] == "a test"
+    )
+    assert "format" not in read_one(store, "r1")
+
+
+@pytest.mark.parametrize("id_", ["r2", "x", "", "../journal/1"])
+def test_one_that_there_is_not_is_not_found(id_):
+    store = MemoryStore()
+    History(store, measured_of()).over(DONE)
+    with pytest.raises(NotReadyError, match="there is no reconfiguration"):
+        read_one(store, id_)
 
 
 def test_files_that_are_damaged_or_newer_are_not_guessed_at():

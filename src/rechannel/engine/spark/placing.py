@@ -74,11 +74,19 @@ class Placing:
             if len(self._executors) < 2 or not self._shares(configuration):
                 self._held.pop(operator, None)
                 return None
-            if not self._opened:
-                self._anchors, self._opened = self._open(), True
-            if self._anchors is None:
-                return None
-            return self._decide(operator, configuration, self._anchors)
+            anchors = self._opened_once()
+            return None if anchors is None else self._decide(operator, configuration, anchors)
+
+    def anchors(self) -> Anchors | None:
+        """What holds tasks in place, for whoever places others; None where Spark offers nothing for it."""
+        with self._lock:
+            return self._opened_once()
+
+    def _opened_once(self) -> Anchors | None:
+        # Looking Spark's classes up takes longer than using them.
+        if not self._opened:
+            self._anchors, self._opened = self._open(), True
+        return self._anchors
 
     def _decide(
         self, operator: str, configuration: OperatorConfiguration, anchors: Anchors

@@ -111,7 +111,6 @@ class SparkPreparer(ClusterPreparer):
         )
         self._spark = spark
         self._placing = placing
-        self._placed: PlacedNumbers | None = None
         self._tallies: dict[str, Tally] = {}
 
     def prepare(
@@ -217,10 +216,12 @@ class SparkPreparer(ClusterPreparer):
         manifest = manifests.get(operator, Manifest())
         errands = [_errand(manifest, own) for own in there.values()]
         size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
-        return self._attend(Shipped.of(program), errands, list(there), size, tally)
+        numbers = PlacedNumbers(self._spark, self._placing.anchors())
+        return self._attend(numbers, Shipped.of(program), errands, list(there), size, tally)
 
     def _attend(
         self,
+        placed: PlacedNumbers,
         shipped: Shipped,
         errands: list[Errand],
         hosts: list[Executor],
@@ -230,15 +231,13 @@ class SparkPreparer(ClusterPreparer):
         """Begin errands, each on its executor, and look after them until they are over."""
         over: dict[int, Attended] = {}
         waited, looks = 0.0, 0
-        # Looking Spark's classes up takes longer than all of this should.
-        self._placed = self._placed or PlacedNumbers(self._spark)
         call = AheadCall(shipped, tuple(errands), self._background())
         while True:
             left = [number for number in range(len(errands)) if number not in over]
             if not left or waited > PATIENCE:
                 return list(over.values())
             mine = replace(call, errands=tuple(errands[number] for number in left))
-            numbers = self._placed.frame({at: hosts[number] for at, number in enumerate(left)})
+            numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
             told = numbers.mapInArrow(mine, "number long, told string").toArrow().to_pydict()
             for at, text in zip(told["number"], told["told"], strict=True):
                 so_far = Attended(**json.loads(text))

@@ -167,10 +167,10 @@ class Anchor:
 class PlacedNumbers:
     """A DataFrame of the numbers 0, 1, ..., each a partition of its own on an executor of its own."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        """Open anchors; without them the numbers run anywhere."""
+    def __init__(self, spark: SparkSession, anchors: Anchors | None) -> None:
+        """anchors: what holds them in place; None = they run anywhere."""
         self._spark = spark
-        self._anchors = Anchors.open(spark)
+        self._anchors = anchors
 
     def frame(self, places: Mapping[int, Executor]) -> DataFrame:
         """Numbers below len(places), number i where it was put."""
