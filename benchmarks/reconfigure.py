@@ -7,6 +7,7 @@ measured with ``change``: ``logic``, and ``rescale``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +181,9 @@ def check(variant: Variant, run: Measurement) -> None:
 
 def result_of(parameters: Parameters, loaded: Measurement, trials: Trials) -> Result:
     """Medians over the runs of each variant, bounds of the budgeted move, and the curves."""
+    if parameters["runs"]:
+        every = {variant: trials.of(variant) for variant in trials.variants}
+        Path(parameters["runs"]).write_text(json.dumps(every), encoding="utf-8")
     what = {"move": "A quarter of the state moves", "logic": "Other logic", "rescale": "Rescaling"}
     return Result(
         parameters={**parameters, "state_bytes": loaded["bytes"]},
@@ -221,6 +225,7 @@ BENCHMARK = Benchmark(
         "after_seconds": 4,
         "strategies": {},
         "without": [],
+        "runs": None,
         "rounds": 5,
         "tasks": 4,
         "durability": "process",

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from benchmarks.harness import Measurement
 
-WINDOW_MS = 1_000.0
-"""Length of the windows in which throughput is counted."""
+WINDOW_MS = 5_000.0
+"""Length of the windows in which throughput is counted: several timesteps, since a second holds one or two."""
+SECOND_MS = 1_000.0
 _WINDOW_EVERY_MS = 20.0
 _ROWS_PER_SECOND = 1_000
 """Rows are looked at so densely: latency hardly differs between neighbours."""
@@ -126,18 +127,18 @@ def rows_done(run: Measurement, times: Floats) -> Floats:
     return np.asarray(np.interp(times, at, known[:, :2].ravel()))
 
 
-def throughput(run: Measurement, first: float, last: float) -> Floats:
-    """Rows per second in every window of a second between two times."""
-    starts = np.arange(first, max(first, last - WINDOW_MS) + 1e-9, _WINDOW_EVERY_MS)
-    done = rows_done(run, starts + WINDOW_MS) - rows_done(run, starts)
-    return np.asarray(done * (1e3 / WINDOW_MS))
+def throughput(run: Measurement, first: float, last: float, window: float = WINDOW_MS) -> Floats:
+    """Rows per second over the last so many ms, at every moment between two times."""
+    at = np.arange(first, max(first, last) + 1e-9, _WINDOW_EVERY_MS)
+    return np.asarray((rows_done(run, at) - rows_done(run, at - window)) * (1e3 / window))
 
 
-def dip(run: Measurement, spans: Spans) -> float:
-    """By how much the worst second during the change was below the mean before: 0 = not at all."""
+def dip(run: Measurement, spans: Spans, window: float = WINDOW_MS) -> float:
+    """By how much throughput, over the last so many ms, was below the mean before at worst: 0 = not at all."""
     ends = rows_done(run, np.array([spans.before, spans.asked]))
     mean = (ends[1] - ends[0]) / (spans.asked - spans.before) * 1e3
-    return float(max(0.0, 1 - throughput(run, spans.asked, spans.settled).min() / mean))
+    worst = throughput(run, spans.asked, spans.settled, window).min()
+    return float(max(0.0, 1 - worst / mean))
 
 
 def silence(run: Measurement, spans: Spans) -> float:

@@ -8,7 +8,15 @@ import pytest
 from benchmarks.live_figures import CONTROL, back_to_normal, figures_of, ratios_of
 from benchmarks.live_program import first_routing
 from benchmarks.process import Run
-from benchmarks.timeline import dip, fetched_between, rows_of, silence, spans_of, throughput
+from benchmarks.timeline import (
+    SECOND_MS,
+    dip,
+    fetched_between,
+    rows_of,
+    silence,
+    spans_of,
+    throughput,
+)
 from benchmarks.trials import Trials
 
 RATE = 1_000
@@ -80,18 +88,19 @@ def test_a_stall_is_a_dip_and_a_silence():
     even, stalled = run_of(*EVEN), run_of(*STALLED)
     assert dip(even, spans_of(even)) == pytest.approx(0, abs=1e-9)
     assert silence(even, spans_of(even)) == 500
-    assert dip(stalled, spans_of(stalled)) == pytest.approx(1 - (500 / 3) / 1_000)
+    assert dip(stalled, spans_of(stalled)) == pytest.approx(1 - 2_500 / 5_000)
+    assert dip(stalled, spans_of(stalled), SECOND_MS) == pytest.approx(1 - (500 / 3) / 1_000)
     assert silence(stalled, spans_of(stalled)) == 3_000
     assert np.allclose(throughput(even, 10_000, 13_000), RATE)
-    assert len(throughput(even, 10_000, 10_100)) == 1
+    assert len(throughput(even, 10_000, 10_000)) == 1
 
 
 def test_nothing_is_done_while_a_job_is_stopped():
     run = run_of(*STALLED)
     slow = STALLED.index(13) - 1
     run["began_ms"][slow] = 12_500.0
-    assert dip(run, spans_of(run)) == 1
-    assert throughput(run, 12_000, 13_000).tolist() == [500.0]
+    assert dip(run, spans_of(run), SECOND_MS) == 1
+    assert throughput(run, 13_000, 13_000, 1_000).tolist() == [500.0]
 
 
 def test_what_was_fetched_counts_when_it_was_committed():
@@ -120,7 +129,7 @@ def test_bounds_compare_with_the_same_span_without_a_change():
     trials = Trials(runs=(runs(CONTROL, run_of(*EVEN)), runs("move", run_of(*STALLED))))
     bounds = ratios_of(trials, "move")
     assert bounds["bound_max"] == pytest.approx(1.5 / 3.5)
-    assert bounds["bound_dip"] == pytest.approx((500 / 3) / 1_000 / 0.9)
+    assert bounds["bound_dip"] == pytest.approx(0.5 / 0.9)
     assert bounds["bound_dip_vs_no_change"] == pytest.approx(bounds["bound_dip"])
     assert ratios_of(trials, "other") == {}
 

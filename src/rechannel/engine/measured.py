@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,17 @@ LATENCIES = 512
 FIRST_GUESS_MS_PER_BYTE = 1e-6
 """Cost of a moved byte before any was moved: 1 GB/s."""
 
+GUESSED_BYTES = 4 << 20
+"""How many bytes the first guess counts for."""
+
+FADING = 0.9
+"""What a moved byte counts for at the next move: costs are those of the last ten or so."""
+
+LEAST_MS_PER_BYTE = 1e-9
+
+QUIET = 64
+"""Timesteps without a move that those with one are compared with."""
+
 
 class Measured:
     """Measurements of one driver; belongs to its thread."""
@@ -36,7 +47,9 @@ class Measured:
         self._manifests = manifests
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
         self.latencies: deque[tuple[int, float]] = deque(maxlen=LATENCIES)
-        self._ms_per_byte = FIRST_GUESS_MS_PER_BYTE
+        self._quiet: deque[float] = deque(maxlen=QUIET)
+        self._moved_bytes = float(GUESSED_BYTES)
+        self._moved_ms = GUESSED_BYTES * FIRST_GUESS_MS_PER_BYTE
 
     def committed(
         self,
@@ -49,10 +62,13 @@ class Measured:
         """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
         bins = [(r["operator"], r["bins"]) for r in reports if r.get("bins")]
         self._bins.append((configuration, bins))
-        if moved > 0 and self.latencies:
-            usual = median(ms for _, ms in list(self.latencies)[-64:])
-            measured = max(0.0, took_ms - usual) / moved
-            self._ms_per_byte = max(0.7 * self._ms_per_byte + 0.3 * measured, 1e-9)
+        if moved <= 0:
+            self._quiet.append(took_ms)
+        elif self._quiet:
+            # Timesteps are not all alike, and a move costs less than they differ by. What came out faster than usual
+            # counts against what came out slower: else the unevenness itself would pass for the cost of moving.
+            self._moved_bytes = FADING * self._moved_bytes + moved
+            self._moved_ms = FADING * self._moved_ms + took_ms - fmean(self._quiet)
         self.latencies.append((timestep, took_ms))
 
     def loads(self, configuration: Configuration) -> dict[str, tuple[float, ...]]:
@@ -79,13 +95,13 @@ class Measured:
         """Most bytes that a step may move: the strategy's own number, or what its milliseconds buy."""
         bounds = [strategy.budget_bytes] if strategy.budget_bytes is not None else []
         if strategy.budget_ms is not None:
-            bounds.append(max(1, int(strategy.budget_ms / self._ms_per_byte)))
+            bounds.append(max(1, int(strategy.budget_ms / self.ms_per_byte)))
         return min(bounds, default=None)
 
     @property
     def ms_per_byte(self) -> float:
         """Measured cost of a moved byte in the timestep that it moves in."""
-        return self._ms_per_byte
+        return max(self._moved_ms / self._moved_bytes, LEAST_MS_PER_BYTE)
 
 
 def bytes_per_bin(manifest: Manifest, routing: Routing) -> tuple[float, ...]:

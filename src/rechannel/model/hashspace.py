@@ -75,14 +75,15 @@ class Intervals:
         a, b = self.spans, other.spans
         i = j = 0
         while i < len(a) and j < len(b):
-            lo, hi = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-            if lo < hi:
-                out.append((lo, hi))
-            if a[i][1] < b[j][1]:
+            (lo, hi), (first, last) = a[i], b[j]
+            low, high = max(lo, first), min(hi, last)
+            if low < high:
+                out.append((low, high))
+            if hi < last:
                 i += 1
             else:
                 j += 1
-        return Intervals.of(out)
+        return Intervals(tuple(out))
 
     def complement(self) -> Intervals:
         """Hashes not in the set."""

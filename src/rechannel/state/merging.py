@@ -10,6 +10,9 @@ spike. A key is looked up
 in at most about 2 * F runs per level, most of which a bitmap answers without a search.
 
 Small slices cost more in files than in rows, so a slice has at least `slice_rows` rows and is then taken less often.
+
+After a move, bins of different histories lie in one slice. Each is merged by its own: one old run that a sweep has
+passed by must not make all that is younger, everywhere in the slice, be merged with it.
 """
 
 from __future__ import annotations
@@ -17,13 +20,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
 
 BASE_LEVEL = 30
 """Level of a run below which nothing older is left: only the last sweep takes it."""
+
+SLACK = 0.25
+"""By how much more rows may be read so that fewer files are written."""
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +97,7 @@ def plan_merges(
         slices = _slices(total if last else batch * period, period, policy)
         index = _due(timestep + sweep, period, slices)
         if index is not None:
-            merge = _merge(runs, portion(own, index, slices), sweep, last=last)
-            merges.extend([merge] if merge else [])
+            merges += _merge(runs, portion(own, index, slices), sweep, policy, last=last)
     return tuple(merges)
 
 
@@ -115,17 +127,120 @@ def _due(timestep: int, period: int, slices: int) -> int | None:
     return index if phase == 0 or index != (phase - 1) * slices // period else None
 
 
-def _merge(runs: Sequence[Run], where: Intervals, sweep: int, *, last: bool) -> Merge | None:
+def _merge(
+    runs: Sequence[Run], where: Intervals, sweep: int, policy: MergePolicy, *, last: bool
+) -> tuple[Merge, ...]:
+    """Merges of one sweep in one slice: one, or as many as there are histories in it that have little in common."""
     met = [(run, run.clip.intersect(where)) for run in runs]
     met = [(run, clip) for run, clip in met if clip]
-    taken = {run.seq for run, _ in met if run.level == sweep or (last and run.level >= sweep)}
-    if len(taken) < 2:
-        return None
-    # Where bins of different histories meet in one task, levels do not tell which run is newer. All that lies
-    # between two runs in age goes with them, or what is merged would overtake it.
-    met_seqs = {run.seq for run, _ in met}
-    seqs = sorted((s for s in met_seqs if min(taken) <= s <= max(taken)), reverse=True)
-    bottom = min(taken) == min(met_seqs)
-    return Merge(
-        seqs=tuple(seqs), where=where, level=BASE_LEVEL if bottom else sweep + 1, bottom=bottom
-    )
+    wanted = [run.level == sweep or (last and run.level >= sweep) for run, _ in met]
+    if sum(wanted) < 2:
+        return ()
+    cells = _Cells.of(met)
+    groups = cells.groups(np.array(wanted))
+    if len(groups) > 1:
+        groups = _joined(cells, groups, policy)
+    return tuple(cells.merge(group, sweep + 1) for group in groups)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Cells whose runs with oldest <= seq <= newest are to be merged; bottom: no older run holds any of them."""
+
+    bottom: bool
+    newest: int
+    oldest: int
+    cells: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """A slice, cut wherever a run begins or ends.
+
+    Where bins of different histories meet in one task, neither levels nor ages of runs are alike everywhere. Within a
+    cell they are: what is merged there are the runs wanted and all that lie between them in age, or what is merged
+    would overtake those.
+
+    edges: of cells, ascending; cell i is [edges[i], edges[i + 1]). runs: newest first. held: shape (runs, cells),
+    whether a run holds a cell.
+    """
+
+    edges: list[int]
+    runs: list[Run]
+    held: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, met: Sequence[tuple[Run, Intervals]]) -> _Cells:
+        """Of runs and where they count."""
+        edges = sorted({edge for _, clip in met for span in clip for edge in span})
+        place = {edge: i for i, edge in enumerate(edges)}
+        steps = np.zeros((len(met), len(edges)), dtype=np.int8)
+        for number, (_, clip) in enumerate(met):
+            steps[number, [place[lo] for lo, _ in clip]] += 1
+            steps[number, [place[hi] for _, hi in clip]] -= 1
+        held = np.cumsum(steps, axis=1, dtype=np.int8)[:, :-1] > 0
+        return cls(edges=edges, runs=[run for run, _ in met], held=held)
+
+    @cached_property
+    def seqs(self) -> IntArray:
+        """Of the runs."""
+        return np.array([run.seq for run in self.runs], dtype=np.int64)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.float64]:
+        """How many rows of a run lie in a cell: shape (runs, cells)."""
+        density = np.array([run.rows / run.span if run.span else 0.0 for run in self.runs])
+        widths = np.array([float(hi - lo) for lo, hi in pairwise(self.edges)])
+        return np.asarray(self.held * density[:, None] * widths)
+
+    def groups(self, wanted: npt.NDArray[np.bool_]) -> list[_Group]:
+        """Cells in which at least two wanted runs meet, those of like history together, newest first."""
+        taken, seqs = self.held[wanted], self.seqs[wanted]
+        newest = seqs[taken.argmax(axis=0)]
+        oldest = seqs[::-1][taken[::-1].argmax(axis=0)]
+        bottom = oldest == self.seqs[::-1][self.held[::-1].argmax(axis=0)]
+        cells: dict[tuple[bool, int, int], list[int]] = {}
+        for cell in np.flatnonzero(taken.sum(axis=0) >= 2).tolist():
+            key = (bool(bottom[cell]), int(newest[cell]), int(oldest[cell]))
+            cells.setdefault(key, []).append(cell)
+        return [_Group(*key, np.array(cells[key])) for key in sorted(cells, reverse=True)]
+
+    def cost(self, group: _Group) -> float:
+        """Rows that merging a group reads."""
+        return float(self.rows[np.ix_(self._between(group), group.cells)].sum())
+
+    def merge(self, group: _Group, level: int) -> Merge:
+        """The merge of a group."""
+        between = self._between(group)
+        met = between & self.held[:, group.cells].any(axis=1)
+        spans = ((self.edges[cell], self.edges[cell + 1]) for cell in group.cells.tolist())
+        return Merge(
+            seqs=tuple(sorted({int(seq) for seq in self.seqs[met]}, reverse=True)),
+            where=Intervals.of(spans),
+            level=BASE_LEVEL if group.bottom else level,
+            bottom=group.bottom,
+        )
+
+    def _between(self, group: _Group) -> npt.NDArray[np.bool_]:
+        return (self.seqs >= group.oldest) & (self.seqs <= group.newest)
+
+
+def _joined(cells: _Cells, groups: Sequence[_Group], policy: MergePolicy) -> list[_Group]:
+    """Groups, joined with the one before where that reads few rows more: each writes a file of its own."""
+    out: list[tuple[_Group, float]] = []
+    for group in groups:
+        cost = cells.cost(group)
+        if out and out[-1][0].bottom == group.bottom:
+            before, known = out[-1]
+            both = _Group(
+                group.bottom,
+                max(before.newest, group.newest),
+                min(before.oldest, group.oldest),
+                np.concatenate([before.cells, group.cells]),
+            )
+            joined = cells.cost(both)
+            if joined <= (1 + SLACK) * (known + cost) + policy.slice_rows // 8:
+                out[-1] = (both, joined)
+                continue
+        out.append((group, cost))
+    return [group for group, _ in out]

@@ -7,6 +7,8 @@ import zlib
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from random import Random
+from statistics import fmean
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,11 @@ from hypothesis import strategies as st
 
 import rechannel as rc
 from rechannel.engine.measured import (
+    FADING,
     FIRST_GUESS_MS_PER_BYTE,
+    GUESSED_BYTES,
     LATENCIES,
+    LEAST_MS_PER_BYTE,
     LOOKED_AT,
     Measured,
     bytes_per_bin,
@@ -187,7 +192,30 @@ def test_what_a_byte_costs_is_guessed_until_one_has_moved():
     assert measured.ms_per_byte == FIRST_GUESS_MS_PER_BYTE
     measured.committed(2, [], FOUR, 10, 0)
     measured.committed(3, [], FOUR, 30, 100)  # 20 ms more than usual for 100 bytes
-    assert measured.ms_per_byte == pytest.approx(0.7 * FIRST_GUESS_MS_PER_BYTE + 0.3 * 0.2)
+    guessed = FADING * GUESSED_BYTES
+    expected = (guessed * FIRST_GUESS_MS_PER_BYTE + 20) / (guessed + 100)
+    assert measured.ms_per_byte == pytest.approx(expected)
+
+
+def test_what_bytes_cost_is_soon_what_they_have_cost():
+    measured = Measured(dict)
+    for timestep in range(60):
+        measured.committed(2 * timestep, [], FOUR, 100, 0)
+        measured.committed(2 * timestep + 1, [], FOUR, 120, 1e6)
+    assert measured.ms_per_byte == pytest.approx(20 / 1e6, rel=0.01)
+
+
+def test_uneven_timesteps_are_no_cost():
+    """A bin's move costs 2 ms; timesteps take 100 ms, or 160, or 40. No step gets smaller for that."""
+    measured, rng = Measured(dict), Random(1)
+    costs = []
+    for timestep in range(400):
+        moved = timestep % 2 * 1e6
+        took = rng.choice((40, 100, 160)) + (2 if moved else 0)
+        measured.committed(timestep, [], FOUR, took, moved)
+        costs.append(measured.ms_per_byte * 1e6)
+    # A clipped difference would have an expectation of 20 ms.
+    assert abs(fmean(costs[100:]) - 2) < 5
 
 
 def test_the_first_timestep_has_nothing_to_compare_with():
@@ -198,9 +226,9 @@ def test_the_first_timestep_has_nothing_to_compare_with():
 
 def test_bytes_never_cost_nothing():
     measured = Measured(dict)
-    for timestep in range(200):
-        measured.committed(timestep, [], FOUR, 10, 1e9)
-    assert measured.ms_per_byte == 1e-9
+    measured.committed(0, [], FOUR, 1_000, 0)
+    measured.committed(1, [], FOUR, 10, 1e9)
+    assert measured.ms_per_byte == LEAST_MS_PER_BYTE
 
 
 def test_latencies_are_kept_for_so_many_timesteps():

@@ -167,3 +167,44 @@ def test_lumps_are_no_larger_than_the_state():
     costs = simulate(KEYS, BATCH, MergePolicy(fan=3, slice_rows=100_000), 300)
     assert max(costs.runs) <= 40
     assert mean(costs.rows) <= 6 * BATCH
+
+
+# After moves -----------------------------------------------------------------------------------------
+
+BINS = 64
+
+
+def test_bins_of_other_histories_do_not_make_merging_dearer():
+    """A bin a timestep moves from one task to the other: a sweep then passes some hashes by, which stay behind."""
+    policy = MergePolicy(fan=8, slice_rows=2_000)
+    edges = [SPACE * number // BINS for number in range(BINS + 1)]
+    owners = [number // (BINS // 2) for number in range(BINS)]
+    rows, batch = 250_000, 5_000
+    manifest = Manifest((run(0, BASE_LEVEL, rows),))
+    merged: list[float] = []
+    most = 0
+    for t in range(1, 300):
+        moving = range(150, 150 + BINS // 4)
+        if t in moving:
+            owners[BINS // 4 + t - moving.start] = 1
+        edits, worst = [], 0.0
+        for task in (0, 1):
+            own = Intervals.of((edges[b], edges[b + 1]) for b in range(BINS) if owners[b] == task)
+            runs = manifest.within(own)
+            add, retire, read = [run(t, 0, batch * own.width // SPACE, own)], [], 0.0
+            merges = plan_merges(runs, own, t, policy)
+            for merge in merges:
+                met = sum(r.rows_in(merge.where) for r in runs if r.seq in merge.seqs)
+                left = max(1, round(min(met, rows * merge.where.width / SPACE)))
+                add.append(run(max(merge.seqs), merge.level, left, merge.where))
+                retire.append((merge.seqs, merge.where))
+                read += met
+            edits.append(Edit(retire=tuple(retire), add=tuple(add)))
+            worst = max(worst, read * SPACE / 2 / own.width)
+            most = max(most, len(merges))
+        for edit in edits:
+            manifest = manifest.apply(edit)
+        merged.append(worst)
+    assert max(merged[149:]) <= 1.5 * max(merged[70:149])
+    # And each history does not get files of its own where they have much in common.
+    assert most <= 8
