@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         sum,
         variance,
     )
+    from rechannel.dataflow.keyed import tumbling
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
     from rechannel.engine.spark.session import advise, session
@@ -111,6 +112,7 @@ _HOMES = {
     "split": "rechannel.reconfigure.ask",
     "stddev": "rechannel.dataflow.functions",
     "sum": "rechannel.dataflow.functions",
+    "tumbling": "rechannel.dataflow.keyed",
     "variance": "rechannel.dataflow.functions",
 }
 
@@ -179,5 +181,6 @@ __all__ = [
     "split",
     "stddev",
     "sum",
+    "tumbling",
     "variance",
 ]

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_values import AGGREGATES, Row
+from tests.property.twin_windows import TIME, LateRows, Window, instant
 from tests.property.twins import (
     Aggregate,
     Filter,
@@ -100,7 +101,13 @@ class Writer:
         for _ in range(rng.choice((0, 1, 2, 2))):
             steps.append(self.stateless(steps, floats))
         for _ in range(rng.choice((1, 1, 2, 2, 3))):
-            keyed = self.keyed(rng.choice(steps[-4:]), len(times))
+            timed = [step for step in steps if TIME in step.columns and not isinstance(step, Keyed)]
+            if timed and rng.random() < 0.5:
+                keyed = self.window(rng.choice(timed))
+                late = [LateRows(name=self.name("late"), columns=timed[0].columns, inputs=(keyed,))]
+                steps += late if rng.random() < 0.5 else []
+            else:
+                keyed = self.keyed(rng.choice(steps[-4:]), len(times))
             steps.append(keyed)
             if rng.random() < 0.5:
                 steps.append(self.stateless([keyed], floats))
@@ -132,9 +139,16 @@ class Writer:
         ]
         if number:
             batches = batches[: rng.randint(1, timesteps)]
+        columns = dict(STANDARD)
+        if rng.random() < 0.4:
+            columns[TIME] = "timestamp"
+            batches = [
+                [(*row, self.time(timestep)) for row in rows]
+                for timestep, rows in enumerate(batches)
+            ]
         return Source(
             name=self.name("source"),
-            columns=dict(STANDARD),
+            columns=columns,
             batches=batches,
             partitions=rng.randint(1, 4),
         )
@@ -163,6 +177,36 @@ class Writer:
             inputs=(up,),
             floats=floats,
             copies=rng.choice((2, 3)) if kind == "flat_map" else None,
+        )
+
+    def time(self, timestep: int) -> Any:
+        """Event times move on by 100 ms a timestep, spread over 300 ms; some are missing."""
+        rng = self.rng
+        return None if rng.random() < 0.05 else instant(timestep * 100 - rng.randint(-50, 250))
+
+    def window(self, up: Step) -> Window:
+        rng = self.rng
+        usable = [n for n in STANDARD if n not in up.near]
+        keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
+        columns = {key: up.columns[key] for key in keys}
+        columns |= {"window_start": "timestamp", "window_end": "timestamp"}
+        chosen = self._chosen(up, {**columns, TIME: "timestamp"})
+        for name, (how, of) in chosen.items():
+            result = AGGREGATES[how].kind
+            columns[name] = up.columns[of] if result == "?" else result
+        return Window(
+            name=self.name("window"),
+            columns=columns,
+            near=frozenset(n for n, (how, _) in chosen.items() if AGGREGATES[how].near),
+            inputs=(up,),
+            keys=(*keys, "window_start"),
+            user_keys=keys,
+            chosen=chosen,
+            tasks=rng.choice((None, None, 1, 2, 3)),
+            size=rng.choice((30, 100, 250)),
+            delay=rng.choice((0, 0, 100, 300)),
+            lateness=rng.choice((0, 0, 50, 200)),
+            complete=rng.random() < 0.7,
         )
 
     def keyed(self, up: Step, timesteps: int) -> Step:

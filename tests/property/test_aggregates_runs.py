@@ -18,6 +18,7 @@ from rechannel.kernels import aggregates as ag
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import AggregateFunction, Arrivals, Columns
+from rechannel.model.eventtime import Clock
 
 Values = list[object]
 Row = tuple[int, object]
@@ -236,7 +237,7 @@ class Runner:
                 combined=combined,
                 old=self._old(keys),
                 found=np.array([key in self.state for key in keys]),
-                now_ms=0,
+                clock=Clock(now_ms=0),
                 timestep=0,
             )
         )

@@ -422,6 +422,9 @@ def run_schedule(rng: Random) -> Counter[str]:
     happened["published again"] += sum(r.again for r in harness.recorders.values())
     happened["timesteps"] += program.timesteps
     happened["schedules"] += 1
+    for name, step in program.ends.items():
+        kind = type(step).__name__
+        happened[f"rows of {kind}"] += sum(map(len, outputs[name].values()))
     return happened
 
 
@@ -444,6 +447,8 @@ NEEDED = (
     "straggled",
     "swept",
     "weak hash",
+    "rows of Window",
+    "rows of LateRows",
 )
 
 

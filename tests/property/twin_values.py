@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -18,9 +19,11 @@ Row = tuple[Any, ...]
 
 
 def plain(value: Any) -> Any:
-    """A value without what GROUP BY does not see: one zero, one NaN."""
+    """A value without what GROUP BY does not see: one zero, one NaN, one way to write UTC."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
+from rechannel.model.eventtime import Clock
 
 Key = tuple[Any, ...]
 
@@ -42,7 +43,7 @@ def arrivals(
         combined=False,
         old=columns([old.get(key, junk) for key in keys], logic.state_schema),
         found=np.array([key in old for key in keys], dtype=np.bool_),
-        now_ms=now_ms,
+        clock=Clock(now_ms=now_ms),
         timestep=1,
     )
 

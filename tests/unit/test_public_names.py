@@ -58,6 +58,7 @@ PUBLIC = [
     "split",
     "stddev",
     "sum",
+    "tumbling",
     "variance",
 ]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rechannel.dataflow.graph import MapBatches, Node, Sink, Source, Stateful, Transform
+from rechannel.dataflow.graph import Late, MapBatches, Node, Sink, Source, Stateful, Transform
 from rechannel.dataflow.rules import kind_of
+from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.user_errors import function_name
+from rechannel.kernels.windows import START, AssignWindows
 
 _ROW_KINDS = {RowMap: "map", RowFlatMap: "flat_map", RowFilter: "filter"}
 
@@ -31,17 +33,26 @@ def _what(node: Node) -> str:
     if isinstance(node, Sink):
         return node.outlet.describe()
     if isinstance(node, Stateful):
-        return f"{node.spec.kind} by {', '.join(node.keys)}"
+        keys = ", ".join(key for key in node.keys if key != START)
+        return f"{node.spec.kind} by {keys}"
     if isinstance(node, Transform):
         condition = getattr(node.function, "condition", None)
         if isinstance(condition, str):
             return f"filter {condition}"
         return f"transform {_name(node.function)}".rstrip()
-    if isinstance(node, MapBatches):
-        function = node.function
-        kind = _ROW_KINDS.get(type(function), "map_batches")
-        return f"{kind} {_name(getattr(function, 'function', function))}".rstrip()
-    return kind_of(node)
+    return _map(node) if isinstance(node, MapBatches) else kind_of(node)
+
+
+def _map(node: MapBatches) -> str:
+    function = node.function
+    if isinstance(node, Late):
+        return "late rows"
+    if isinstance(function, EventTime):
+        return f"event time {function.column}"
+    if isinstance(function, AssignWindows):
+        return f"windows of {function.size_us / 1e6:g} s"
+    kind = _ROW_KINDS.get(type(function), "map_batches")
+    return f"{kind} {_name(getattr(function, 'function', function))}".rstrip()
 
 
 def _name(function: object) -> str:

@@ -95,6 +95,9 @@ def refusal(old: Node, new: Node) -> str | None:
 def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
     if old.spec.kind != new.spec.kind:
         return f"{label(new)}: {old.spec.kind} cannot become {new.spec.kind}; {INSTEAD}"
+    one, two = (getattr(each.spec, "windows", None) for each in (old, new))
+    if one != two:
+        return f"{label(new)}: its windows cannot change: what is stored lies in the windows of before; {INSTEAD}"
     if old.keys != new.keys:
         return (
             f"{label(new)}: its keys cannot change from {', '.join(old.keys)} to "

@@ -14,6 +14,7 @@ from rechannel.dataflow.check import check
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
+    Late,
     MapBatches,
     Node,
     OperatorSpec,
@@ -24,11 +25,19 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
-from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
+from rechannel.dataflow.specs import (
+    AggregateSpec,
+    ReduceSpec,
+    TrackBatchesSpec,
+    TrackSpec,
+    WindowSpec,
+)
 from rechannel.dataflow.stream import Columns, SqlFilter, Stream
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
+from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.windows import AssignWindows
 from rechannel.model.ddl import schema_of
 
 Logic = Callable[..., Any] | OperatorSpec | Mapping[str, Any] | str
@@ -140,6 +149,9 @@ def _changed(node: Node, logic: Logic, schema: Columns | None) -> Node:
 
 
 def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapBatches:
+    if isinstance(node, Late) or isinstance(node.function, EventTime | AssignWindows):
+        msg = f"{label(node)} has no function of yours: build another branch with rc.add(...)"
+        raise RefusedError(msg)
     rows = isinstance(node.function, RowMap | RowFlatMap | RowFilter)
     if not callable(logic):
         raise _unfit(node, logic, "a function of a row" if rows else "a function of a RecordBatch")
@@ -159,6 +171,8 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     spec = node.spec
     if isinstance(spec, AggregateSpec) and isinstance(logic, Mapping):
         return AggregateSpec(aggregates=logic)
+    if isinstance(spec, WindowSpec) and isinstance(logic, Mapping):
+        return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
     if callable(logic) and isinstance(spec, ReduceSpec):
@@ -167,7 +181,9 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, update=logic)
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
-    raise _unfit(node, logic, "aggregates by name" if spec.kind == "aggregate" else "a function")
+    raise _unfit(
+        node, logic, "aggregates by name" if spec.kind in ("aggregate", "window") else "a function"
+    )
 
 
 def _unfit(node: Node, logic: object, wants: str) -> RefusedError:

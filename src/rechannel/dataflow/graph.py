@@ -120,6 +120,11 @@ class MapBatches(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Late(MapBatches):
+    """Rows that came too late for the operator upstream, as it received them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Union(Node):
     """Rows of several streams with the same columns."""
 

@@ -13,10 +13,21 @@ from importlib import import_module
 from typing import Any
 
 from rechannel.dataflow.digests import Digest, digest_of, path_of
-from rechannel.dataflow.graph import Dataflow, MapBatches, Node, Sink, Source, Stateful, Transform
+from rechannel.dataflow.graph import (
+    Dataflow,
+    Late,
+    MapBatches,
+    Node,
+    Sink,
+    Source,
+    Stateful,
+    Transform,
+)
 from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
+from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.windows import AssignWindows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +77,12 @@ def dataflow_identity(dataflow: Dataflow) -> dict[str, dict[str, Any]]:
 
 def function_of(node: Node) -> Callable[..., Any] | None:
     """The user's own function of a node: the one that a path can stand for. None = there is none."""
+    if isinstance(node, Late):
+        return None
     if isinstance(node, MapBatches):
         function = node.function
+        if isinstance(function, EventTime | AssignWindows):
+            return None
         return (
             function.function if isinstance(function, RowMap | RowFlatMap | RowFilter) else function
         )

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
-from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
+from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.rules import label
-from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
+from rechannel.dataflow.specs import (
+    AggregateSpec,
+    ReduceSpec,
+    TrackBatchesSpec,
+    TrackSpec,
+    WindowSpec,
+)
+from rechannel.dataflow.timing import declared_column
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
+from rechannel.kernels.windows import END, START, AssignWindows
 from rechannel.model.ddl import schema_of
 
 if TYPE_CHECKING:
@@ -139,6 +148,38 @@ class KeyedStream(Generic[Behind]):
         )
         return self._operator(spec, name, tasks, bins, initial)
 
+    def window(
+        self,
+        window: Tumbling,
+        *,
+        on: str | None = None,
+        lateness: Duration = 0,
+        emit: Literal["complete", "change"] = "complete",
+    ) -> WindowedStream[Behind]:
+        """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
+
+        on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
+        window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
+        and again when a row comes to it after that; "change" = every window that got rows, in every timestep.
+        """
+        column = declared_column(self.node) if on is None else on
+        if column is None:
+            msg = (
+                f"window ({caller()}): say which column has the event times, with on=, or before with"
+                " stream.event_time('column')"
+            )
+            raise DataflowError(msg)
+        if emit not in ("complete", "change"):
+            msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
+            raise DataflowError(msg)
+        return WindowedStream(
+            keyed=self,
+            window=window,
+            column=column,
+            lateness_us=microseconds(lateness, f"window ({caller()}): lateness", least=0),
+            emit=emit,
+        )
+
     def _operator(
         self,
         spec: OperatorSpec,
@@ -159,6 +200,78 @@ class KeyedStream(Generic[Behind]):
         )
         _check_numbers(node)
         return self.then(node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tumbling:
+    """Windows of one length, one behind the other. size_us, offset_us: microseconds; one begins at the offset."""
+
+    size_us: int
+    offset_us: int = 0
+
+
+def tumbling(size: Duration, offset: Duration = 0) -> Tumbling:
+    """Windows of one length, one behind the other: [offset + n * size, offset + (n + 1) * size) since 1970, UTC."""
+    return Tumbling(
+        size_us=microseconds(size, "size of a window"),
+        offset_us=microseconds(offset, "offset of a window", least=0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowedStream(Generic[Behind]):
+    """A stream whose rows belong to keys and windows."""
+
+    keyed: KeyedStream[Behind]
+    window: Tumbling
+    column: str
+    lateness_us: int
+    emit: str
+
+    def aggregate(
+        self,
+        columns: Mapping[str, AggregateFunction] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        **aggregates: AggregateFunction,
+    ) -> Behind:
+        """Aggregates of the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
+
+        Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
+        this returns, and counted in either case.
+        """
+        keyed = self.keyed
+        for key in (START, END):
+            if key in keyed.keys:
+                msg = (
+                    f"window ({caller()}): key {key!r} has the name of a window's column; rename it"
+                )
+                raise DataflowError(msg)
+        keys = (*keyed.keys, START)
+        spec = WindowSpec(
+            aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
+            size_us=self.window.size_us,
+            offset_us=self.window.offset_us,
+            lateness_us=self.lateness_us,
+            on_close=self.emit == "complete",
+        )
+        settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
+        assigned = MapBatches(
+            name=f"{settled}.windows" if name else stateless_name(keyed.node, "windows"),
+            where=caller(),
+            upstream=keyed.node,
+            function=AssignWindows(
+                column=self.column,
+                size_us=self.window.size_us,
+                offset_us=self.window.offset_us,
+            ),
+            schema=None,
+        )
+        inside = KeyedStream(node=assigned, keys=keys, then=keyed.then)
+        return inside._operator(spec, settled, tasks, bins, None)
 
 
 def milliseconds(timeout: timedelta | int | None) -> int | None:

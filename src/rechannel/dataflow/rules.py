@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import MapBatches, Node, Stateful, Union
+from rechannel.dataflow.graph import Late, MapBatches, Node, Stateful, Union
+from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import type_name
 
@@ -24,6 +25,8 @@ def kind_of(node: Node) -> str:
     """One word for what a node is."""
     if isinstance(node, Stateful):
         return node.spec.kind
+    if isinstance(node, Late):
+        return "late"
     if isinstance(node, MapBatches):
         return "map"
     return type(node).__name__.lower()
@@ -35,6 +38,20 @@ def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
         _check_union(node, inputs)
     elif isinstance(node, Stateful):
         _check_keys(node, inputs[0])
+        _check_time(node)
+
+
+def _check_time(node: Stateful) -> None:
+    if not getattr(node.spec, "needs_time", False):
+        return
+    without = untimed(node.upstream)
+    if without:
+        names = ", ".join(repr(str(each.name)) for each in without)
+        msg = (
+            f"{label(node)} needs to know how far event time has come, and rows of {names} get there without one:"
+            " say stream.event_time('column', delay='10 seconds') on the way"
+        )
+        raise DataflowError(msg)
 
 
 def check_output(node: Node, schema: pa.Schema) -> None:

@@ -6,9 +6,19 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Dataflow, MapBatches, Node, Source, Stateful, Transform, Union
+from rechannel.dataflow.graph import (
+    Dataflow,
+    Late,
+    MapBatches,
+    Node,
+    Source,
+    Stateful,
+    Transform,
+    Union,
+)
 from rechannel.dataflow.rules import check_inputs, check_output, label
 from rechannel.errors import DataflowError
+from rechannel.kernels.windows import START
 
 Ask = Callable[[Node, Sequence[pa.Schema]], "pa.Schema | None"]
 """(Source without columns or Transform, its inputs' columns) -> its columns; None if unknown."""
@@ -50,6 +60,10 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
         complete = len(inputs) == len(node.upstreams)
         if complete:
             check_inputs(node, inputs)
+        if isinstance(node, Late):
+            (assigned,) = node.upstream.upstreams
+            complete = id(assigned) in found
+            inputs = [found[id(assigned)]] if complete else []
         schema = _output(node, inputs, ask) if complete else _declared(node)
         if schema is not None:
             check_output(node, schema)
@@ -63,8 +77,10 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         return ask(node, inputs) if schema is None else schema
     if isinstance(node, Transform):
         return ask(node, inputs)
+    if isinstance(node, Late):
+        return inputs[0].remove(inputs[0].get_field_index(START))
     if isinstance(node, MapBatches):
-        return inputs[0] if node.schema is None else node.schema
+        return _mapped(node, inputs[0])
     if isinstance(node, Stateful):
         return _bound(node, inputs[0])
     if isinstance(node, Union):
@@ -74,6 +90,17 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
 
 def _declared(node: Node) -> pa.Schema | None:
     return node.schema if isinstance(node, MapBatches) else None
+
+
+def _mapped(node: MapBatches, schema: pa.Schema) -> pa.Schema:
+    derive = getattr(node.function, "schema_of", None)
+    if derive is None:
+        return schema if node.schema is None else node.schema
+    try:
+        derived: pa.Schema = derive(schema)
+    except DataflowError as error:
+        raise type(error)(f"{label(node)}: {error}") from error
+    return derived
 
 
 def _bound(node: Stateful, schema: pa.Schema) -> pa.Schema:

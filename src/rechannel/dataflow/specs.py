@@ -18,6 +18,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
+from rechannel.kernels.windows import END, START, WindowLogic
 from rechannel.model.ddl import columns_text
 
 
@@ -62,6 +63,49 @@ class AggregateSpec:
         """Names and parameters of the aggregates, in order."""
         parts = (f"{name}={function!r}" for name, function in self.aggregates.items())
         return f"aggregate({', '.join(parts)})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowSpec:
+    """Aggregates of the rows of a key in each window of event time. See `kernels.windows`."""
+
+    aggregates: AggregateSpec
+    size_us: int
+    offset_us: int
+    lateness_us: int
+    on_close: bool
+
+    needs_time = True
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "window"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        for name in self.aggregates.aggregates:
+            if name == END:
+                msg = f"aggregate {name!r} has the name of the window's end; name it otherwise"
+                raise DataflowError(msg)
+        self.aggregates.bind(keys, schema)
+        inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
+        return WindowLogic(
+            inner=inner,
+            row_schema=schema.remove(schema.get_field_index(START)),
+            size_us=self.size_us,
+            lateness_us=self.lateness_us,
+            on_close=self.on_close,
+        )
+
+    def fingerprint(self) -> str:
+        """The windows, and the aggregates."""
+        return f"window({self.windows}; {self.aggregates.fingerprint()})"
+
+    @property
+    def windows(self) -> str:
+        """Which windows there are, and how long."""
+        return f"{self.size_us}, {self.offset_us}, {self.lateness_us}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,20 +8,25 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
     Dataflow,
     FrameFunction,
+    Late,
     MapBatches,
     Node,
+    Stateful,
     Transform,
     Union,
 )
 from rechannel.dataflow.keyed import KeyedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
-from rechannel.dataflow.rules import need_columns
+from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
+from rechannel.dataflow.specs import WindowSpec
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
+from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
@@ -108,6 +113,44 @@ class Stream:
             inputs=(self.node, *(other.node for other in others)),
         )
         return self._then(node, *others)
+
+    def event_time(
+        self,
+        column: str,
+        delay: Duration = 0,
+        *,
+        idle: Duration | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Say which column has the rows' own time, and by how much rows may come out of its order.
+
+        Operators that go by event time consider it to have come as far as the latest row, less `delay`.
+        delay, idle: timedelta, text ("10 seconds") or milliseconds. idle: without rows for longer, the stream does
+        not hold back others that it meets; None = it always does.
+        """
+        what = f"event_time ({caller()})"
+        silence = None if idle is None else microseconds(idle, f"{what}: idle") // 1_000
+        function = EventTime(
+            column=column,
+            delay_us=microseconds(delay, f"{what}: delay", least=0),
+            idle_ms=silence,
+        )
+        return self._batches(function, None, name, "event_time")
+
+    @property
+    def late(self) -> Stream:
+        """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
+        if not (isinstance(self.node, Stateful) and isinstance(self.node.spec, WindowSpec)):
+            msg = f"{label(self.node)} has no late rows: only operators over windows have"
+            raise DataflowError(msg)
+        node = Late(
+            name=given(None, stateless_name(self.node, "late")),
+            where=caller(),
+            upstream=self.node,
+            function=rows_themselves,
+            schema=None,
+        )
+        return self._then(node)
 
     def key_by(self, *columns: str) -> KeyedStream[Stream]:
         """Give every row a key: one or several columns. Raises UnknownColumnError."""
@@ -196,6 +239,11 @@ def one_session(*ends: Flow | Stream) -> Any | None:
         msg = "streams of two Spark sessions cannot meet; read all of them with the same session"
         raise DataflowError(msg)
     return next(iter(sessions.values()), None)
+
+
+def rows_themselves(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Late rows leave as they came."""
+    return batch
 
 
 def _need_callable(function: object, operator: str) -> None:

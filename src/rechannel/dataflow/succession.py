@@ -23,6 +23,7 @@ from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.tracking import Tracking
+from rechannel.kernels.windows import WindowLogic
 from rechannel.model.ddl import columns_text
 
 INSTEAD = "give the operator another name: it is then a new one, beside the old or in its place"
@@ -45,8 +46,9 @@ def migration_between(
     _check_keys(old.key_schema, new.key_schema)
     expired = _expired(old, new, now_ms)
     said = migrate or Migrate()
-    if isinstance(old, AggregateLogic) and isinstance(new, AggregateLogic) and said.using is None:
-        said = _Aggregates(old, new, said).said()
+    before, after = aggregates_of(old), aggregates_of(new)
+    if before is not None and after is not None and said.using is None:
+        said = _Aggregates(before, after, said).said()
     migration = said.bind(
         old.state_schema,
         new.state_schema,
@@ -85,7 +87,15 @@ def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
         raise RefusedError(msg)
 
 
+def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
+    """The aggregates that are all the state there is of an operator, None where it has other state."""
+    inner = logic.inner if isinstance(logic, WindowLogic) else logic
+    return inner if isinstance(inner, AggregateLogic) else None
+
+
 def _kind(logic: StatefulLogic) -> str:
+    if isinstance(logic, WindowLogic):
+        return "window"
     if isinstance(logic, AggregateLogic):
         return "aggregate"
     if isinstance(logic, ReduceLogic):

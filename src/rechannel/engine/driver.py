@@ -357,7 +357,8 @@ class Driver:
 
     def _follow(self, plan: PhysicalPlan) -> None:
         self._plan = plan
-        self._flights.follow(plan, self._journal.state.manifests)
+        state = self._journal.state
+        self._flights.follow(plan, state.manifests, state.times)
         self._fronts = frozenset(
             stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
         )
@@ -399,6 +400,7 @@ class Driver:
             Committed(
                 timestep=number,
                 edits=flight.edits,
+                times=flight.times,
                 offsets={name: part.end for name, part in decided.slices.items()},
                 staged=staged,
                 outbox={node: tuple(keys) for node, keys in kept.items()},

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
+from rechannel.model.eventtime import Times
 from rechannel.reconfigure.events import Event, Stepped, event_from_json
 from rechannel.state.manifest import Edit
 from rechannel.state.sealed import seal, unseal
@@ -150,12 +151,14 @@ def _steps_from_json(data: Mapping[str, Json]) -> tuple[Stepped, ...]:
 class Committed:
     """A timestep is done: this entry is its commit.
 
-    edits: what changes in the manifest, by operator. offsets: where each source goes on. staged:
-    result of each sink that waits to be published. outbox: keys of the output files, by operator.
+    edits: what changes in the manifest, by operator. times: event time of the operators that go by
+    it. offsets: where each source goes on. staged: result of each sink that waits to be published.
+    outbox: keys of the output files, by operator.
     """
 
     timestep: int
     edits: Mapping[str, Edit] = field(default_factory=dict)
+    times: Mapping[str, Times] = field(default_factory=dict)
     offsets: Mapping[str, Json] = field(default_factory=dict)
     staged: Mapping[str, Json] = field(default_factory=dict)
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -168,6 +171,7 @@ class Committed:
             "offsets": dict(self.offsets),
             "staged": dict(self.staged),
             "outbox": {name: list(keys) for name, keys in self.outbox.items()},
+            **times_to_json(self.times),
         }
 
     @classmethod
@@ -176,10 +180,21 @@ class Committed:
         return cls(
             timestep=data["timestep"],
             edits={name: Edit.from_json(edit) for name, edit in data["edits"].items()},
+            times=times_from_json(data),
             offsets=data["offsets"],
             staged=data["staged"],
             outbox={name: tuple(keys) for name, keys in data["outbox"].items()},
         )
+
+
+def times_to_json(times: Mapping[str, Times]) -> dict[str, Json]:
+    """Nothing where no operator goes by event time."""
+    return {"times": {name: each.to_json() for name, each in times.items()}} if times else {}
+
+
+def times_from_json(data: Mapping[str, Json]) -> dict[str, Times]:
+    """Invert `times_to_json`."""
+    return {name: Times.from_json(each) for name, each in data.get("times", {}).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

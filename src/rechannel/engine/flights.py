@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
-from rechannel.engine.steps import edit_of, stage_step
+from rechannel.engine.steps import edit_of, stage_step, timed, times_of
 from rechannel.errors import TimestepError
+from rechannel.model.eventtime import Times
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
@@ -22,7 +23,8 @@ MOST_IN_FLIGHT = 64
 class Flight:
     """A timestep under way.
 
-    moved: bytes of state that moved at its border, as estimated. rewrite: hashes whose state it writes anew.
+    moved: bytes of state that moved at its border, as estimated. rewrite: hashes whose state it writes anew. times: of
+    operators that have finished it. seen: latest event times that its tasks have told of.
     """
 
     decided: Timestep
@@ -32,6 +34,8 @@ class Flight:
     rewrite: Mapping[str, Intervals] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
+    times: dict[str, Times] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Flights:
         self._came_back = came_back
         self._flights: dict[int, Flight] = {}
         self.manifests: dict[str, Manifest] = {}
+        self.times: dict[str, Times] = {}
 
     def __len__(self) -> int:
         """How many timesteps are under way."""
@@ -74,10 +79,15 @@ class Flights:
         """Their numbers."""
         return list(self._flights)
 
-    def follow(self, plan: PhysicalPlan, manifests: Mapping[str, Manifest]) -> None:
-        """Go by another plan, from this state on; nothing is under way."""
+    def follow(
+        self,
+        plan: PhysicalPlan,
+        manifests: Mapping[str, Manifest],
+        times: Mapping[str, Times],
+    ) -> None:
+        """Go by another plan, from this state and event time on; nothing is under way."""
         self._plan = plan
-        self.manifests = dict(manifests)
+        self.manifests, self.times = dict(manifests), dict(times)
         self._schedule = Schedule(
             {
                 stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
@@ -123,9 +133,10 @@ class Flights:
     def _run(self, unit: Unit) -> Done:
         name, number = unit
         flight = self._flights[number]
+        stage = self._plan.stage(name)
         step = stage_step(
             self._plan,
-            self._plan.stage(name),
+            stage,
             flight.decided.configuration,
             timestep=number,
             now_ms=flight.decided.now_ms,
@@ -133,6 +144,7 @@ class Flights:
             policy=self._policy,
             rewrite=flight.rewrite.get(name),
         )
+        step = timed(step, stage, self.times.get(name, Times()), flight.seen)
         return Done(unit, self._runner.run(number, name, step))
 
     def take(self, done: Done) -> tuple[str, ...]:
@@ -141,6 +153,9 @@ class Flights:
         (name, number), reports = done.unit, done.reports
         flight = self._flights[number]
         flight.reports.extend(reports)
+        for report in reports:
+            for input_, latest in report.get("marks", {}).items():
+                flight.seen[input_] = max(latest, flight.seen.get(input_, latest))
         if self._plan.stage(name).logic is not None:
             edit = edit_of(reports, name)
             expected = flight.decided.configuration.operators[name].tasks
@@ -152,6 +167,9 @@ class Flights:
                 raise TimestepError(msg)
             flight.edits[name] = edit
             self.manifests[name] = self.manifests.get(name, Manifest()).apply(edit)
+            times = times_of(reports, name)
+            if times is not None:
+                self.times[name] = flight.times[name] = times
         # All of the timestep's: a function behind a union runs, and keeps rows, in several stages.
         for node, keys in kept_of(flight.reports).items():
             self._runner.kept(number, node, keys)

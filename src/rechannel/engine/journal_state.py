@@ -34,6 +34,7 @@ from rechannel.engine.entries import (
 )
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
+from rechannel.model.eventtime import Clock, Times
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
@@ -48,17 +49,25 @@ class Version:
     """State and output as of one committed timestep.
 
     manifests: live state, by operator. outbox: keys of the output files of this timestep, by
-    operator. now_ms: time of the timestep, Unix milliseconds: timeouts are seen as of then.
+    operator. now_ms: time of the timestep, Unix milliseconds: timeouts are seen as of then. times:
+    event time of the operators that go by it.
     """
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     now_ms: int = 0
+    times: Mapping[str, Times] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the mappings."""
         object.__setattr__(self, "manifests", _frozen(self.manifests))
+        object.__setattr__(self, "times", _frozen(self.times))
         object.__setattr__(self, "outbox", _frozen(self.outbox))
+
+    def clock(self, operator: str) -> Clock:
+        """The times by which an operator's state is seen."""
+        times = self.times.get(operator, Times())
+        return Clock(now_ms=self.now_ms, before=times.watermark, watermark=times.watermark)
 
     def files(self) -> set[str]:
         """Keys of all segments and outbox files of this version."""
@@ -113,12 +122,17 @@ class JournalState:
     @property
     def manifests(self) -> Mapping[str, Manifest]:
         """Live state by operator, as of the latest commit."""
-        return Version().manifests if self.last_committed is None else self._latest.manifests
+        return self.latest.manifests
+
+    @property
+    def times(self) -> Mapping[str, Times]:
+        """Event time by operator, as of the latest commit."""
+        return self.latest.times
 
     @property
     def now_ms(self) -> int:
         """Time of the latest committed timestep, Unix milliseconds; 0 before the first."""
-        return self._latest.now_ms
+        return self.latest.now_ms
 
     @property
     def last_intended(self) -> int | None:
@@ -126,7 +140,8 @@ class JournalState:
         return self.open_intents[-1].timestep if self.open_intents else self.last_committed
 
     @property
-    def _latest(self) -> Version:
+    def latest(self) -> Version:
+        """The latest committed version; an empty one before the first."""
         return Version() if self.last_committed is None else self.versions[self.last_committed]
 
     def configuration_at(self, timestep: int) -> Configuration:
@@ -206,7 +221,8 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
     for operator, edit in body.edits.items():
         manifests[operator] = manifests.get(operator, Manifest()).apply(edit)
     now_ms = state.open_intents[0].now_ms
-    version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms)
+    times = {**state.times, **body.times}
+    version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms, times=times)
     staged = {body.timestep: _frozen(body.staged)} if body.staged else {}
     return replace(
         state,
@@ -248,7 +264,9 @@ def _without_gone(state: JournalState, configuration: Configuration) -> JournalS
         return state
     latest = state.versions[state.last_committed]
     kept = {n: m for n, m in latest.manifests.items() if n in configuration.operators}
-    versions = {**state.versions, state.last_committed: replace(latest, manifests=kept)}
+    times = {n: t for n, t in latest.times.items() if n in configuration.operators}
+    kept_version = replace(latest, manifests=kept, times=times)
+    versions = {**state.versions, state.last_committed: kept_version}
     return replace(state, versions=versions)
 
 
@@ -257,7 +275,7 @@ def _with_loaded(state: JournalState, edits: Mapping[str, Edit]) -> JournalState
     if not edits:
         return state
     manifests = {n: Manifest().apply(edit) for n, edit in edits.items()}
-    latest = replace(state._latest, manifests={**state.manifests, **manifests})
+    latest = replace(state.latest, manifests={**state.manifests, **manifests})
     timestep = state.last_committed or 0
     return replace(state, last_committed=timestep, versions={**state.versions, timestep: latest})
 

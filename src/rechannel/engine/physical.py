@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.graph import (
     Dataflow,
+    Late,
     MapBatches,
     Node,
     Sink,
@@ -39,8 +40,10 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
+from rechannel.dataflow.timing import time_inputs, time_names
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.program import Branch, Consumer
+from rechannel.model.eventtime import TimeInput
 from rechannel.sinks.outlets import NoopOutlet
 
 
@@ -97,7 +100,8 @@ class Stage:
 
     name: the node's name. frame: what a front reads; None for a stateful stage. root: what becomes of its rows.
     producers: names of the stages whose exchanges a stateful stage reads, by input number.
-    after: stages whose outboxes it reads.
+    after: stages whose outboxes it reads. times: where a stateful stage has its event time from. origins: inputs of
+    time of the rows at the root.
     """
 
     name: str
@@ -106,6 +110,8 @@ class Stage:
     logic: StatefulLogic | None = None
     producers: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    times: tuple[TimeInput, ...] = ()
+    origins: tuple[str, ...] = ()
 
     @property
     def consumers(self) -> tuple[tuple[str, int], ...]:
@@ -272,6 +278,7 @@ class _Compiler:
             node=node.name,
             schema=self.schemas[node.name],
             function=node.function if isinstance(node, MapBatches) else None,
+            side=isinstance(node, Late),
             consumers=tuple(self._consumers(way)),
             outbox=keep,
             branches=tuple(self._branches(way)),
@@ -309,7 +316,7 @@ class _Compiler:
             kept = OutboxFrame(node=node.name, schema=stage.root.schema)
             sending = replace(stage.root, outbox=False)
             name = node.name + KEPT
-            out.append(Stage(name=name, root=sending, frame=kept, after=(node.name,)))
+            out.append(replace(stage, name=name, root=sending, frame=kept, after=(node.name,)))
         return out
 
     def stage(self, node: Node) -> Stage:
@@ -318,12 +325,20 @@ class _Compiler:
         if isinstance(node, Stateful):
             producers = tuple(dict.fromkeys(self.roots(node.upstream)))
             logic = self.logics[node.name]
-            return Stage(name=node.name, root=root, logic=logic, producers=producers)
+            return Stage(
+                name=node.name,
+                root=root,
+                logic=logic,
+                producers=producers,
+                times=time_inputs(node),
+                origins=time_names(node),
+            )
         if isinstance(node, Source):
             return Stage(name=node.name, root=root, frame=SourceFrame(source=node))
         if isinstance(node, Transform):
             frame = self.apply(node)
-            return Stage(name=node.name, root=root, frame=frame, after=self._after(frame))
+            after, origins = self._after(frame), time_names(node)
+            return Stage(name=node.name, root=root, frame=frame, after=after, origins=origins)
         msg = f"{node.name!r} cannot be the root of a stage"
         raise TypeError(msg)
 

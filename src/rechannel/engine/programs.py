@@ -44,6 +44,8 @@ def program_of(
         version=version,
         fingerprint=era or state_fingerprint(stage),
         migrations=ways,
+        times=stage.times,
+        origins=stage.origins,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rechannel.engine.entries import Intent, Json, Opened
+from rechannel.engine.entries import Intent, Json, Opened, times_from_json, times_to_json
 from rechannel.engine.journal_state import JournalState, Version
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
@@ -92,6 +92,7 @@ def _version_to_json(version: Version, places: dict[Run, int]) -> dict[str, Json
         },
         "outbox": {operator: list(keys) for operator, keys in version.outbox.items()},
         "now_ms": version.now_ms,
+        **times_to_json(version.times),
     }
 
 
@@ -103,4 +104,5 @@ def _version_from_json(data: Mapping[str, Json], runs: list[Run]) -> Version:
         },
         outbox={operator: tuple(keys) for operator, keys in data["outbox"].items()},
         now_ms=data["now_ms"],
+        times=times_from_json(data),
     )

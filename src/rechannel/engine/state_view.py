@@ -12,11 +12,12 @@ from rechannel.engine.physical import PhysicalPlan
 from rechannel.errors import NotReadyError, UnknownOperatorError
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.scan import canonical, finished
+from rechannel.model.eventtime import Clock
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Manifest
 
-Scan = Callable[[StageProgram, list[TaskState], int], Any]
-"""(program, tasks, time in Unix milliseconds) -> DataFrame."""
+Scan = Callable[[StageProgram, list[TaskState], Clock], Any]
+"""(program, tasks, times as of which state is seen) -> DataFrame."""
 
 ROWS_PER_TASK = 4_000_000
 """A scan has at least one task per so many rows, so that a large state does not have to fit in one."""
@@ -43,17 +44,17 @@ class StateView:
     def frame(self, operator: str, state: JournalState, timestep: int | None) -> Any:
         """State in the operator's output columns: a DataFrame on Spark, a table in process."""
         program = self._program(operator)
-        tasks, now_ms = self._tasks(operator, state, timestep)
+        tasks, clock = self._tasks(operator, state, timestep)
         if self._scan is None:
-            batches = [finished(program, task, now_ms) for task in tasks]
+            batches = [finished(program, task, clock) for task in tasks]
             return pa.Table.from_batches(batches)
-        return self._scan(program, tasks, now_ms)
+        return self._scan(program, tasks, clock)
 
     def canonical(self, operator: str, state: JournalState, timestep: int | None) -> pa.Table:
         """State exactly as stored, in one order."""
         program = self._program(operator)
-        tasks, now_ms = self._tasks(operator, state, timestep)
-        return pa.concat_tables([canonical(program, task, now_ms) for task in tasks])
+        tasks, clock = self._tasks(operator, state, timestep)
+        return pa.concat_tables([canonical(program, task, clock) for task in tasks])
 
     def _program(self, operator: str) -> StageProgram:
         names = [stage.name for stage in self._plan.stateful]
@@ -64,24 +65,22 @@ class StateView:
 
     def _tasks(
         self, operator: str, state: JournalState, timestep: int | None
-    ) -> tuple[list[TaskState], int]:
-        manifest, now_ms = manifest_at(operator, state, timestep)
+    ) -> tuple[list[TaskState], Clock]:
+        manifest, clock = manifest_at(operator, state, timestep)
         rows = sum(run.rows_in(run.clip) for run in manifest.runs)
         pieces = max(1, int(rows // ROWS_PER_TASK) + 1)
         routing = Routing.even(bins=pieces, tasks=pieces)
         owned = [routing.intervals_of(i) for i in range(pieces)]
-        return [TaskState(own=own, runs=manifest.within(own)) for own in owned], now_ms
+        return [TaskState(own=own, runs=manifest.within(own)) for own in owned], clock
 
 
-def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, int]:
-    """The manifest of an operator as of a commit, and the commit's time. Raises NotReadyError when that is not kept."""
-    if timestep is None:
-        return state.manifests.get(operator, Manifest()), state.now_ms
-    version = state.versions.get(timestep)
+def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, Clock]:
+    """The manifest of an operator as of a commit, and the commit's times. Raises NotReadyError where it is not kept."""
+    version = state.latest if timestep is None else state.versions.get(timestep)
     if version is None:
         msg = (
             f"state of timestep {timestep} is not kept; kept are {sorted(state.versions)} "
             "(setting keep_versions)"
         )
         raise NotReadyError(msg)
-    return version.manifests.get(operator, Manifest()), version.now_ms
+    return version.manifests.get(operator, Manifest()), version.clock(operator)

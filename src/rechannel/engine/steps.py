@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from rechannel.engine.physical import PhysicalPlan, Stage
+from rechannel.errors import TimestepError
 from rechannel.kernels.program import Address, StageStep, TaskState
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
+from rechannel.model.eventtime import Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest
@@ -71,7 +73,7 @@ def stage_step(
     policy: MergePolicy,
     rewrite: Intervals | None = None,
 ) -> StageStep:
-    """What the tasks of a stage are told in one timestep.
+    """What the tasks of a stage are told in one timestep, but for event time (see `timed`).
 
     manifest: the operator's state of the timestep before. rewrite: hashes whose state is written anew.
     """
@@ -106,6 +108,15 @@ def stage_step(
         ),
         routing=routing,
     )
+
+
+def timed(step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int]) -> StageStep:
+    """A step that knows of event time.
+
+    times: the operator's, of the timestep before. seen: latest event times that other stages have seen in this one.
+    """
+    marks = {name: seen[name] for name in stage.origins if name in seen}
+    return replace(step, times=times, marks=marks) if stage.times or marks else step
 
 
 def task_state(
@@ -148,6 +159,15 @@ def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
         retire=tuple(r for edit in edits for r in edit.retire),
         add=tuple(run for edit in edits for run in edit.add),
     )
+
+
+def times_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Times | None:
+    """Event time of an operator, which all of its tasks tell alike; None where it has none. Raises TimestepError."""
+    told = [r["times"] for r in reports if r["operator"] == operator and "times" in r]
+    if any(other != told[0] for other in told[1:]):
+        msg = f"tasks of operator {operator!r} disagree on event time: {told}"
+        raise TimestepError(msg)
+    return Times.from_json(told[0]) if told else None
 
 
 COMBINE_BELOW = 0.5

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.check import fingerprint
 from rechannel.dataflow.difference import Difference, differences
-from rechannel.dataflow.graph import Dataflow, Stateful
+from rechannel.dataflow.graph import Dataflow, Late, Stateful
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
@@ -31,6 +31,7 @@ from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration
 from rechannel.kernels.migrate import fingerprint as fingerprint_of
 from rechannel.kernels.program import StageProgram
+from rechannel.kernels.windows import WindowLogic
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram
 from rechannel.state.store import Store
@@ -188,11 +189,15 @@ def compile_program(
 
 def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
     """Executable logic of every stateful operator."""
-    return {
-        node.name: node.spec.bind(node.keys, schemas[node.upstream.name])
-        for node in dataflow.nodes
-        if isinstance(node, Stateful)
-    }
+    wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
+    logics = {}
+    for node in dataflow.nodes:
+        if isinstance(node, Stateful):
+            logic = node.spec.bind(node.keys, schemas[node.upstream.name])
+            if node.name in wanted and isinstance(logic, WindowLogic):
+                logic = replace(logic, keep_late=True)
+            logics[node.name] = logic
+    return logics
 
 
 def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
@@ -211,11 +216,13 @@ def _signature(stage: Stage) -> list[Any]:
     logic = [] if stage.logic is None else _columns(stage.logic)
     return [
         logic,
+        [stage.times, stage.origins],
         *(
             (
                 branch.node,
                 str(branch.schema),
                 branch.outbox,
+                branch.side,
                 [(c.operator, c.input, _columns(c.logic)) for c in branch.consumers],
             )
             for branch in stage.root.walk()

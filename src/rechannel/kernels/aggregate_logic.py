@@ -12,6 +12,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, DuplicateNameError, UnknownColumnError
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import AggregateFunction, Applied, Arrivals, Columns
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 
 
@@ -97,12 +98,7 @@ class AggregateLogic:
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Merge what arrived into the state; emit every arriving key with its finished values."""
-        if arrivals.combined:
-            state = self._merge(arrivals.values, arrivals.groups)
-        else:
-            state = self.combine(arrivals.values, arrivals.groups)
-        if arrivals.found.any():
-            state = self._merge_pair(arrivals.old, state, arrivals.found)
+        state = self.merged(arrivals)
         return Applied(
             state=state,
             dropped=None,
@@ -110,8 +106,21 @@ class AggregateLogic:
             output_hashes=arrivals.hashes,
         )
 
-    def live(self, state: Columns, now_ms: int) -> npt.NDArray[np.bool_] | None:
+    def merged(self, arrivals: Arrivals) -> Columns:
+        """State of every key with what arrived."""
+        if arrivals.combined:
+            state = self._merge(arrivals.values, arrivals.groups)
+        else:
+            state = self.combine(arrivals.values, arrivals.groups)
+        if arrivals.found.any():
+            state = self._merge_pair(arrivals.old, state, arrivals.found)
+        return state
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """All state counts: aggregates have no timeout."""
+
+    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
+        """Nothing waits: every change is shown."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and finished values of state rows."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.marks import EventTime, mark_blobs, told
 from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import Branch, StageProgram, StageStep
 from rechannel.kernels.send import Channel, Order, Sender
+from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
 from rechannel.state.rowsfile import write_rows
 from rechannel.state.store import Store
@@ -31,12 +33,33 @@ class Emitter:
     measures: Measures
     _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
     _kept: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    _latest: dict[str, int] = field(default_factory=dict)
 
     def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
         """Blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
         yield from self._down(self.program.root, batch, order)
 
+    def late(self, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of rows that came too late for the root's operator."""
+        for below in self.program.root.branches:
+            if below.side:
+                yield from self._down(below, batch, order)
+
+    def marks(self, own: Mapping[str, int]) -> Parcels:
+        """Blobs that tell consumers of event time, when all rows are out. own: what was known of it from elsewhere."""
+        self._latest.update(own)
+        names = told(self.program.root, self.program.origins)
+        yield from mark_blobs(names, self.step.addresses, self._latest, self._producer)
+
+    @property
+    def _producer(self) -> int:
+        return (self.step.number << 20) | self.task
+
     def _down(self, branch: Branch, batch: pa.RecordBatch, order: Order) -> Parcels:
+        if isinstance(branch.function, EventTime):
+            latest = branch.function.latest(batch)
+            if latest > self._latest.get(branch.node, NEVER):
+                self._latest[branch.node] = latest
         if branch.outbox and batch.num_rows:
             self._kept.setdefault(branch.node, []).append(batch)
         for consumer in branch.consumers:
@@ -50,13 +73,13 @@ class Emitter:
                 combined=address.combined,
             )
             key = (consumer.operator, consumer.input)
-            sender = self._senders.setdefault(
-                key, Sender(channel, (self.step.number << 20) | self.task)
-            )
+            sender = self._senders.setdefault(key, Sender(channel, self._producer))
             with self.measures.activity("send"):
                 parcels = list(sender.send(batch, order))
             yield from parcels
         for below in branch.branches:
+            if below.side:
+                continue
             for made, at in self._apply(below, batch, order):
                 yield from self._down(below, made, at)
 
@@ -98,7 +121,7 @@ class Emitter:
             [operator, into, s.stats.offered, s.stats.sent, s.stats.keys, s.stats.size]
             for (operator, into), s in self._senders.items()
         ]
-        return {"sent": sent, "outbox": kept}
+        return {"sent": sent, "outbox": kept, "marks": dict(self._latest)}
 
 
 def guarded(node: str, call: Callable[[], Any]) -> Any:

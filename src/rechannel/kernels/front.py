@@ -36,6 +36,7 @@ class FrontTask:
             measures.count("rows_in", batch.num_rows)
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
+        yield from emitter.marks(self.step.marks)
         report = {
             "operator": self.program.operator,
             "task": self.task,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups
+from rechannel.model.eventtime import Clock
 
 Columns = list[pa.Array]
 """Columns of equal length; which field each one is, is said by a schema that goes with them."""
@@ -71,7 +72,7 @@ class Arrivals:
     combined: whether `values` are partial states (after `combine`) or raw rows.
     old: state columns of every key as of the timestep before (null/undefined where not `found`).
     found: shape (keys,), whether the key had state.
-    now_ms: journalled time of the timestep, Unix milliseconds.
+    clock: journalled time of the timestep, and event time.
     timestep: its number.
     """
 
@@ -82,8 +83,17 @@ class Arrivals:
     combined: bool
     old: Columns
     found: npt.NDArray[np.bool_]
-    now_ms: int
+    clock: Clock
     timestep: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Late:
+    """Rows that came too late. count: how many. rows, hashes: they themselves, as `Applied.output`, if kept."""
+
+    count: int
+    rows: pa.RecordBatch | None = None
+    hashes: npt.NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,12 +104,16 @@ class Applied:
     dropped: shape (keys,) where the key's state ends here, or None when none does.
     output: rows to emit (schema `StatefulLogic.output_schema`).
     output_hashes: hash of the key that each output row belongs to, shape (output rows,), ascending.
+    untouched: shape (keys,) where the key's state stays as it was, whatever `state` has there; None = nowhere.
+    late: rows that changed nothing; None = there were none.
     """
 
     state: Columns
     dropped: npt.NDArray[np.bool_] | None
     output: pa.RecordBatch
     output_hashes: npt.NDArray[np.uint64]
+    untouched: npt.NDArray[np.bool_] | None = None
+    late: Late | None = None
 
 
 class StatefulLogic(Protocol):
@@ -138,8 +152,11 @@ class StatefulLogic(Protocol):
     def apply(self, arrivals: Arrivals) -> Applied:
         """The new state of every key, and what to emit."""
 
-    def live(self, state: Columns, now_ms: int) -> npt.NDArray[np.bool_] | None:
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
+
+    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
+        """Event time at which each state row is to be shown once; None where nothing waits for that."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Present state rows to people: rows of `output_schema` (used by `job.state`)."""

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import OpenRun
 from rechannel.kernels.migrate import converted
@@ -33,9 +32,17 @@ class Rows:
         """Number of rows, tombstones included."""
         return len(self.hashes)
 
+    def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        if bool(mask.all()):
+            return self
+        index = np.flatnonzero(mask)
+        dropped = None if self.dropped is None else self.dropped[index]
+        return Rows(self.hashes[index], take(self.columns, index), dropped)
 
-Live = Callable[[Columns], npt.NDArray[np.bool_] | None]
-"""Which rows still count, from their state columns; None = all."""
+
+Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
+"""Which rows still count, from their key and state columns; None = all."""
 
 
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
@@ -76,7 +83,10 @@ def merge_rows(parts: Sequence[Rows], keys: int, live: Live, *, bottom: bool) ->
         order = order[untangled]
     keep = order[groups.starts]
     if bottom:
-        keep = _only_live(keep, columns[keys:], dropped, live)
+        if dropped is not None:
+            keep = keep[~dropped[keep]]
+        alive = live(columns[:keys], columns[keys:])
+        keep = keep if alive is None else keep[alive[keep]]
         dropped = None
     return Rows(
         hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
@@ -92,15 +102,6 @@ def _concat_dropped(parts: Sequence[Rows]) -> npt.NDArray[np.bool_] | None:
             for part in parts
         ]
     )
-
-
-def _only_live(
-    keep: IntArray, state: Columns, dropped: npt.NDArray[np.bool_] | None, live: Live
-) -> IntArray:
-    if dropped is not None:
-        keep = keep[~dropped[keep]]
-    alive = live(state)
-    return keep if alive is None else keep[alive[keep]]
 
 
 def _some(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:

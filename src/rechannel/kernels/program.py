@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Chain
+from rechannel.model.eventtime import TimeInput, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Run
@@ -40,7 +41,8 @@ class Branch:
 
     node: name of the node whose rows these are. function: what makes them from the parent's rows (None at the root).
     schema: their columns. consumers: operators that receive them. outbox: whether they are kept in a file for sinks and
-    for DataFrame functions behind the stage. branches: what is made of them.
+    for DataFrame functions behind the stage. branches: what is made of them. side: they are not the parent's rows, but
+    those that came too late for it.
     """
 
     node: str
@@ -49,6 +51,7 @@ class Branch:
     consumers: tuple[Consumer, ...] = ()
     outbox: bool = False
     branches: tuple[Branch, ...] = ()
+    side: bool = False
 
     def walk(self) -> Iterator[Branch]:
         """This branch and all below it."""
@@ -66,7 +69,8 @@ class StageProgram:
     """A stage, without anything that changes from timestep to timestep.
 
     logic: None for a front. version: of the logic. fingerprint: of what it keeps as state. migrations: by the
-    fingerprint of what it kept before, how that is read today.
+    fingerprint of what it kept before, how that is read today. times: where its event time comes from. origins: inputs
+    of time of the rows at its root.
     """
 
     operator: str
@@ -76,6 +80,8 @@ class StageProgram:
     version: int = 1
     fingerprint: str = ""
     migrations: Mapping[str, Chain] = field(default_factory=dict)
+    times: tuple[TimeInput, ...] = ()
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +111,8 @@ class StageStep:
 
     number: the stage's number in the plan; with the task number it identifies a producer.
     addresses: by (consumer, input). reports_to: partition that report rows go to (None: -1, read by the action itself).
-    tasks: state per task of a stateful stage. routing: its own routing, for rows per bin.
+    tasks: state per task of a stateful stage. routing: its own routing, for rows per bin. times: its event time as of
+    the timestep before. marks: event times that stages before it have seen in this timestep.
     """
 
     timestep: int
@@ -115,3 +122,5 @@ class StageStep:
     reports_to: int = -1
     tasks: tuple[TaskState, ...] = ()
     routing: Routing | None = None
+    times: Times = field(default_factory=Times)
+    marks: Mapping[str, int] = field(default_factory=dict)

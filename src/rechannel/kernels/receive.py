@@ -13,7 +13,7 @@ from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Columns, StatefulLogic
 from rechannel.kernels.send import wire_schema
 from rechannel.kernels.sorting import group_rows, take
-from rechannel.kernels.wire import REPORT, Blob
+from rechannel.kernels.wire import DATA, MARK, REPORT, Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
 
@@ -35,15 +35,22 @@ class Received:
     rows: int
 
 
-def split_reports(blobs: Iterable[Blob]) -> tuple[list[Blob], list[bytes]]:
-    """Separate data from the reports that travel with it."""
-    data, reports = [], []
-    for blob in blobs:
-        if blob.kind == REPORT:
-            reports.append(blob.message.to_pybytes())
-        else:
-            data.append(blob)
-    return data, reports
+@dataclass(frozen=True, kw_only=True)
+class Inbox:
+    """What one task got: data, what its producers say of event time, and reports that travel with them."""
+
+    data: list[Blob]
+    marks: list[Blob]
+    reports: list[bytes]
+
+    @classmethod
+    def of(cls, blobs: Iterable[Blob]) -> Inbox:
+        """Sort by kind."""
+        by_kind: dict[int, list[Blob]] = {DATA: [], MARK: [], REPORT: []}
+        for blob in blobs:
+            by_kind[blob.kind].append(blob)
+        reports = [blob.message.to_pybytes() for blob in by_kind[REPORT]]
+        return cls(data=by_kind[DATA], marks=by_kind[MARK], reports=reports)
 
 
 def receive(logic: StatefulLogic, blobs: list[Blob]) -> Received:

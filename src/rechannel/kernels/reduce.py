@@ -31,6 +31,7 @@ from rechannel.kernels.track_rows import (
 )
 from rechannel.kernels.user_errors import function_name, user_error
 from rechannel.model.ddl import type_name
+from rechannel.model.eventtime import Clock
 
 Mask = npt.NDArray[np.bool_]
 
@@ -94,10 +95,11 @@ class ReduceLogic:
             output_hashes=arrivals.hashes,
         )
 
-    def live(self, state: Columns, now_ms: int) -> Mask | None:
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """All of them: state never ends."""
-        del state, now_ms
-        return None
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Nothing waits: every change is shown."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and their state."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ from rechannel.errors import DamagedStateError, UserFunctionError
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
+from rechannel.kernels.marks import latest_of
 from rechannel.kernels.measure import Measures, encode_report
-from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
-from rechannel.kernels.receive import Received, receive, split_reports
+from rechannel.kernels.receive import Inbox, Received, receive
 from rechannel.kernels.send import Order
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
-from rechannel.model.hashspace import Intervals
+from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
+from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Edit, Run
@@ -55,16 +57,33 @@ class StatefulTask:
 
     def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
         measures = Measures()
-        blobs, passing = split_reports(from_batches(measures.waiting(batches)))
+        inbox = Inbox.of(from_batches(measures.waiting(batches)))
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        report = self._apply(blobs, emitter, measures)
+        times = self._times(inbox)
+        clock = Clock(
+            now_ms=self.step.now_ms, before=self.step.times.watermark, watermark=times.watermark
+        )
+        report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
+        own = {self.program.operator: times.watermark} if times.watermark > NEVER else {}
+        yield from emitter.marks(own)
         report.update(emitter.finish())
+        if self.program.times:
+            report["times"] = times.to_json()
         report.update(measures.to_json())
-        for body in [*passing, encode_report(report)]:
+        for body in [*inbox.reports, encode_report(report)]:
             yield self.step.reports_to, report_blob(self.task, body)
 
-    def _apply(self, blobs: list[Blob], emitter: Emitter, measures: Measures) -> dict[str, Any]:
+    def _times(self, inbox: Inbox) -> Times:
+        """Event time after this timestep: every task comes to the same."""
+        if not self.program.times:
+            return self.step.times
+        seen = latest_of(inbox.marks)
+        return advance(self.step.times, self.program.times, seen, self.step.now_ms)
+
+    def _apply(
+        self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
+    ) -> dict[str, Any]:
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         with measures.activity("deserialise"):
             received = receive(logic, blobs)
@@ -74,16 +93,24 @@ class StatefulTask:
             old, found = gather(
                 hits, len(received.hashes), logic.state_schema, len(logic.key_schema)
             )
-            found = _alive(logic, old, found, self.step.now_ms)
+            # What came too late is judged by the timestep before, and so is what it came too late for.
+            found = _alive(logic, received.keys, old, found, replace(clock, watermark=clock.before))
         with measures.activity("process"):
-            applied = self._user(logic, received, old, found)
-        edit = self._store(received, applied, found, runs, measures)
-        parcels = [p for rows, at in _pieces(applied, state) for p in emitter.rows(rows, at)]
+            applied = self._user(logic, received, old, found, clock)
+        fresh = _fresh(received, applied, has_older=bool(runs))
+        shown = self._shown(applied, fresh, runs, clock, measures)
+        edit = self._store(fresh, runs, measures, clock)
+        parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
+        if applied.late is not None:
+            measures.count("rows_late", applied.late.count)
+            if applied.late.rows is not None and applied.late.hashes is not None:
+                late = _pieces(applied.late.rows, applied.late.hashes, state)
+                parcels += [p for rows, at in late for p in emitter.late(rows, at)]
         measures.count("rows_in", received.rows)
         measures.count("bytes_in", sum(blob.message.size for blob in blobs))
         measures.count("keys", len(received.hashes))
         measures.count("keys_found", int(found.sum()))
-        measures.count("rows_out", applied.output.num_rows)
+        measures.count("rows_out", shown[0].num_rows)
         measures.count("runs", len(runs))
         measures.count("bytes_fetched", measures.bytes_fetched)
         return {
@@ -103,6 +130,7 @@ class StatefulTask:
         received: Received,
         old: Columns,
         found: npt.NDArray[np.bool_],
+        clock: Clock,
     ) -> Applied:
         arrivals = Arrivals(
             keys=received.keys,
@@ -112,7 +140,7 @@ class StatefulTask:
             combined=received.combined,
             old=old,
             found=found,
-            now_ms=self.step.now_ms,
+            clock=clock,
             timestep=self.step.timestep,
         )
         try:
@@ -121,25 +149,44 @@ class StatefulTask:
             msg = f"operator {self.program.operator!r}, timestep {self.step.timestep}: {error}"
             raise UserFunctionError(msg) from error
 
-    def _store(
+    def _shown(
         self,
-        received: Received,
         applied: Applied,
-        found: npt.NDArray[np.bool_],
+        fresh: Rows,
         runs: list[OpenRun],
+        clock: Clock,
         measures: Measures,
-    ) -> Edit:
+    ) -> tuple[pa.RecordBatch, HashArray]:
+        """What the operator emits: its answer, or what was waiting for the watermark that has come."""
+        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        if not self.program.times or logic.due(*_halves(logic, fresh)) is None:
+            return applied.output, applied.output_hashes
+        with measures.activity("process"):
+            parts = [fresh.where(_due(logic, fresh, clock.watermark))] if len(fresh) else []
+            for run, opened in zip(state.runs, runs, strict=True):
+                first, last = run.due or (NEVER, ENDED)
+                if first <= clock.watermark and last > clock.before:
+                    for piece in slices_of(opened, state.own):
+                        passed = _due(logic, piece, clock.before)
+                        parts.append(piece.where(_due(logic, piece, clock.watermark) & ~passed))
+            parts = [part for part in parts if len(part)]
+            if not parts:
+                return applied.output.slice(0, 0), applied.output_hashes[:0]
+            whole = merge_rows(parts, len(logic.key_schema), _everything, bottom=True)
+            return logic.finish(*_halves(logic, whole)), whole.hashes
+
+    def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
-        fresh = _fresh(received, applied, has_older=bool(runs))
+        live = live_at(logic, clock)
+        if self.program.times:
+            fresh = _still(fresh, live(*_halves(logic, fresh)))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         older = sum(run.rows_in(state.own) for run in state.runs)
         if len(fresh) and runs and older <= INLINE * len(fresh):
             with measures.activity("merge"):
                 parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
-                whole = merge_rows(
-                    parts, len(logic.key_schema), _live(logic, self.step.now_ms), bottom=True
-                )
+                whole = merge_rows(parts, len(logic.key_schema), live, bottom=True)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
@@ -148,11 +195,16 @@ class StatefulTask:
         level = 0 if runs else BASE_LEVEL
         with measures.activity("write"):
             added = writer.write(fresh, state.own, self.step.timestep, level)
-        retired, merged = self._merges(state, runs, writer, measures)
+        retired, merged = self._merges(state, runs, writer, measures, live)
         return Edit(retire=retired, add=(*added, *merged))
 
     def _merges(
-        self, state: TaskState, runs: list[OpenRun], writer: RunWriter, measures: Measures
+        self,
+        state: TaskState,
+        runs: list[OpenRun],
+        writer: RunWriter,
+        measures: Measures,
+        live: Live,
     ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
         logic = logic_of(self.program)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
@@ -162,12 +214,7 @@ class StatefulTask:
             if not parts:
                 continue
             with measures.activity("merge"):
-                whole = merge_rows(
-                    parts,
-                    len(logic.key_schema),
-                    _live(logic, self.step.now_ms),
-                    bottom=merge.bottom,
-                )
+                whole = merge_rows(parts, len(logic.key_schema), live, bottom=merge.bottom)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))
@@ -220,6 +267,7 @@ class RunWriter:
                 rows=len(rows),
                 size=size,
                 span=where.width,
+                due=_span_of(logic.due(*_halves(logic, rows))),
             ),
         )
 
@@ -282,38 +330,72 @@ def logic_of(program: StageProgram) -> StatefulLogic:
     return program.logic
 
 
-def _live(logic: StatefulLogic, now_ms: int) -> Callable[[Columns], npt.NDArray[np.bool_] | None]:
-    return lambda state: logic.live(state, now_ms)
+def live_at(logic: StatefulLogic, clock: Clock) -> Live:
+    """Which rows of an operator still count at a time."""
+    return lambda keys, state: logic.live(keys, state, clock)
+
+
+def _everything(keys: Columns, state: Columns) -> None:
+    """All rows count."""
 
 
 def _alive(
-    logic: StatefulLogic, old: Columns, found: npt.NDArray[np.bool_], now_ms: int
+    logic: StatefulLogic,
+    keys: Columns,
+    old: Columns,
+    found: npt.NDArray[np.bool_],
+    clock: Clock,
 ) -> npt.NDArray[np.bool_]:
-    alive = logic.live(old, now_ms)
+    alive = logic.live(keys, old, clock)
     return found if alive is None else found & alive
+
+
+def _halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
+    """Key columns and state columns of state rows."""
+    width = len(logic.key_schema)
+    return rows.columns[:width], rows.columns[width:]
+
+
+def _due(logic: StatefulLogic, rows: Rows, watermark: int) -> npt.NDArray[np.bool_]:
+    """Which rows a watermark shows."""
+    due = logic.due(*_halves(logic, rows))
+    return np.zeros(len(rows), dtype=np.bool_) if due is None else due <= watermark
+
+
+def _span_of(due: npt.NDArray[np.int64] | None) -> tuple[int, int] | None:
+    return None if due is None else (int(due.min()), int(due.max()))
 
 
 def _fresh(received: Received, applied: Applied, *, has_older: bool) -> Rows:
     """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
-    columns = [*received.keys, *applied.state]
-    dropped = applied.dropped
-    if dropped is None or not bool(dropped.any()):
-        return Rows(received.hashes, columns, None)
+    rows = Rows(received.hashes, [*received.keys, *applied.state], applied.dropped)
+    if applied.untouched is not None:
+        rows = rows.where(~applied.untouched)
+    if rows.dropped is None or not bool(rows.dropped.any()):
+        return Rows(rows.hashes, rows.columns, None)
     if has_older:
-        return Rows(received.hashes, columns, dropped)
-    keep = pa.array(np.flatnonzero(~dropped))
-    return Rows(received.hashes[~dropped], [column.take(keep) for column in columns], None)
+        return rows
+    kept = rows.where(~rows.dropped)
+    return Rows(kept.hashes, kept.columns, None)
 
 
-def _pieces(applied: Applied, state: TaskState) -> Iterator[tuple[pa.RecordBatch, Order]]:
+def _still(fresh: Rows, alive: npt.NDArray[np.bool_] | None) -> Rows:
+    """Changed keys without those that nobody would look at any more."""
+    if alive is None:
+        return fresh
+    return fresh.where(alive if fresh.dropped is None else alive | fresh.dropped)
+
+
+def _pieces(
+    rows: pa.RecordBatch, hashes: HashArray, state: TaskState
+) -> Iterator[tuple[pa.RecordBatch, Order]]:
     """What a task emits, cut where its hashes end.
 
     A user's function behind the operator loses the place of single rows; of a piece, the place of the first one tells
     where all of them belong between the pieces of other tasks, however bins are placed.
     """
-    for piece in state.own.slices(applied.output_hashes):
-        rows = applied.output.slice(piece.start, piece.stop - piece.start)
-        yield rows, applied.output_hashes[piece]
+    for piece in state.own.slices(hashes):
+        yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
 
 
 def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge) -> list[Rows]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Applied, Arrivals, Columns
+from rechannel.model.eventtime import Clock
 
 SEEN = "_seen"
 
@@ -87,12 +88,15 @@ class Tracking:
         msg = f"track does not combine ({len(values)} columns, {groups.count} keys)"
         raise ValueError(msg)
 
-    def live(self, state: Columns, now_ms: int) -> Mask | None:
+    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
+        """Nothing waits: every change is shown."""
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """State rows whose timeout has not passed; None when there is no timeout."""
         if self.timeout_ms is None:
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
-        alive: Mask = now_ms - seen <= self.timeout_ms
+        alive: Mask = clock.now_ms - seen <= self.timeout_ms
         return alive
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
@@ -102,7 +106,7 @@ class Tracking:
 
     def present(self, arrivals: Arrivals) -> Mask:
         """Which keys have a state that still counts. Shape (keys,)."""
-        alive = self.live(arrivals.old, arrivals.now_ms)
+        alive = self.live(arrivals.keys, arrivals.old, arrivals.clock)
         return arrivals.found if alive is None else arrivals.found & alive
 
     def answer(self, arrivals: Arrivals, kept: Columns, dropped: Mask) -> Applied:
@@ -114,7 +118,7 @@ class Tracking:
             state = [spread(column, stay, len(dropped)) for column in kept]
         output = pa.RecordBatch.from_arrays([*keys, *kept], schema=self.output_schema)
         if self.timeout_ms is not None:
-            now = np.full(len(dropped), arrivals.now_ms, dtype=np.int64)
+            now = np.full(len(dropped), arrivals.clock.now_ms, dtype=np.int64)
             state = [*state, pa.array(now)]
         return Applied(
             state=state,

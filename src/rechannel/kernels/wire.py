@@ -4,9 +4,11 @@ A blob is a 64-byte header and one Arrow record batch message without its schema
 multiple of 64, so that blobs packed one behind the other in an Arrow binary column stay aligned and are read in place.
 
     0   4   magic "RCB1"            12  4  producer task
-    4   2   kind (1 data, 2 report) 16  4  sequence number within the producer
+    4   2   kind                    16  4  sequence number within the producer
     6   2   input of the receiver   20  4  1 if rows are partial states (combined)
     8   4   length of the message   24  8  rows
+
+Kinds: 1 data, 2 report (JSON, see `measure`), 3 mark (JSON, see `marks`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 MAGIC = b"RCB1"
-DATA, REPORT = 1, 2
+DATA, REPORT, MARK = 1, 2, 3
 ALIGNMENT = 64
 BLOB_BYTES = 1 << 19
 """A blob is cut so that it stays near this size: JVM byte arrays of that size are still cheap to allocate."""

@@ -24,6 +24,7 @@ class Run:
     level: how many merges its rows went through (0 = written by a timestep).
     rows, size: rows and bytes of the whole segment, before clipping.
     span: width of the intervals the segment was written for; rows are spread evenly over it (hashes are uniform).
+    due: first and last event time that a row of the segment waits for; None = no row waits.
     """
 
     segment: str
@@ -33,6 +34,7 @@ class Run:
     rows: int
     size: int
     span: int
+    due: tuple[int, int] | None = None
 
     def rows_in(self, where: Intervals) -> float:
         """Expected number of rows in the given hashes."""
@@ -50,19 +52,27 @@ class Run:
             self.rows,
             self.size,
             str(self.span),
+            *([] if self.due is None else [list(self.due)]),
         ]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Run:
         """Invert `to_json`."""
-        segment, spans, seq, level, rows, size, span = data
+        segment, spans, seq, level, rows, size, span, *due = data
         clip = (
             Intervals.everything()
             if spans is None
             else Intervals(tuple((int(lo), int(hi)) for lo, hi in spans))
         )
         return cls(
-            segment=segment, clip=clip, seq=seq, level=level, rows=rows, size=size, span=int(span)
+            segment=segment,
+            clip=clip,
+            seq=seq,
+            level=level,
+            rows=rows,
+            size=size,
+            span=int(span),
+            due=(due[0][0], due[0][1]) if due else None,
         )
 
 

@@ -11,6 +11,7 @@ from rechannel.kernels import aggregates as ag
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Arrivals, StatefulLogic
+from rechannel.model.eventtime import Clock
 
 SCHEMA = pa.schema(
     [("carrier", pa.string()), ("delay", pa.float64()), ("seats", pa.int32()), ("odd", pa.bool_())]
@@ -42,7 +43,7 @@ def arrivals(logic: AggregateLogic, *, combined: bool, found: bool = False) -> A
         combined=combined,
         old=old,
         found=np.array([found, False]),
-        now_ms=0,
+        clock=Clock(now_ms=0),
         timestep=3,
     )
 
@@ -96,7 +97,7 @@ def test_without_old_state():
 
 def test_state_lives_for_ever():
     logic = bind()
-    assert logic.live([], 0) is None
+    assert logic.live([], [], Clock(now_ms=0)) is None
 
 
 def test_rows_can_be_counted_without_any_column():

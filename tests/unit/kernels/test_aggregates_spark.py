@@ -14,6 +14,7 @@ from rechannel.kernels import aggregates as ag
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import AggregateFunction, Arrivals
+from rechannel.model.eventtime import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +109,7 @@ def ours(table: pa.Table, functions: dict[str, AggregateFunction]) -> pa.Table:
             combined=False,
             old=[pa.nulls(len(distinct), kind) for kind in logic.state_schema.types],
             found=np.zeros(len(distinct), np.bool_),
-            now_ms=0,
+            clock=Clock(now_ms=0),
             timestep=0,
         )
     )

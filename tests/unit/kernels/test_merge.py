@@ -14,7 +14,7 @@ from tests.support.runs import opened, write_run
 EVERYTHING = Intervals.everything()
 
 
-def nothing_dies(state):
+def nothing_dies(keys, state):
     return None
 
 
@@ -59,7 +59,7 @@ def test_a_tombstone_below_a_newer_row_is_nothing():
 
 
 def test_at_the_bottom_rows_whose_time_has_passed_go():
-    def live(state):
+    def live(keys, state):
         return state[0].to_numpy() > 2
 
     parts = parts_of({"a": 1, "b": 5}, {"a": 9, "c": 4})

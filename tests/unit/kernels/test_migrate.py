@@ -27,11 +27,14 @@ from rechannel.kernels.migrate import (
 from rechannel.kernels.program import StageProgram
 from rechannel.kernels.scan import finished
 from rechannel.kernels.stateful import open_run
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
 from rechannel.state.segment import open_segment
 from tests.support.eras import chains
 from tests.support.tasks import Bench, rows
+
+NOW = Clock(now_ms=0)
 
 KEYS = pa.schema([("k", pa.string())])
 OLD = pa.schema([("n", pa.int32()), ("s", pa.string())])
@@ -243,7 +246,7 @@ def test_look_ups_slices_and_scans_see_the_new_columns():
 
     (part,) = [p for run in runs for p in slices_of(run, Intervals.everything())]
     assert [c.type for c in part.columns[1:]] == schema.types
-    shown = finished(bench.program, bench.state, 0).to_pylist()
+    shown = finished(bench.program, bench.state, NOW).to_pylist()
     assert sorted(row["k"] for row in shown) == ["a", "b", "c"]
     assert {row["top"] for row in shown} == {None}
 
@@ -255,7 +258,7 @@ def test_state_written_afterwards_is_of_the_new_era():
     last, _ = chains(bench.migrations)
     newest = open_segment(bench.store, bench.manifest.runs[0].segment)
     assert newest.meta.schema == last
-    shown = {row["k"]: row["n"] for row in finished(bench.program, bench.state, 0).to_pylist()}
+    shown = {row["k"]: row["n"] for row in finished(bench.program, bench.state, NOW).to_pylist()}
     assert shown == {"a": 2, "b": 1, "c": 1}
 
 
@@ -272,7 +275,7 @@ def test_a_run_of_an_unknown_era_is_refused():
     with pytest.raises(
         DamagedStateError, match=r"operator 'op': segment segments/op/.*no migration"
     ):
-        finished(bench.program, bench.state, 0)
+        finished(bench.program, bench.state, NOW)
 
 
 def test_a_failing_migration_names_operator_and_segment():
@@ -288,4 +291,4 @@ def test_a_failing_migration_names_operator_and_segment():
     with pytest.raises(
         UserFunctionError, match=r"operator 'op', segment segments/op/.* raised Runti"
     ):
-        finished(bench.program, bench.state, 0)
+        finished(bench.program, bench.state, NOW)

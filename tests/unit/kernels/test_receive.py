@@ -10,7 +10,7 @@ import pytest
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.aggregates import LastN
 from rechannel.kernels.measure import encode_report
-from rechannel.kernels.receive import Received, receive, split_reports
+from rechannel.kernels.receive import Inbox, Received, receive
 from rechannel.kernels.stateful import report_blob
 from rechannel.kernels.wire import from_batches
 from tests.support.tasks import ROWS, as_batch, blobs_of, counting, rows, sent
@@ -83,7 +83,8 @@ def test_nothing_arrives():
 def test_reports_are_told_from_rows():
     body = encode_report({"operator": "front"})
     parcels = [*sent(counting(), [(FIRST, 0)]), (0, report_blob(2, body))]
-    blobs, reports = split_reports(from_batches([as_batch(parcels)]))
+    inbox = Inbox.of(from_batches([as_batch(parcels)]))
+    blobs, reports = inbox.data, inbox.reports
     assert len(blobs) == 1
     assert reports == [body]
 

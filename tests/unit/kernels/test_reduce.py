@@ -12,6 +12,7 @@ import pytest
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.model.ddl import schema_of
+from rechannel.model.eventtime import Clock
 from tests.support.arrivals import arrivals, output_of, state_of
 
 A, B = ("a",), ("b",)
@@ -194,6 +195,6 @@ def test_state_lives_for_ever_and_is_shown_as_it_is() -> None:
     logic = reduction(joined)
     state = [pa.array(["x"]), pa.array([1])]
 
-    assert logic.live(state, 10**15) is None
+    assert logic.live([], state, Clock(now_ms=10**15)) is None
     assert logic.finish([pa.array(["a"])], state).to_pylist() == [{"k": "a", "s": "x", "v": 1}]
     assert logic.state_schema == logic.value_schema

@@ -8,9 +8,12 @@ import pytest
 from rechannel.kernels import receive, send, sorting
 from rechannel.kernels.program import TaskState
 from rechannel.kernels.scan import canonical, finished, scan
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import SPACE, Intervals
 from tests.support.runs import weak
 from tests.support.tasks import Bench, counting, rows
+
+NOW = Clock(now_ms=0)
 
 EVERYTHING = Intervals.everything()
 
@@ -24,7 +27,7 @@ def bench_of(*timesteps: pa.RecordBatch) -> Bench:
 
 def test_state_has_the_columns_of_the_output():
     bench = bench_of(rows(("a", 1), ("b", 2)))
-    table = finished(bench.program, bench.state, 0)
+    table = finished(bench.program, bench.state, NOW)
     assert table.schema == counting().output_schema
     assert sorted(table.to_pylist(), key=repr) == [
         {"k": "a", "n": 1, "total": 1},
@@ -34,7 +37,7 @@ def test_state_has_the_columns_of_the_output():
 
 def test_stored_state_has_hash_keys_and_state_columns_in_the_order_of_hashes():
     bench = bench_of(rows(*((f"k{i}", i) for i in range(20))), rows(("k3", 1)))
-    table = canonical(bench.program, bench.state, 0)
+    table = canonical(bench.program, bench.state, NOW)
     assert table.schema.names == ["_hash", "k", *counting().state_schema.names]
     hashes = table.column("_hash").to_pylist()
     assert hashes == sorted(hashes)
@@ -44,8 +47,8 @@ def test_stored_state_has_hash_keys_and_state_columns_in_the_order_of_hashes():
 def test_no_state_has_columns_all_the_same():
     program, nothing = Bench(counting()).program, TaskState(own=EVERYTHING)
     assert scan(program, nothing, 0) is None
-    assert finished(program, nothing, 0).schema == counting().output_schema
-    assert canonical(program, nothing, 0).num_rows == 0
+    assert finished(program, nothing, NOW).schema == counting().output_schema
+    assert canonical(program, nothing, NOW).num_rows == 0
 
 
 def test_a_scan_of_parts_is_a_scan_of_the_whole():
@@ -54,8 +57,8 @@ def test_a_scan_of_parts_is_a_scan_of_the_whole():
     for lo, hi in ((0, SPACE // 3), (SPACE // 3, SPACE)):
         own = Intervals.of([(lo, hi)])
         state = TaskState(own=own, runs=bench.manifest.within(own))
-        pieces.append(canonical(bench.program, state, 0))
-    whole = canonical(bench.program, bench.state, 0)
+        pieces.append(canonical(bench.program, state, NOW))
+    whole = canonical(bench.program, bench.state, NOW)
     assert pa.concat_tables(pieces).equals(whole)
 
 
@@ -68,6 +71,6 @@ def test_keys_of_one_hash_have_one_order_whatever_was_written_when():
         once = bench_of(rows(*letters, *letters))
         twice = bench_of(rows(*letters), rows(*reversed(letters)))
         one_by_one = bench_of(*(rows(pair) for pair in reversed(letters * 2)))
-        tables = [canonical(b.program, b.state, 0) for b in (once, twice, one_by_one)]
+        tables = [canonical(b.program, b.state, NOW) for b in (once, twice, one_by_one)]
     assert tables[0].equals(tables[1])
     assert tables[0].equals(tables[2])

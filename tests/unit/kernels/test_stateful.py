@@ -17,6 +17,7 @@ from rechannel.kernels.receive import receive
 from rechannel.kernels.scan import canonical, finished
 from rechannel.kernels.stateful import StatefulTask, logic_of, pack_bins, report_blob, unpack_bins
 from rechannel.kernels.track import TrackLogic
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.merging import BASE_LEVEL, Merge
@@ -32,6 +33,7 @@ from tests.support.tasks import (
     sent,
 )
 
+NOW = Clock(now_ms=0)
 MANY = rows(*((f"k{i}", i) for i in range(40)))
 HALVES = Routing.even(bins=2, tasks=2)
 
@@ -52,7 +54,7 @@ def sums(key: object, state: int | None, rows: Any) -> int | None:
 
 
 def shown(bench: Bench, now_ms: int = 0) -> list[dict[str, Any]]:
-    return sorted(finished(bench.program, bench.state, now_ms).to_pylist(), key=repr)
+    return sorted(finished(bench.program, bench.state, Clock(now_ms=now_ms)).to_pylist(), key=repr)
 
 
 def sorted_rows(emitted: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -109,11 +111,11 @@ def test_a_merge_that_is_due_leaves_what_was_there():
     bench = Bench(counting())
     for given in (MANY, rows(("k1", 1)), rows(("k1", 1), ("k2", 1))):
         bench.step([(given, 0)])
-    before = canonical(bench.program, bench.state, 0)
+    before = canonical(bench.program, bench.state, NOW)
     left = Intervals.of([(0, SPACE // 2)])
     merge = Merge(seqs=(3, 2, 1), where=left, level=1, bottom=True)
     bench.step([], merges={0: (merge,)})
-    assert canonical(bench.program, bench.state, 0).equals(before)
+    assert canonical(bench.program, bench.state, NOW).equals(before)
     (merged,) = [run for run in bench.manifest.runs if run.level == 1]
     assert merged.clip == left
     assert merged.seq == 3
@@ -154,7 +156,7 @@ def test_moved_bins_change_nothing():
         expected = one.step([(given, 0)])
         assert sorted_rows(moved.step([(given, 0)], routing=routing)) == sorted_rows(expected)
         assert shown(one) == shown(moved)
-    tables = [canonical(bench.program, bench.state, 0) for bench in (one, moved)]
+    tables = [canonical(bench.program, bench.state, NOW) for bench in (one, moved)]
     assert tables[0].equals(tables[1])
 
 
@@ -170,6 +172,10 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
         def rows(self, batch: pa.RecordBatch, order: np.ndarray) -> list[Any]:
             assert batch.num_rows == len(order)
             seen.append(order)
+            return []
+
+        def marks(self, own: dict[str, int]) -> list[Any]:
+            assert own == {}
             return []
 
         def finish(self) -> dict[str, Any]:

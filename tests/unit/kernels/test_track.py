@@ -15,6 +15,7 @@ from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.track import TrackLogic
 from rechannel.kernels.track_rows import Rows
 from rechannel.model.ddl import schema_of
+from rechannel.model.eventtime import Clock
 from tests.support.arrivals import arrivals, output_of, state_of
 
 A, B, C = ("a",), ("b",), ("c",)
@@ -174,8 +175,12 @@ def test_a_key_whose_timeout_passed_counts_as_absent() -> None:
 def test_live_follows_the_timeout_and_is_everything_without_one() -> None:
     state = [pa.array([1, 1, 1]), pa.array([1, 1, 1]), pa.array([0, 500, None])]
 
-    assert track(totals, timeout_ms=1000).live(state, 1400).tolist() == [False, True, False]
-    assert track(totals).live(state[:2], 10**12) is None
+    assert track(totals, timeout_ms=1000).live([], state, Clock(now_ms=1400)).tolist() == [
+        False,
+        True,
+        False,
+    ]
+    assert track(totals).live([], state[:2], Clock(now_ms=10**12)) is None
 
 
 def test_people_do_not_see_the_time_of_the_last_rows() -> None:

@@ -16,7 +16,7 @@ from rechannel.kernels.program import (
     StageStep,
     TaskState,
 )
-from rechannel.kernels.receive import split_reports
+from rechannel.kernels.receive import Inbox
 from rechannel.kernels.stateful import StatefulTask, unpack_bins
 from rechannel.kernels.wire import from_batches
 from rechannel.model.routing import Routing
@@ -72,7 +72,7 @@ def run_timestep(store, timestep, keys, runs=()):
     """(report of the front, report of the stateful task) of one timestep."""
     parcels = list(front_task(store, timestep).run([(0, batch(keys))]))
     out = list(state_task(store, timestep, runs).run(parcels))
-    _, reports = split_reports(from_batches(out))
+    reports = Inbox.of(from_batches(out)).reports
     first, second = (decode_report(report) for report in reports)
     return first, second
 
@@ -133,8 +133,8 @@ def test_whatever_else_a_task_counted_is_kept(store):
 
 
 def test_a_front_without_rows(store):
-    _, *reports = split_reports(from_batches(front_task(store, 0).run([])))
-    event = task_finished(decode_report(reports[0][0]))
+    reports = Inbox.of(from_batches(front_task(store, 0).run([]))).reports
+    event = task_finished(decode_report(reports[0]))
     assert (event.rows_in, event.rows_out, event.bytes_out) == (0, 0, 0)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from rechannel.cli.inspect.directory import StateDirectory
@@ -156,6 +155,5 @@ def _merged(
     return merge_rows(parts, keys, _all_live, bottom=True) if parts else None
 
 
-def _all_live(_: list[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    """Whether a timeout has passed is for the program to say."""
-    return None
+def _all_live(keys: list[pa.Array], state: list[pa.Array]) -> None:
+    """Whether a timeout has passed, or a window is gone, is for the program to say."""

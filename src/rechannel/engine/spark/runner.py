@@ -48,7 +48,7 @@ from rechannel.engine.splits import assign
 from rechannel.engine.steps import layout_of, partitions_of
 from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.kernels.receive import split_reports
+from rechannel.kernels.receive import Inbox
 from rechannel.kernels.wire import from_batches
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader
@@ -327,7 +327,7 @@ class SparkRunner:
 
 def reports_of(rows: pa.Table) -> list[Report]:
     """Reports among (partition, blob) rows."""
-    _, bodies = split_reports(from_batches(rows.combine_chunks().to_batches()))
+    bodies = Inbox.of(from_batches(rows.combine_chunks().to_batches())).reports
     return [decode_report(body) for body in bodies]
 
 

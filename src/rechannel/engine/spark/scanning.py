@@ -14,6 +14,7 @@ from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.scan import finished
 from rechannel.kernels.stateful import logic_of
+from rechannel.model.eventtime import Clock
 
 BATCH_ROWS = 200_000
 
@@ -24,23 +25,23 @@ class ScanCall:
 
     shipped: Shipped
     tasks: tuple[TaskState, ...]
-    now_ms: int
+    clock: Clock
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row per range in."""
         settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows = finished(self.shipped.program(), self.tasks[number], self.now_ms)
+                rows = finished(self.shipped.program(), self.tasks[number], self.clock)
                 for start in range(0, rows.num_rows, BATCH_ROWS):
                     yield rows.slice(start, BATCH_ROWS)
 
 
 def scan_frame(
-    spark: SparkSession, program: StageProgram, tasks: list[TaskState], now_ms: int
+    spark: SparkSession, program: StageProgram, tasks: list[TaskState], clock: Clock
 ) -> DataFrame:
     """Live state as a DataFrame; it reads immutable files, so it stays what it is while the job goes on."""
     count = len(tasks)
-    call: Any = ScanCall(Shipped.of(program), tuple(tasks), now_ms)
+    call: Any = ScanCall(Shipped.of(program), tuple(tasks), clock)
     schema = from_arrow_schema(logic_of(program).output_schema)
     return spark.range(0, count, 1, count).mapInArrow(call, schema)

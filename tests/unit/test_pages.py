@@ -1,4 +1,4 @@
-"""The examples of docs/changing-a-stream.md run, in one piece, and print what the page says."""
+"""The examples of a page run, in one piece, and print what the page says."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "changing-a-stream.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
-    blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize(("name", "answers"), [("changing-a-stream", 4), ("event-time", 3)])
+def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:
+    page = DOCS / f"{name}.md"
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"state": tmp_path / "state"}
     printed = ""
     compared = 0
@@ -24,7 +28,7 @@ def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
             continue
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(text, str(PAGE), "exec"), names)
+            exec(compile(text, str(page), "exec"), names)
         printed = out.getvalue()
-    assert compared == 4
+    assert compared == answers
     assert not names["job"].is_active

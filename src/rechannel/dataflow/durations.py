@@ -1,0 +1,55 @@
+"""Lengths of time as users write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from rechannel.errors import DataflowError
+
+Duration = timedelta | str | int
+"""A timedelta, a text such as "10 seconds" or "1 hour 30 minutes", or whole milliseconds."""
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?:\s+|$)")
+
+
+def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
+    """A length of time in microseconds. what: what messages call it. Raises DataflowError."""
+    found = _microseconds(given)
+    if found is None or found < least:
+        msg = (
+            f"{what} is a timedelta, a text such as '10 seconds', or whole milliseconds"
+            f"{' of more than nothing' if least else ''}, not {given!r}"
+        )
+        raise DataflowError(msg)
+    return found
+
+
+def _microseconds(given: object) -> int | None:
+    if isinstance(given, timedelta):
+        return given // timedelta(microseconds=1)
+    if isinstance(given, str):
+        return _parse(given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given * 1_000
+    return None
+
+
+def _parse(text: str) -> int | None:
+    total, at = 0, 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None or part[2] not in _UNITS:
+            return None
+        total += int(part[1]) * _UNITS[part[2]]
+        at = part.end()
+    return total if at else None

@@ -1,0 +1,207 @@
+"""Windows of event time: rows belong to a key and a window, and the two together are the key of the state.
+
+A window is [start, start + size). It is complete when the watermark has come to its end, and gone when the watermark is
+`lateness` beyond that; a row that would belong to a window that was gone in the timestep before is late. What is gone
+costs nothing more: it is skipped by whoever looks, and merging drops it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
+from rechannel.kernels.marks import MICROS, micros, need_time
+from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.tracking import spread
+from rechannel.model.eventtime import Clock
+
+START, END = "window_start", "window_end"
+ROWS = pa.field("_rows", pa.int64(), False)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignWindows:
+    """Adds the start of its window to every row: floor((time - offset) / size) * size + offset.
+
+    column: of event times. A row without a time belongs to no window. Columns of windows that rows have already make
+    place for the new ones.
+    """
+
+    column: str
+    size_us: int
+    offset_us: int = 0
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows with `window_start`."""
+        times, nulls = micros(batch.column(batch.schema.get_field_index(self.column)))
+        starts = (times - self.offset_us) // self.size_us * self.size_us + self.offset_us
+        column = pa.array(starts, pa.int64(), mask=nulls).cast(MICROS)
+        kept = batch.select([name for name in batch.schema.names if name not in (START, END)])
+        return kept.append_column(pa.field(START, MICROS), column)
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """Columns of the rows. Raises DataflowError."""
+        need_time(self.column, schema)
+        kept = [field for field in schema if field.name not in (START, END)]
+        return pa.schema([*kept, pa.field(START, MICROS)])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowLogic:
+    """Aggregates of the rows of a key in a window: a `StatefulLogic`.
+
+    inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. on_close: emit a
+    window when it is complete, and when a row comes to it after that; else with every change. keep_late: late rows are
+    somebody's: all columns travel.
+    """
+
+    inner: AggregateLogic
+    row_schema: pa.Schema
+    size_us: int
+    lateness_us: int = 0
+    on_close: bool = True
+    keep_late: bool = False
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The user's keys and the window's start."""
+        return self.inner.key_schema
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """As of the aggregates."""
+        return self.inner.state_schema
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """Keys, start and end of the window, aggregates."""
+        keys = len(self.key_schema)
+        fields = list(self.inner.output_schema)
+        return pa.schema([*fields[:keys], pa.field(END, MICROS, False), *fields[keys:]])
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """What the aggregates read, or all that a late row is made of."""
+        if not self.keep_late:
+            return self.inner.value_schema
+        return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
+
+    @property
+    def combinable(self) -> bool:
+        """A late row that somebody wants must arrive as it is."""
+        return self.inner.combinable and not self.keep_late
+
+    @property
+    def ordered(self) -> bool:
+        """Whether an aggregate needs the rows of a key in stream order."""
+        return self.inner.ordered
+
+    def wire_schema(self, *, combined: bool) -> pa.Schema:
+        """Raw rows, or states with the number of rows that they are of."""
+        return self.state_schema.append(ROWS) if combined else self.value_schema
+
+    def combine(self, values: Columns, groups: Groups) -> Columns:
+        """Partial states of raw rows, and how many rows they are of."""
+        return [*self.inner.combine(values, groups), from_numpy(groups.sizes, ROWS.type)]
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Merge what is in time into the state. Where windows are shown when complete, `due` says which are."""
+        late = self._late(arrivals.keys[-1], arrivals.clock)
+        if not late.any():
+            state = self.inner.merged(self._inner(arrivals))
+            return self._applied(arrivals.keys, arrivals.hashes, state, state)
+        stay = np.flatnonzero(~late)
+        timely = _select(arrivals, stay)
+        state = self.inner.merged(self._inner(timely))
+        whole = [spread(column, stay, len(late)) for column in state]
+        applied = self._applied(timely.keys, timely.hashes, state, whole)
+        return replace(applied, untouched=late, late=self._late_rows(arrivals, late))
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
+        """Windows that are not gone."""
+        return ~self._late(keys[-1], clock, clock.watermark)
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Ends of the windows, where they are shown when complete."""
+        return self._ends(keys[-1])[0] if self.on_close else None
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Keys, start and end of the windows, finished aggregates."""
+        inner = self.inner.finish(keys, state)
+        ends = from_numpy(self._ends(keys[-1])[0], pa.int64()).cast(MICROS)
+        columns = [*inner.columns[: len(keys)], ends, *inner.columns[len(keys) :]]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+    def _applied(
+        self, keys: Columns, hashes: npt.NDArray[np.uint64], shown: Columns, state: Columns
+    ) -> Applied:
+        output = _nothing(self.output_schema) if self.on_close else self.finish(keys, shown)
+        return Applied(state=state, dropped=None, output=output, output_hashes=hashes)
+
+    def _ends(self, starts: pa.Array) -> tuple[IntArray, Mask | None]:
+        times, nulls = micros(starts)
+        return times + self.size_us, nulls
+
+    def _late(self, starts: pa.Array, clock: Clock, watermark: int | None = None) -> Mask:
+        """Whether windows are gone: as of the timestep before, or by another watermark."""
+        ends, nulls = self._ends(starts)
+        passed = clock.before if watermark is None else watermark
+        # No overflow: an end plus the lateness stays far below the largest number, a watermark need not.
+        gone: Mask = ends + self.lateness_us <= passed
+        return gone if nulls is None else gone | nulls
+
+    def _inner(self, arrivals: Arrivals) -> Arrivals:
+        """As the aggregates expect them."""
+        if arrivals.combined:
+            return replace(arrivals, values=arrivals.values[:-1])
+        if not self.keep_late:
+            return arrivals
+        names = self.value_schema.names
+        wanted = [names.index(name) for name in self.inner.value_schema.names]
+        return replace(arrivals, values=[arrivals.values[i] for i in wanted])
+
+    def _late_rows(self, arrivals: Arrivals, late: Mask) -> Late:
+        groups = arrivals.groups
+        if arrivals.combined:
+            counts = arrivals.values[-1].to_numpy(zero_copy_only=False)
+            return Late(count=int(counts[late[groups.ids]].sum()))
+        rows = np.flatnonzero(late[groups.ids])
+        if not self.keep_late:
+            return Late(count=len(rows))
+        owners = groups.ids[rows]
+        known = dict(zip(self.key_schema.names, take(arrivals.keys, owners), strict=True))
+        known |= dict(zip(self.value_schema.names, take(arrivals.values, rows), strict=True))
+        columns = [known[name] for name in self.row_schema.names]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.row_schema)
+        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def _select(arrivals: Arrivals, keys: IntArray) -> Arrivals:
+    """Some of the keys with their rows."""
+    groups = arrivals.groups
+    chosen = np.zeros(groups.count, dtype=np.bool_)
+    chosen[keys] = True
+    rows = np.flatnonzero(chosen[groups.ids])
+    sizes = groups.sizes[keys]
+    starts = np.cumsum(sizes) - sizes
+    return replace(
+        arrivals,
+        keys=take(arrivals.keys, keys),
+        hashes=arrivals.hashes[keys],
+        values=take(arrivals.values, rows),
+        groups=Groups(starts=starts, rows=len(rows)),
+        old=take(arrivals.old, keys),
+        found=arrivals.found[keys],
+    )

@@ -1,0 +1,119 @@
+"""Event time of operators: how far it has come is a function of which rows every timestep read, and of nothing else.
+
+The theory. An *input of time* is a place in the dataflow at which the rows' own time is declared, or an operator with
+event time itself. Every timestep knows the latest event time that any row before or in it showed there; less the delay
+that rows may have, that is the input's watermark. An operator's watermark is the least of its inputs', and never goes
+back. Inputs that brought no row for longer than `idle_ms` of timestep time are left out, until they bring one
+(Akidau et al., VLDB 2015, section 2.3, call these heuristic watermarks).
+
+Tasks hear of it in band: a producer's task tells every task of its consumers what it has seen, so all of them come to
+the same watermark within the timestep, without another round through the driver. A row is *late* if the watermark of
+the timestep before had passed what it would have belonged to: rows of one timestep do not make each other late.
+
+Event times are microseconds since 1970, as Arrow and Spark have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+NEVER = -(1 << 63)
+"""The watermark before any row: nothing is late and nothing is complete."""
+
+ENDED = (1 << 63) - 1
+"""The watermark when no row will come any more: everything is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeInput:
+    """Where an operator has its event time from.
+
+    name: of the node that declares it, or of the operator with event time. delay_us: how much later than the latest
+    one rows may come. idle_ms: without rows for longer, the input holds nobody back; None = it always does.
+    """
+
+    name: str
+    delay_us: int = 0
+    idle_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What is known of an input. latest: event time, NEVER before any row. active_ms: time of the timestep that last
+    brought rows, or in which the input was first looked at.
+    """
+
+    latest: int = NEVER
+    active_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Event time of one operator after a timestep. marks: of its inputs."""
+
+    watermark: int = NEVER
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the marks."""
+        object.__setattr__(self, "marks", MappingProxyType(dict(self.marks)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as JSON: a mapping proxy cannot be."""
+        return Times.from_json, (self.to_json(),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        marks = {name: [mark.latest, mark.active_ms] for name, mark in self.marks.items()}
+        return {"watermark": self.watermark, "marks": marks}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Times:
+        """Invert `to_json`."""
+        marks = {
+            name: Mark(latest=latest, active_ms=active)
+            for name, (latest, active) in data["marks"].items()
+        }
+        return cls(watermark=data["watermark"], marks=marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """The times that a task goes by in a timestep.
+
+    now_ms: of the timestep, Unix milliseconds. before, watermark: event time as of the timestep before, and as of this
+    one; NEVER where there is none.
+    """
+
+    now_ms: int
+    before: int = NEVER
+    watermark: int = NEVER
+
+
+def advance(
+    times: Times, inputs: Sequence[TimeInput], seen: Mapping[str, int], now_ms: int
+) -> Times:
+    """Event time after one more timestep.
+
+    seen: latest event time of each input in it; inputs that brought no row are not there. now_ms: of the timestep.
+    """
+    marks = {}
+    for each in inputs:
+        mark = times.marks.get(each.name, Mark(active_ms=now_ms))
+        if each.name in seen:
+            mark = Mark(latest=max(mark.latest, seen[each.name]), active_ms=now_ms)
+        marks[each.name] = mark
+    counted = [
+        _less(marks[each.name].latest, each.delay_us)
+        for each in inputs
+        if each.idle_ms is None or now_ms - marks[each.name].active_ms <= each.idle_ms
+    ]
+    watermark = max(times.watermark, min(counted, default=NEVER))
+    return Times(watermark=watermark, marks=marks)
+
+
+def _less(latest: int, delay_us: int) -> int:
+    return latest if latest in (NEVER, ENDED) else latest - delay_us

@@ -1,0 +1,124 @@
+"""Windows of event time, naively: see `twins`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import rechannel as rc
+from tests.property.twin_values import AGGREGATES, Row, plain
+from tests.property.twins import Keyed, Step
+
+TIME = "at"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(ms: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def ms_of(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(milliseconds=1)
+
+
+@dataclass(eq=False, kw_only=True)
+class Window(Keyed):
+    """Aggregates of the rows of a key in windows of `size` ms.
+
+    user_keys: keys without the window's start. delay: of event time, ms. lateness: ms. complete: whether windows are
+    shown when they are complete, or with every change. late: rows of the latest timestep that were too late.
+    """
+
+    user_keys: tuple[str, ...]
+    chosen: dict[str, tuple[str, str]]
+    size: int
+    delay: int
+    lateness: int
+    complete: bool
+    watermark: int | None = None
+    late: list[Row] = field(default_factory=list)
+
+    def reset(self) -> None:
+        super().reset()
+        self.watermark, self.late = None, []
+
+    @property
+    def values(self) -> list[str]:
+        return list(self.inputs[0].columns)
+
+    def build(self, *inputs: Any) -> Any:
+        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
+        timed = inputs[0].event_time(TIME, self.delay, name=f"{self.name}-time")
+        windows = timed.key_by(*self.user_keys).window(
+            rc.tumbling(self.size),
+            lateness=self.lateness,
+            emit="complete" if self.complete else "change",
+        )
+        return windows.aggregate(made, **self.options)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        places = [up.place(name) for name in self.user_keys]
+        at = up.place(TIME)
+        touched: dict[str, None] = {}
+        late = []
+        for row in inputs[0]:
+            start = None if row[at] is None else ms_of(row[at]) // self.size * self.size
+            if start is None or self.passed(start + self.size + self.lateness, before):
+                where = None if start is None else instant(start)
+                late.append(((*(row[i] for i in places), where), row))
+                continue
+            key = (*(row[i] for i in places), instant(start))
+            text = repr(list(map(plain, key)))
+            self.memory.setdefault(text, (key, []))[1].append(row)
+            touched[text] = None
+        self.late = self._in_order(late)
+        seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
+        self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+        shown = [t for t in self.memory if self._shows(t, t in touched, before)]
+        emitted = [(self.memory[t][0], (*self.memory[t][0], *self._row(t))) for t in shown]
+        gone = [t for t in self.memory if self.passed(self.end(t) + self.lateness, self.watermark)]
+        for text in gone:
+            del self.memory[text]
+        return self._in_order(emitted)
+
+    def _shows(self, text: str, touched: bool, before: int | None) -> bool:
+        if not self.complete:
+            return touched
+        if not self.passed(self.end(text), self.watermark):
+            return False
+        return touched or not self.passed(self.end(text), before)
+
+    @staticmethod
+    def passed(at: int, watermark: int | None) -> bool:
+        return watermark is not None and at <= watermark
+
+    def end(self, text: str) -> int:
+        return ms_of(self.memory[text][0][-1]) + self.size
+
+    def _row(self, text: str) -> Row:
+        key, kept = self.memory[text]
+        return (key[-1] + timedelta(milliseconds=self.size), *self.shown(kept))
+
+    def state(self) -> list[Row]:
+        return [(*self.memory[text][0], *self._row(text)) for text in self.memory]
+
+    def shown(self, kept: Any) -> Row:
+        return tuple(
+            AGGREGATES[how].naive([row[self.values.index(of)] if of else None for row in kept])
+            for how, of in self.chosen.values()
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class LateRows(Step):
+    """Rows that came too late for a window."""
+
+    def build(self, *inputs: Any) -> Any:
+        return inputs[0].late
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        (window,) = self.inputs
+        assert isinstance(window, Window)
+        return window.late

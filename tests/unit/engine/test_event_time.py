@@ -1,0 +1,208 @@
+"""Windows of event time in a running job."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rechannel as rc
+from rechannel.model.eventtime import NEVER
+from rechannel.settings import Settings
+from rechannel.testing import Harness, script
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SETTINGS = Settings(tasks=2, bins=4, keep_versions=8)
+
+
+def at(seconds):
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def row(user, seconds, x=1):
+    return {"user": user, "x": x, "at": None if seconds is None else at(seconds)}
+
+
+class Bench:
+    """A job that counts and sums per user in windows of 10 s."""
+
+    def __init__(self, delay=0, *, late=False, settings=SETTINGS, idle=None, sources=1, **options):
+        self.scripts = [script("user STRING, x BIGINT, at TIMESTAMP") for _ in range(sources)]
+        streams = [
+            rc.read()
+            .memory(each, name=f"rows-{i}")
+            .event_time("at", delay, idle=idle, name=f"time-{i}")
+            for i, each in enumerate(self.scripts)
+        ]
+        stream = streams[0].union(*streams[1:]) if sources > 1 else streams[0]
+        self.windows = (
+            stream.key_by("user")
+            .window(rc.tumbling("10 seconds"), **options)
+            .aggregate(n=rc.count(), total=rc.sum("x"), name="windows")
+        )
+        ends = [self.windows.write.memory("out", name="out")]
+        if late:
+            ends.append(self.windows.late.write.memory("late", name="late"))
+        self.clock = 1_000
+        self.harness = Harness(ends, settings=settings, clock=lambda: self.clock)
+        self.harness.start()
+        self.timestep = 0
+
+    def step(self, *rows, source=0):
+        """One timestep; what it showed, as (user, start in s, n, total)."""
+        self.scripts[source].push(list(rows))
+        self.harness.process.run()
+        self.timestep += 1
+        return self.shown("out")
+
+    def shown(self, sink):
+        table = self.harness.outputs(sink)[self.timestep]
+        if sink == "late":
+            return sorted((r["user"], r["at"], r["x"]) for r in table.to_pylist())
+        return sorted(
+            (r["user"], (r["window_start"] - EPOCH).total_seconds(), r["n"], r["total"])
+            for r in table.to_pylist()
+        )
+
+    def state(self):
+        table = self.harness.state("windows")
+        return sorted(
+            (r["user"], (r["window_start"] - EPOCH).total_seconds(), r["n"])
+            for r in table.to_pylist()
+        )
+
+    @property
+    def watermark(self):
+        return self.harness.journal_state().times["windows"].watermark
+
+
+def test_a_window_is_shown_once_when_it_is_complete():
+    bench = Bench()
+    assert bench.step(row("ann", 1), row("bob", 2), row("ann", 3)) == []
+    assert bench.state() == [("ann", 0, 2), ("bob", 0, 1)]
+    assert bench.step(row("ann", 9.999999)) == []
+    # The row that completes it comes in the same timestep.
+    assert bench.step(row("cid", 10)) == [("ann", 0, 3, 3), ("bob", 0, 1, 1)]
+    assert bench.state() == [("cid", 10, 1)]
+    assert bench.step(row("cid", 11)) == []
+    assert bench.step(row("dan", 40)) == [("cid", 10, 2, 2)]
+
+
+def test_a_window_shows_its_end():
+    bench = Bench()
+    bench.step(row("ann", 1), row("ann", 10))
+    (shown,) = bench.harness.outputs("out")[1].to_pylist()
+    assert shown["window_end"] - shown["window_start"] == timedelta(seconds=10)
+
+
+def test_rows_that_complete_a_window_may_be_older_than_others_of_their_timestep():
+    bench = Bench()
+    assert bench.step(row("ann", 15), row("ann", 3)) == [("ann", 0, 1, 1)]
+
+
+def test_the_delay_is_waited_for():
+    bench = Bench("5 seconds")
+    bench.step(row("ann", 1))
+    assert bench.step(row("ann", 14.999999)) == []
+    assert bench.step(row("ann", 15), row("ann", 2)) == [("ann", 0, 2, 2)]
+
+
+def test_rows_of_windows_that_are_gone_are_late_and_can_be_had():
+    bench = Bench(late=True)
+    bench.step(row("ann", 1), row("bob", 12))
+    assert bench.step(row("ann", 2, 7), row("ann", 12), row("eve", None)) == []
+    assert bench.shown("late") == [("ann", at(2), 7), ("eve", None, 1)]
+    assert bench.state() == [("ann", 10, 1), ("bob", 10, 1)]
+    assert bench.step(row("ann", 20)) == [("ann", 10, 1, 1), ("bob", 10, 1, 1)]
+    assert bench.shown("late") == []
+
+
+@pytest.mark.parametrize("combined", [True, False])
+def test_late_rows_are_counted_whether_or_not_anybody_wants_them(combined):
+    mode = "on" if combined else "off"
+    bench, reports = Bench(), []
+    run = bench.harness.process.runner.run
+    bench.harness.process.runner.run = lambda *step: reports.extend(found := run(*step)) or found
+    bench.harness.process.reconfigure(rc.combine("windows", mode))
+    bench.step(row("ann", 12))
+    bench.step(row("ann", 2), row("ann", 3), row("bob", 1), row("ann", 13))
+    assert bench.state() == [("ann", 10, 2)]
+    assert sum(report["counts"].get("rows_late", 0) for report in reports) == 3
+
+
+def test_lateness_keeps_a_complete_window_for_corrections():
+    bench = Bench(lateness="5 seconds")
+    bench.step(row("ann", 1), row("bob", 1))
+    assert bench.step(row("ann", 11)) == [("ann", 0, 1, 1), ("bob", 0, 1, 1)]
+    assert bench.step(row("ann", 2, 5)) == [("ann", 0, 2, 6)]
+    assert bench.step(row("cid", 14)) == []
+    assert bench.state() == [("ann", 0, 2), ("ann", 10, 1), ("bob", 0, 1), ("cid", 10, 1)]
+    assert bench.step(row("cid", 15)) == []
+    assert bench.state() == [("ann", 10, 1), ("cid", 10, 2)]
+    assert bench.step(row("ann", 3)) == []
+
+
+def test_with_every_change_windows_are_shown_as_they_grow():
+    bench = Bench(emit="change")
+    assert bench.step(row("ann", 1)) == [("ann", 0, 1, 1)]
+    assert bench.step(row("ann", 2), row("bob", 11)) == [("ann", 0, 2, 2), ("bob", 10, 1, 1)]
+    assert bench.step(row("ann", 3)) == []
+    assert bench.state() == [("bob", 10, 1)]
+
+
+def test_the_slowest_source_counts_unless_it_is_idle():
+    bench = Bench(sources=2, idle="1 minute")
+    assert bench.step(row("ann", 30)) == []
+    assert bench.watermark == NEVER
+    assert bench.step(row("bob", 12), source=1) == []
+    assert bench.state() == [("ann", 30, 1), ("bob", 10, 1)]
+    assert bench.step(row("ann", 31)) == []
+    bench.clock += 60_001
+    assert bench.step(row("ann", 32)) == [("bob", 10, 1, 1)]
+
+
+def test_state_of_an_earlier_timestep_is_seen_as_it_was_then():
+    bench = Bench()
+    bench.step(row("ann", 1))
+    bench.step(row("bob", 11))
+    table = bench.harness.state("windows", timestep=1)
+    assert [r["user"] for r in table.to_pylist()] == ["ann"]
+
+
+def test_windows_of_windows():
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    timed = rc.read().memory(rows, name="rows").event_time("at")
+    small = (
+        timed.key_by("user").window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="small")
+    )
+    large = (
+        small.key_by("n").window(rc.tumbling("1 minute"), on="window_start").aggregate(users=rc.count(), name="large")
+    )  # fmt: skip
+    harness = Harness(large.write.memory("out", name="out"), settings=SETTINGS)
+    harness.start()
+    for batch in (
+        [row("ann", 1), row("ann", 2), row("bob", 55)],
+        [row("cid", 61)],
+        [row("cid", 125)],
+    ):
+        rows.push(batch)
+    harness.process.run()
+    shown = {
+        t: [(r["n"], r["users"]) for r in table.to_pylist()]
+        for t, table in harness.outputs("out").items()
+    }
+    assert {t: sorted(found) for t, found in shown.items()} == {
+        1: [],
+        2: [(1, 1), (2, 1)],
+        3: [(1, 1)],
+    }
+
+
+def test_a_restart_goes_on_with_event_time():
+    bench = Bench()
+    bench.step(row("ann", 1), row("bob", 12))
+    bench.harness.process.stop()
+    bench.harness.start()
+    assert bench.watermark == (at(12) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(
+        microseconds=1
+    )
+    assert bench.step(row("ann", 2), row("bob", 13)) == []
+    assert bench.state() == [("bob", 10, 2)]
