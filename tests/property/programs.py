@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_values import AGGREGATES, Row
-from tests.property.twin_windows import TIME, LateRows, Window, instant
+from tests.property.twin_windows import TIME, Deduplicate, LateRows, Window, instant
 from tests.property.twins import (
     Aggregate,
     Filter,
@@ -102,10 +102,13 @@ class Writer:
             steps.append(self.stateless(steps, floats))
         for _ in range(rng.choice((1, 1, 2, 2, 3))):
             timed = [step for step in steps if TIME in step.columns and not isinstance(step, Keyed)]
-            if timed and rng.random() < 0.5:
-                keyed = self.window(rng.choice(timed))
-                late = [LateRows(name=self.name("late"), columns=timed[0].columns, inputs=(keyed,))]
+            if timed and rng.random() < 0.6:
+                keyed = self.timed(rng.choice(timed))
+                columns = keyed.inputs[0].columns
+                late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
+            elif len(steps) == 1 and rng.random() < 0.15:
+                keyed = self.deduplicate(steps[0], forgets=False)
             else:
                 keyed = self.keyed(rng.choice(steps[-4:]), len(times))
             steps.append(keyed)
@@ -183,6 +186,24 @@ class Writer:
         """Event times move on by 100 ms a timestep, spread over 300 ms; some are missing."""
         rng = self.rng
         return None if rng.random() < 0.05 else instant(timestep * 100 - rng.randint(-50, 250))
+
+    def timed(self, up: Step) -> Window | Deduplicate:
+        """An operator that goes by event time."""
+        return self.window(up) if self.rng.random() < 0.7 else self.deduplicate(up)
+
+    def deduplicate(self, up: Step, *, forgets: bool = True) -> Deduplicate:
+        rng = self.rng
+        usable = [n for n in STANDARD if n in up.columns and n not in up.near]
+        return Deduplicate(
+            name=self.name("deduplicate"),
+            columns=dict(up.columns),
+            near=up.near,
+            inputs=(up,),
+            keys=tuple(rng.sample(usable, rng.choice((1, 1, 2)))),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+            within=rng.choice((30, 100, 400)) if forgets else None,
+            delay=rng.choice((0, 0, 100, 300)),
+        )
 
     def window(self, up: Step) -> Window:
         rng = self.rng

@@ -447,6 +447,7 @@ NEEDED = (
     "straggled",
     "swept",
     "weak hash",
+    "rows of Deduplicate",
     "rows of Window",
     "rows of LateRows",
 )

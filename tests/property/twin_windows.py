@@ -112,13 +112,74 @@ class Window(Keyed):
 
 
 @dataclass(eq=False, kw_only=True)
+class Deduplicate(Keyed):
+    """The first row of every key; within: ms of event time for which a key is remembered, None = for ever."""
+
+    within: int | None
+    delay: int
+    watermark: int | None = None
+    late: list[Row] = field(default_factory=list)
+
+    def reset(self) -> None:
+        super().reset()
+        self.watermark, self.late = None, []
+
+    def build(self, *inputs: Any) -> Any:
+        stream = inputs[0]
+        if self.within is not None:
+            stream = stream.event_time(TIME, self.delay, name=f"{self.name}-time")
+        return stream.deduplicate(*self.keys, within=self.within, **self.options)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        if self.within is not None:
+            at = up.place(TIME)
+            seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
+            self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+        places = [up.place(name) for name in self.keys]
+        passed, late = [], []
+        for row in inputs[0]:
+            key = tuple(row[i] for i in places)
+            until = timestep if self.within is None else self.until(row[up.place(TIME)])
+            if self.within is not None and self.gone(until, before):
+                late.append((key, row))
+                continue
+            text = repr(list(map(plain, key)))
+            if text not in self.memory:
+                self.memory[text] = (key, until)
+                passed.append((key, row))
+        self.late = self._in_order(late)
+        if self.within is not None:
+            gone = [t for t, (_, until) in self.memory.items() if self.gone(until, self.watermark)]
+            for text in gone:
+                del self.memory[text]
+        return self._in_order(passed)
+
+    def until(self, at: datetime | None) -> int | None:
+        """When a key is forgotten, ms; None = never."""
+        assert self.within is not None
+        if at is not None:
+            return ms_of(at) + self.within
+        return None if self.watermark is None else self.watermark + self.within
+
+    @staticmethod
+    def gone(until: int | None, watermark: int | None) -> bool:
+        return until is not None and watermark is not None and until <= watermark
+
+    def shown(self, kept: Any) -> Row:
+        if self.within is None:
+            return (kept,)
+        return (2**63 - 1 if kept is None else kept * 1_000,)
+
+
+@dataclass(eq=False, kw_only=True)
 class LateRows(Step):
-    """Rows that came too late for a window."""
+    """Rows that came too late for a window, or for being told from others."""
 
     def build(self, *inputs: Any) -> Any:
         return inputs[0].late
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
-        (window,) = self.inputs
-        assert isinstance(window, Window)
-        return window.late
+        (operator,) = self.inputs
+        assert isinstance(operator, Window | Deduplicate)
+        return operator.late

@@ -97,7 +97,10 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
         return f"{label(new)}: {old.spec.kind} cannot become {new.spec.kind}; {INSTEAD}"
     one, two = (getattr(each.spec, "windows", None) for each in (old, new))
     if one != two:
-        return f"{label(new)}: its windows cannot change: what is stored lies in the windows of before; {INSTEAD}"
+        return (
+            f"{label(new)}: its windows cannot change, nor how long keys are remembered: what is gone cannot come"
+            f" back; {INSTEAD}"
+        )
     if old.keys != new.keys:
         return (
             f"{label(new)}: its keys cannot change from {', '.join(old.keys)} to "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +19,6 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.rules import check_inputs, check_output, label
 from rechannel.errors import DataflowError
-from rechannel.kernels.windows import START
 
 Ask = Callable[[Node, Sequence[pa.Schema]], "pa.Schema | None"]
 """(Source without columns or Transform, its inputs' columns) -> its columns; None if unknown."""
@@ -57,13 +57,11 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
     found: dict[int, pa.Schema] = {}
     for node in dataflow.nodes:
         inputs = [found[id(up)] for up in node.upstreams if id(up) in found]
+        if isinstance(node, Late):
+            inputs = [found[id(up)] for up in node.upstream.upstreams if id(up) in found]
         complete = len(inputs) == len(node.upstreams)
         if complete:
             check_inputs(node, inputs)
-        if isinstance(node, Late):
-            (assigned,) = node.upstream.upstreams
-            complete = id(assigned) in found
-            inputs = [found[id(assigned)]] if complete else []
         schema = _output(node, inputs, ask) if complete else _declared(node)
         if schema is not None:
             check_output(node, schema)
@@ -77,8 +75,10 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         return ask(node, inputs) if schema is None else schema
     if isinstance(node, Transform):
         return ask(node, inputs)
-    if isinstance(node, Late):
-        return inputs[0].remove(inputs[0].get_field_index(START))
+    if isinstance(node, Late) and isinstance(node.upstream, Stateful):
+        logic: Any = node.upstream.spec.bind(node.upstream.keys, inputs[0])
+        late: pa.Schema = logic.row_schema
+        return late
     if isinstance(node, MapBatches):
         return _mapped(node, inputs[0])
     if isinstance(node, Stateful):

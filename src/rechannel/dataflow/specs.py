@@ -15,7 +15,9 @@ import pyarrow as pa
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
+from rechannel.kernels.marks import need_time
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, WindowLogic
@@ -106,6 +108,46 @@ class WindowSpec:
     def windows(self) -> str:
         """Which windows there are, and how long."""
         return f"{self.size_us}, {self.offset_us}, {self.lateness_us}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeduplicateSpec:
+    """The first row of every key. See `kernels.deduplicate`."""
+
+    within_us: int | None = None
+    on: str | None = None
+
+    @property
+    def needs_time(self) -> bool:
+        """Keys that are forgotten are so by event time."""
+        return self.within_us is not None
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "deduplicate"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        key_schema, _ = _split(keys, schema)
+        for field in (TIMESTEP, UNTIL):
+            if field.name in keys:
+                msg = f"key {field.name!r} has the name of a column of the state; rename it"
+                raise DataflowError(msg)
+        if self.on is not None:
+            need_time(self.on, schema)
+        return DeduplicateLogic(
+            key_schema=key_schema, row_schema=schema, within_us=self.within_us, on=self.on
+        )
+
+    def fingerprint(self) -> str:
+        """Whether keys are forgotten."""
+        return f"deduplicate({'for ever' if self.within_us is None else 'within'})"
+
+    @property
+    def windows(self) -> int | None:
+        """How long keys are remembered: what has been forgotten cannot come back."""
+        return self.within_us
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -23,7 +23,8 @@ from rechannel.dataflow.keyed import KeyedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
-from rechannel.dataflow.specs import WindowSpec
+from rechannel.dataflow.specs import DeduplicateSpec
+from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
 from rechannel.kernels.marks import EventTime
@@ -137,11 +138,47 @@ class Stream:
         )
         return self._batches(function, None, name, "event_time")
 
+    def deduplicate(
+        self,
+        *columns: str,
+        within: Duration | None = None,
+        on: str | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Of all rows that have the same values in some columns, the first one.
+
+        within: how long, in event time after that of the first row, another one counts as the same; state is then
+        bounded, and rows older than what is remembered are in `.late`. None = for ever. on: column of event times;
+        None = the one that `event_time` was given. Raises UnknownColumnError, DataflowError.
+        """
+        keyed = self.key_by(*columns)
+        what = f"deduplicate ({caller()})"
+        if within is None:
+            return keyed._operator(DeduplicateSpec(), name, tasks, bins, None)
+        column = declared_column(self.node) if on is None else on
+        if column is None:
+            msg = f"{what}: say which column has the event times, with on= or before with event_time('column')"
+            raise DataflowError(msg)
+        spec = DeduplicateSpec(within_us=microseconds(within, f"{what}: within"), on=column)
+        return keyed._operator(spec, name, tasks, bins, None)
+
+    def distinct(
+        self, *, name: str | None = None, tasks: int | None = None, bins: int | None = None
+    ) -> Stream:
+        """Every row once, for ever. Raises DataflowError where the columns are not known yet."""
+        schema = self.schema
+        if schema is None:
+            msg = f"distinct ({caller()}): the columns are not known yet; use deduplicate with their names"
+            raise DataflowError(msg)
+        return self.deduplicate(*schema.names, name=name, tasks=tasks, bins=bins)
+
     @property
     def late(self) -> Stream:
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
-        if not (isinstance(self.node, Stateful) and isinstance(self.node.spec, WindowSpec)):
-            msg = f"{label(self.node)} has no late rows: only operators over windows have"
+        if not (isinstance(self.node, Stateful) and getattr(self.node.spec, "needs_time", False)):
+            msg = f"{label(self.node)} has no late rows: only operators that go by event time have"
             raise DataflowError(msg)
         node = Late(
             name=given(None, stateless_name(self.node, "late")),

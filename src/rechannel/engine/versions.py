@@ -27,6 +27,7 @@ from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.deduplicate import DeduplicateLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration
 from rechannel.kernels.migrate import fingerprint as fingerprint_of
@@ -194,7 +195,7 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
     for node in dataflow.nodes:
         if isinstance(node, Stateful):
             logic = node.spec.bind(node.keys, schemas[node.upstream.name])
-            if node.name in wanted and isinstance(logic, WindowLogic):
+            if node.name in wanted and isinstance(logic, WindowLogic | DeduplicateLogic):
                 logic = replace(logic, keep_late=True)
             logics[node.name] = logic
     return logics

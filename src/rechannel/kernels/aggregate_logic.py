@@ -79,6 +79,11 @@ class AggregateLogic:
         )
 
     @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    @property
     def ordered(self) -> bool:
         """Whether an aggregate needs the rows of a key in stream order."""
         return any(aggregate.function.ordered for aggregate in self.aggregates)

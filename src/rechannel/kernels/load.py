@@ -40,10 +40,8 @@ def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
     if all(name in given.names for name in wanted):
         return wanted
     keys: list[str] = logic.key_schema.names
-    shown: list[str] = logic.output_schema.names
-    same = [f.type for f in logic.output_schema][len(keys) :] == [
-        f.type for f in logic.state_schema
-    ]
+    shown: list[str] = logic.shown_schema.names
+    same = [f.type for f in logic.shown_schema][len(keys) :] == [f.type for f in logic.state_schema]
     if same and all(name in given.names for name in shown):
         return shown
     also = f" (or {shown})" if same else ""

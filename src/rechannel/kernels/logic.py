@@ -132,6 +132,10 @@ class StatefulLogic(Protocol):
         """What the operator emits: key columns first."""
 
     @property
+    def shown_schema(self) -> pa.Schema:
+        """How `finish` shows state: key columns first."""
+
+    @property
     def value_schema(self) -> pa.Schema:
         """Raw columns that travel to the operator when rows are not combined."""
 
@@ -159,4 +163,4 @@ class StatefulLogic(Protocol):
         """Event time at which each state row is to be shown once; None where nothing waits for that."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Present state rows to people: rows of `output_schema` (used by `job.state`)."""
+        """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""

@@ -66,6 +66,11 @@ class ReduceLogic:
         return pa.schema([*self.key_schema, *self.value_schema])
 
     @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    @property
     def combinable(self) -> bool:
         """The user's function is associative: it may be applied before the exchange."""
         return True

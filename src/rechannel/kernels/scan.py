@@ -22,11 +22,11 @@ def scan(program: StageProgram, state: TaskState, clock: Clock) -> Rows | None:
 
 
 def finished(program: StageProgram, state: TaskState, clock: Clock) -> pa.RecordBatch:
-    """Live state as people see it: rows of the operator's output schema."""
+    """Live state as people see it: rows of the operator's shown schema."""
     logic = logic_of(program)
     rows = scan(program, state, clock)
     if rows is None:
-        return pa.RecordBatch.from_pylist([], schema=logic.output_schema)
+        return pa.RecordBatch.from_pylist([], schema=logic.shown_schema)
     width = len(logic.key_schema)
     return logic.finish(rows.columns[:width], rows.columns[width:])
 

@@ -67,6 +67,11 @@ class Tracking:
         return pa.schema([*self.key_schema, *self.fields])
 
     @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    @property
     def combinable(self) -> bool:
         """A user's function sees every row."""
         return False

@@ -88,6 +88,11 @@ class WindowLogic:
         return pa.schema([*fields[:keys], pa.field(END, MICROS, False), *fields[keys:]])
 
     @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    @property
     def value_schema(self) -> pa.Schema:
         """What the aggregates read, or all that a late row is made of."""
         if not self.keep_late:

@@ -43,5 +43,5 @@ def scan_frame(
     """Live state as a DataFrame; it reads immutable files, so it stays what it is while the job goes on."""
     count = len(tasks)
     call: Any = ScanCall(Shipped.of(program), tuple(tasks), clock)
-    schema = from_arrow_schema(logic_of(program).output_schema)
+    schema = from_arrow_schema(logic_of(program).shown_schema)
     return spark.range(0, count, 1, count).mapInArrow(call, schema)

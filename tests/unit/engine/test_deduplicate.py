@@ -1,0 +1,123 @@
+"""Rows that come twice pass once."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rechannel as rc
+from rechannel.dataflow.stream import dataflow_of
+from rechannel.errors import DataflowError, UnknownColumnError
+from rechannel.settings import Settings
+from rechannel.testing import Harness, script
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = "id BIGINT, user STRING, at TIMESTAMP"
+
+
+def row(id_, user, seconds=0):
+    return {"id": id_, "user": user, "at": EPOCH + timedelta(seconds=seconds)}
+
+
+class Bench:
+    """Timesteps of rows, and what passed."""
+
+    def __init__(self, make, *, late=False, tasks=2):
+        self.rows = script(ROWS)
+        made = make(rc.read().memory(self.rows, name="rows"))
+        ends = [made.write.memory("out", name="out")]
+        if late:
+            ends.append(made.late.write.memory("late", name="late"))
+        self.harness = Harness(ends, settings=Settings(tasks=tasks, bins=4))
+        self.harness.start()
+        self.timestep = 0
+
+    def step(self, *rows):
+        self.rows.push(list(rows))
+        self.harness.process.run()
+        self.timestep += 1
+        return self.passed("out")
+
+    def passed(self, sink):
+        table = self.harness.outputs(sink)[self.timestep]
+        return sorted((r["id"], r["user"]) for r in table.to_pylist())
+
+
+def test_the_first_row_of_a_key_passes_as_it_is():
+    bench = Bench(lambda rows: rows.deduplicate("id", name="once"))
+    assert bench.step(row(1, "first"), row(2, "b"), row(1, "second")) == [(1, "first"), (2, "b")]
+    assert bench.step(row(2, "later"), row(3, "c")) == [(3, "c")]
+    assert bench.step(row(1, "x"), row(2, "x"), row(3, "x")) == []
+    assert bench.harness.outputs("out")[1].schema.names == ["id", "user", "at"]
+    known = sorted(bench.harness.state("once").to_pylist(), key=lambda r: r["id"])
+    assert [(r["id"], r["timestep"]) for r in known] == [(1, 1), (2, 1), (3, 2)]
+
+
+def test_several_columns_may_be_told_by():
+    bench = Bench(lambda rows: rows.deduplicate("id", "user"))
+    assert bench.step(row(1, "a"), row(1, "b"), row(1, "a", 5)) == [(1, "a"), (1, "b")]
+
+
+def test_distinct_is_of_whole_rows():
+    bench = Bench(lambda rows: rows.distinct())
+    assert bench.step(row(1, "a"), row(1, "a"), row(1, "a", 5)) == [(1, "a"), (1, "a")]
+    assert bench.step(row(1, "a")) == []
+
+
+def test_within_a_time_keys_are_forgotten_and_what_is_older_is_late():
+    bench = Bench(
+        lambda rows: rows.event_time("at").deduplicate("id", within="10 seconds", name="once"),
+        late=True,
+    )
+    assert bench.step(row(1, "a", 0), row(2, "b", 5), row(1, "again", 9)) == [(1, "a"), (2, "b")]
+    assert bench.step(row(3, "c", 10), row(1, "same timestep", 11)) == [(3, "c")]
+    # Event time is at 11 s: what came at 0 s is forgotten, what came at 5 s is not.
+    assert bench.step(row(1, "anew", 12), row(2, "still known", 12)) == [(1, "anew")]
+    assert bench.step(row(4, "too old", 2), row(5, "in time", 2.5)) == [(5, "in time")]
+    assert bench.passed("late") == [(4, "too old")]
+    known = bench.harness.state("once").to_pylist()
+    assert sorted(r["id"] for r in known) == [1, 2, 3, 5]
+
+
+def test_a_row_without_a_time_is_new_as_of_now():
+    bench = Bench(lambda rows: rows.event_time("at").deduplicate("id", within="10 seconds"))
+    assert bench.step({"id": 1, "user": "no time", "at": None}) == [(1, "no time")]
+    assert bench.step(row(1, "known for ever", 50), row(2, "x", 50)) == [(2, "x")]
+    assert bench.step({"id": 3, "user": "no time", "at": None}) == [(3, "no time")]
+    assert bench.step(row(9, "x", 59.9), row(3, "known", 59)) == [(9, "x")]
+    assert bench.step(row(9, "known", 61)) == []
+    assert bench.step(row(3, "forgotten", 61)) == [(3, "forgotten")]
+
+
+def test_it_is_the_same_while_tasks_and_bins_change():
+    alone = Bench(lambda rows: rows.deduplicate("id", name="once"))
+    moved = Bench(lambda rows: rows.deduplicate("id", name="once"), tasks=1)
+    for number in range(6):
+        rows = [row(i * 7 % 20 + number, f"{number}-{i}") for i in range(12)]
+        if number == 2:
+            moved.harness.process.reconfigure(rc.rescale("once", 3), rc.fluid(1))
+        if number == 4:
+            moved.harness.process.reconfigure([rc.split("once", 0), rc.rescale("once", 2)])
+        assert moved.step(*rows) == alone.step(*rows)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda rows: rows.deduplicate(), "name at least one column"),
+        (lambda rows: rows.deduplicate("id", within=5), "say which column has the event times"),
+        (lambda rows: rows.deduplicate("id", within=5, on="at"), "'rows' get there without one"),
+        (lambda rows: rows.event_time("at").deduplicate("id", within=5, on="id"), "must be timestamps"),
+        (lambda rows: rows.event_time("at").deduplicate("id", within=0), "within is a timedelta"),
+        (lambda rows: rows.map(tuple, "until_us LONG").deduplicate("until_us"), "a column of the state"),
+        (lambda rows: rows.transform(lambda df: df).distinct(), "columns are not known yet"),
+        (lambda rows: rows.deduplicate("id").late, "has no late rows"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(make, message):
+    with pytest.raises(DataflowError, match=message):
+        dataflow_of(make(rc.read().memory(script(ROWS), name="rows")))
+
+
+def test_a_missing_column_is_an_unknown_column():
+    with pytest.raises(UnknownColumnError):
+        rc.read().memory(script(ROWS), name="rows").deduplicate("who")
