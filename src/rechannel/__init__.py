@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         sum,
         variance,
     )
-    from rechannel.dataflow.keyed import tumbling
+    from rechannel.dataflow.keyed import sliding, tumbling
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
     from rechannel.engine.spark.session import advise, session
@@ -109,6 +109,7 @@ _HOMES = {
     "set_bound": "rechannel.reconfigure.ask",
     "set_in_flight": "rechannel.reconfigure.ask",
     "set_interval": "rechannel.reconfigure.ask",
+    "sliding": "rechannel.dataflow.keyed",
     "split": "rechannel.reconfigure.ask",
     "stddev": "rechannel.dataflow.functions",
     "sum": "rechannel.dataflow.functions",
@@ -178,6 +179,7 @@ __all__ = [
     "set_bound",
     "set_in_flight",
     "set_interval",
+    "sliding",
     "split",
     "stddev",
     "sum",

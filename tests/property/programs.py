@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_values import AGGREGATES, Row
-from tests.property.twin_windows import TIME, Deduplicate, LateRows, Window, instant
+from tests.property.twin_windows import TIME, Deduplicate, LateRows, Sliding, Window, instant
 from tests.property.twins import (
     Aggregate,
     Filter,
@@ -26,6 +26,7 @@ from tests.property.twins import (
 
 NASTY = (0.0, -0.0, 1.0, 0.1, -2.5, 1e16, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf)
 TAME = (0.0, -0.0, 1.0, 0.1, 0.2, 0.3, -2.5, 1e16, math.nan, 1 / 3)
+ORDERED = {"first", "last", "first_value", "last_n"}
 STANDARD = {"a": "long", "b": "string", "c": "long", "x": "double"}
 
 
@@ -212,22 +213,30 @@ class Writer:
         columns = {key: up.columns[key] for key in keys}
         columns |= {"window_start": "timestamp", "window_end": "timestamp"}
         chosen = self._chosen(up, {**columns, TIME: "timestamp"})
+        slides = rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}
         for name, (how, of) in chosen.items():
             result = AGGREGATES[how].kind
             columns[name] = up.columns[of] if result == "?" else result
+        common: dict[str, Any] = {
+            "columns": columns,
+            "near": frozenset(n for n, (how, _) in chosen.items() if AGGREGATES[how].near),
+            "inputs": (up,),
+            "keys": (*keys, "window_start"),
+            "user_keys": keys,
+            "chosen": chosen,
+            "tasks": rng.choice((None, None, 1, 2, 3)),
+            "delay": rng.choice((0, 0, 100, 300)),
+        }
+        if slides:
+            size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20)))
+            name = self.name("sliding")
+            return Sliding(name=name, size=size, every=every, lateness=0, complete=True, **common)
         return Window(
             name=self.name("window"),
-            columns=columns,
-            near=frozenset(n for n, (how, _) in chosen.items() if AGGREGATES[how].near),
-            inputs=(up,),
-            keys=(*keys, "window_start"),
-            user_keys=keys,
-            chosen=chosen,
-            tasks=rng.choice((None, None, 1, 2, 3)),
             size=rng.choice((30, 100, 250)),
-            delay=rng.choice((0, 0, 100, 300)),
             lateness=rng.choice((0, 0, 50, 200)),
             complete=rng.random() < 0.7,
+            **common,
         )
 
     def keyed(self, up: Step, timesteps: int) -> Step:
@@ -291,8 +300,7 @@ class Writer:
             for of, kind in up.columns.items()
             if kind in aggregate.takes and of not in keys and of not in up.near
         ]
-        ordered = {"first", "last", "first_value", "last_n"}
         if rng.random() < 0.6:  # else nothing would ever be combined
-            pairs = [pair for pair in pairs if pair[0] not in ordered]
+            pairs = [pair for pair in pairs if pair[0] not in ORDERED]
         some = rng.sample(pairs, min(len(pairs), 3)) or [("count", "")]
         return {f"o{self.made}_{i}": pair for i, pair in enumerate(some)}

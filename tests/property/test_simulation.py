@@ -448,6 +448,7 @@ NEEDED = (
     "swept",
     "weak hash",
     "rows of Deduplicate",
+    "rows of Sliding",
     "rows of Window",
     "rows of LateRows",
 )

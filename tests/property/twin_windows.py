@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import gcd
 from typing import Any
 
 import rechannel as rc
@@ -51,11 +52,14 @@ class Window(Keyed):
         made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
         timed = inputs[0].event_time(TIME, self.delay, name=f"{self.name}-time")
         windows = timed.key_by(*self.user_keys).window(
-            rc.tumbling(self.size),
+            self.windows(),
             lateness=self.lateness,
             emit="complete" if self.complete else "change",
         )
         return windows.aggregate(made, **self.options)
+
+    def windows(self) -> Any:
+        return rc.tumbling(self.size)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
@@ -109,6 +113,83 @@ class Window(Keyed):
             AGGREGATES[how].naive([row[self.values.index(of)] if of else None for row in kept])
             for how, of in self.chosen.values()
         )
+
+
+@dataclass(eq=False, kw_only=True)
+class Sliding(Window):
+    """Windows of `size` ms every `every` ms, of whole panes. A key remembers all rows that are in a window to come."""
+
+    every: int
+
+    @property
+    def pane(self) -> int:
+        return gcd(self.size, self.every)
+
+    def windows(self) -> Any:
+        return rc.sliding(self.size, self.every)
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        return self.user_keys
+
+    def minor(self, key: Row) -> int:
+        return 0 if key[-1] is None else ms_of(key[-1])
+
+    def last_end(self, at: int) -> int:
+        """End of the last window with a row."""
+        return at // self.every * self.every + self.size
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        places = [up.place(name) for name in self.user_keys]
+        at = up.place(TIME)
+        late = []
+        for row in inputs[0]:
+            ms = None if row[at] is None else ms_of(row[at])
+            user = tuple(row[i] for i in places)
+            if ms is None or self.passed(self.last_end(ms), before):
+                pane = None if ms is None else instant(ms // self.pane * self.pane)
+                late.append(((*user, pane), row))
+                continue
+            text = repr(list(map(plain, user)))
+            self.memory.setdefault(text, (user, []))[1].append((ms, row))
+        self.late = self._in_order(late)
+        seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
+        self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+        emitted = []
+        for user, kept in self.memory.values():
+            starts = {
+                start
+                for ms, _ in kept
+                for start in range(self.last_end(ms) - self.size, ms - self.size, -self.every)
+                if self.passed(start + self.size, self.watermark)
+                and not self.passed(start + self.size, before)
+            }
+            for start in starts:
+                mine = [row for ms, row in kept if start <= ms < start + self.size]
+                emitted.append(self._emitted(user, start, self.size, mine))
+        self._forget()
+        return self._in_order(emitted)
+
+    def _emitted(self, user: Row, start: int, length: int, rows: list[Row]) -> tuple[Row, Row]:
+        key = (*user, instant(start))
+        return key, (*key, instant(start + length), *self.shown(rows))
+
+    def _forget(self) -> None:
+        for text, (user, kept) in list(self.memory.items()):
+            left = [k for k in kept if not self.passed(self.last_end(k[0]), self.watermark)]
+            if left:
+                self.memory[text] = (user, left)
+            else:
+                del self.memory[text]
+
+    def state(self) -> list[Row]:
+        out = []
+        for user, kept in self.memory.values():
+            for pane in sorted({ms // self.pane * self.pane for ms, _ in kept}):
+                mine = [row for ms, row in kept if pane <= ms < pane + self.pane]
+                out.append(self._emitted(user, pane, self.pane, mine)[1])
+        return out
 
 
 @dataclass(eq=False, kw_only=True)

@@ -208,13 +208,24 @@ class Keyed(Step):
         """By hash of the key: the order in which a further operator sees what this one emits."""
         if not emitted:
             return []
-        kinds = schema_of(", ".join(f"{name} {self.columns[name]}" for name in self.keys))
+        kinds = schema_of(", ".join(f"{name} {self.columns[name]}" for name in self.hashed))
         columns = [
             pa.array([key[i] for key, _ in emitted], kind.type) for i, kind in enumerate(kinds)
         ]
         hashes = hash_columns(columns).tolist()
-        order = sorted(range(len(emitted)), key=lambda i: (hashes[i], tie(emitted[i][0])))
-        return [emitted[i][1] for i in order]
+        places = [
+            (h, self.minor(key), tie(key)) for h, (key, _) in zip(hashes, emitted, strict=True)
+        ]
+        return [emitted[i][1] for i in sorted(range(len(emitted)), key=places.__getitem__)]
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """Keys that say where state lies."""
+        return self.keys
+
+    def minor(self, key: Row) -> int:
+        """What keys of one hash are sorted by before their text is looked at."""
+        return 0
 
     def state(self) -> list[Row]:
         """What `job.state` shows after the last timestep."""

@@ -17,7 +17,7 @@ def rows(start, stop):
     """Event times move on by 3 ms a row, and come up to 399 ms out of their order."""
     number = np.arange(start, stop, dtype=np.int64)
     scattered = (number * 2_654_435_761) % (1 << 32)
-    at = (number * 3 - scattered % 400) * 1_000
+    at = (1_000_000 + number * 3 - scattered % 400) * 1_000
     return pa.record_batch(
         {
             "number": number,
@@ -32,7 +32,7 @@ def doubled(frame):
     return frame.withColumn("value", F.col("value") * 2)
 
 
-def expected(spark):
+def expected(spark, size_ms, every_ms):
     """Windows that are complete at the end, and numbers of late rows, with timesteps cut at the same places."""
     everything = rows(0, ROWS)
     frame = spark.createDataFrame(pa.Table.from_batches([everything])).selectExpr(
@@ -50,11 +50,14 @@ def expected(spark):
     ).createOrReplaceTempView("watermarks")
     judged = spark.sql(
         f"""
-        SELECT *, (floor(us / {SIZE_MS * 1000}) + 1) * {SIZE_MS * 1000} AS ends FROM events JOIN watermarks USING (t)
+        SELECT *, explode(sequence(first, last, {every_ms * 1000}L)) AS ends FROM (
+            SELECT *, (us DIV {every_ms * 1000}) * {every_ms * 1000}L + {every_ms * 1000} AS first,
+                   (us DIV {every_ms * 1000}) * {every_ms * 1000}L + {size_ms * 1000} AS last
+            FROM events JOIN watermarks USING (t))
         """
     )
     last = spark.sql("SELECT max(watermark) FROM watermarks").first()[0]
-    late = {row.number for row in judged.where("ends <= before").select("number").collect()}
+    late = {row.number for row in judged.where("last <= before").select("number").collect()}
     windows = (
         judged.where(f"ends > before AND ends <= {last}")
         .groupBy("k", "ends")
@@ -70,9 +73,17 @@ def shown(spark, directory):
     return sorted(tuple(row) for row in found.collect())
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["left alone", "changed while it runs"])
-@pytest.mark.parametrize("wanted", [False, True], ids=["late rows unread", "late rows read"])
-def test_windows_are_those_of_a_batch(spark, tmp_path, *, changed, wanted):
+CASES = {
+    "tumbling, left alone": (SIZE_MS, SIZE_MS, False, False),
+    "tumbling, changed, late rows read": (SIZE_MS, SIZE_MS, True, True),
+    "sliding, changed, late rows read": (200, 50, True, True),
+}
+
+
+@pytest.mark.parametrize(
+    ("size_ms", "every_ms", "changed", "wanted"), CASES.values(), ids=CASES.keys()
+)
+def test_windows_are_those_of_a_batch(spark, tmp_path, size_ms, every_ms, changed, wanted):
     stream = rc.read(spark).generator(
         rows,
         schema="number BIGINT, k STRING, value BIGINT, at TIMESTAMP",
@@ -85,7 +96,7 @@ def test_windows_are_those_of_a_batch(spark, tmp_path, *, changed, wanted):
         stream.event_time("at", DELAY_MS)
         .transform(doubled)
         .key_by("k")
-        .window(rc.tumbling(SIZE_MS))
+        .window(rc.sliding(size_ms, every_ms))
         .aggregate(n=rc.count(), total=rc.sum("value"), name="windows")
     )
     ends = [windows.write.parquet(tmp_path / "out", name="out")]
@@ -102,7 +113,7 @@ def test_windows_are_those_of_a_batch(spark, tmp_path, *, changed, wanted):
         assert job.configuration.operators["windows"].tasks == (4 if changed else 2)
     finally:
         job.stop(PATIENCE)
-    complete, late = expected(spark)
+    complete, late = expected(spark, size_ms, every_ms)
     assert len(complete) > 50
     assert len(late) > 50
     assert shown(spark, tmp_path / "out") == complete

@@ -55,6 +55,7 @@ PUBLIC = [
     "set_bound",
     "set_in_flight",
     "set_interval",
+    "sliding",
     "split",
     "stddev",
     "sum",

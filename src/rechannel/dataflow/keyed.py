@@ -150,13 +150,15 @@ class KeyedStream(Generic[Behind]):
 
     def window(
         self,
-        window: Tumbling,
+        window: Windows,
         *,
         on: str | None = None,
         lateness: Duration = 0,
         emit: Literal["complete", "change"] = "complete",
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
+
+        window: `rc.tumbling` or `rc.sliding`.
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
@@ -172,13 +174,11 @@ class KeyedStream(Generic[Behind]):
         if emit not in ("complete", "change"):
             msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
             raise DataflowError(msg)
-        return WindowedStream(
-            keyed=self,
-            window=window,
-            column=column,
-            lateness_us=microseconds(lateness, f"window ({caller()}): lateness", least=0),
-            emit=emit,
-        )
+        kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
+        if window.every_us != window.size_us and (kept or emit == "change"):
+            msg = f"window ({caller()}): windows that overlap are shown when complete, and take no lateness"
+            raise DataflowError(msg)
+        return WindowedStream(keyed=self, window=window, column=column, lateness_us=kept, emit=emit)
 
     def _operator(
         self,
@@ -203,19 +203,34 @@ class KeyedStream(Generic[Behind]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tumbling:
-    """Windows of one length, one behind the other. size_us, offset_us: microseconds; one begins at the offset."""
+class Windows:
+    """Windows of one length. In microseconds: their length, from one's begin to the next one's, begin of one."""
 
     size_us: int
+    every_us: int
     offset_us: int = 0
 
 
-def tumbling(size: Duration, offset: Duration = 0) -> Tumbling:
+def tumbling(size: Duration, offset: Duration = 0) -> Windows:
     """Windows of one length, one behind the other: [offset + n * size, offset + (n + 1) * size) since 1970, UTC."""
-    return Tumbling(
+    return sliding(size, size, offset)
+
+
+def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
+    """Windows that overlap: [offset + n * every, offset + n * every + size) since 1970, UTC.
+
+    A row is in all windows that hold it. It is kept once, in a pane; there are up to size / gcd(size, every) panes of
+    a key.
+    """
+    made = Windows(
         size_us=microseconds(size, "size of a window"),
+        every_us=microseconds(every, "distance between windows"),
         offset_us=microseconds(offset, "offset of a window", least=0),
     )
+    if made.every_us > made.size_us:
+        msg = f"windows of {size!r} every {every!r} would leave rows out: make them as long as they are apart"
+        raise DataflowError(msg)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,7 +238,7 @@ class WindowedStream(Generic[Behind]):
     """A stream whose rows belong to keys and windows."""
 
     keyed: KeyedStream[Behind]
-    window: Tumbling
+    window: Windows
     column: str
     lateness_us: int
     emit: str
@@ -254,6 +269,7 @@ class WindowedStream(Generic[Behind]):
         spec = WindowSpec(
             aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
             size_us=self.window.size_us,
+            every_us=self.window.every_us,
             offset_us=self.window.offset_us,
             lateness_us=self.lateness_us,
             on_close=self.emit == "complete",
@@ -265,7 +281,7 @@ class WindowedStream(Generic[Behind]):
             upstream=keyed.node,
             function=AssignWindows(
                 column=self.column,
-                size_us=self.window.size_us,
+                size_us=spec.pane_us,
                 offset_us=self.window.offset_us,
             ),
             schema=None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.marks import need_time
 from rechannel.kernels.reduce import ReduceLogic
+from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, WindowLogic
 from rechannel.model.ddl import columns_text
@@ -69,10 +71,14 @@ class AggregateSpec:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowSpec:
-    """Aggregates of the rows of a key in each window of event time. See `kernels.windows`."""
+    """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
+
+    every_us: from one window to the next; as `size_us` where they do not overlap.
+    """
 
     aggregates: AggregateSpec
     size_us: int
+    every_us: int
     offset_us: int
     lateness_us: int
     on_close: bool
@@ -92,13 +98,35 @@ class WindowSpec:
                 raise DataflowError(msg)
         self.aggregates.bind(keys, schema)
         inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
-        return WindowLogic(
+        rows = schema.remove(schema.get_field_index(START))
+        if self.every_us == self.size_us:
+            return WindowLogic(
+                inner=inner,
+                row_schema=rows,
+                size_us=self.size_us,
+                lateness_us=self.lateness_us,
+                on_close=self.on_close,
+            )
+        if inner.ordered:
+            names = [one.name for one in inner.aggregates if one.function.ordered]
+            msg = (
+                f"aggregates {names} go by the order of rows, which windows that overlap do not keep: their panes are"
+                " merged by event time; use min, max or track"
+            )
+            raise DataflowError(msg)
+        return SlidingLogic(
             inner=inner,
-            row_schema=schema.remove(schema.get_field_index(START)),
-            size_us=self.size_us,
-            lateness_us=self.lateness_us,
-            on_close=self.on_close,
+            row_schema=rows,
+            size_us=self.pane_us,
+            length_us=self.size_us,
+            every_us=self.every_us,
+            offset_us=self.offset_us,
         )
+
+    @property
+    def pane_us(self) -> int:
+        """The longest pane of which every window is a whole number."""
+        return gcd(self.size_us, self.every_us)
 
     def fingerprint(self) -> str:
         """The windows, and the aggregates."""
@@ -107,7 +135,7 @@ class WindowSpec:
     @property
     def windows(self) -> str:
         """Which windows there are, and how long."""
-        return f"{self.size_us}, {self.offset_us}, {self.lateness_us}"
+        return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

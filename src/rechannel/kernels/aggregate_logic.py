@@ -12,6 +12,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, DuplicateNameError, UnknownColumnError
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import AggregateFunction, Applied, Arrivals, Columns
+from rechannel.kernels.plain import Prompt
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 
@@ -43,7 +44,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateLogic:
+class AggregateLogic(Prompt):
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
 
     State columns are named `<output>.<part>`. Rows travel combined unless an aggregate is ordered.
@@ -79,11 +80,6 @@ class AggregateLogic:
         )
 
     @property
-    def shown_schema(self) -> pa.Schema:
-        """State is shown as it is emitted."""
-        return self.output_schema
-
-    @property
     def ordered(self) -> bool:
         """Whether an aggregate needs the rows of a key in stream order."""
         return any(aggregate.function.ordered for aggregate in self.aggregates)
@@ -114,7 +110,7 @@ class AggregateLogic:
     def merged(self, arrivals: Arrivals) -> Columns:
         """State of every key with what arrived."""
         if arrivals.combined:
-            state = self._merge(arrivals.values, arrivals.groups)
+            state = self.merged_states(arrivals.values, arrivals.groups)
         else:
             state = self.combine(arrivals.values, arrivals.groups)
         if arrivals.found.any():
@@ -124,15 +120,13 @@ class AggregateLogic:
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """All state counts: aggregates have no timeout."""
 
-    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
-        """Nothing waits: every change is shown."""
-
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and finished values of state rows."""
         outputs = [aggregate.final(state) for aggregate in self.aggregates]
         return pa.RecordBatch.from_arrays([*keys, *outputs], schema=self.output_schema)
 
-    def _merge(self, states: Columns, groups: Groups) -> Columns:
+    def merged_states(self, states: Columns, groups: Groups) -> Columns:
+        """One state per group."""
         if groups.count == groups.rows:
             return states
         merged: Columns = []

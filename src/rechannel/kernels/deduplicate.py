@@ -16,6 +16,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
+from rechannel.kernels.plain import Prompt
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -27,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DeduplicateLogic:
+class DeduplicateLogic(Prompt):
     """The first row of every key: a `StatefulLogic`.
 
     row_schema: columns of the rows, in and out. within_us: how long after its first row's event time, in column `on`, a
@@ -112,9 +113,6 @@ class DeduplicateLogic:
         until = state[0].fill_null(NEVER).to_numpy(zero_copy_only=False)
         alive: Mask = until > clock.watermark
         return alive
-
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Nothing waits: rows pass when they come."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """The keys that are known, and since or until when."""

@@ -74,8 +74,9 @@ class Scatter:
                 for name, field in zip(self.names, schema, strict=True)
             ]
             columns[:width] = map(plain_key, columns[:width])
-            hashes = hash_columns(columns[:width])
-            rows = sort_index(hashes)
+            hashes = hash_columns(columns[: logic_of(self.program).hashed])
+            minor = logic_of(self.program).minor(columns[:width])
+            rows = sort_index(hashes, minor)
             ordered = pa.RecordBatch.from_arrays(take(columns, rows), schema=schema)
             offsets, owners = self.slices.cuts(hashes[rows])
             for index in np.flatnonzero(np.diff(offsets)):
@@ -112,10 +113,11 @@ class Load:
         edit = Edit()
         if parts:
             columns = [pa.concat_arrays([p.column(i) for p in parts]) for i in range(len(schema))]
-            hashes = hash_columns(columns[:width])
-            rows = sort_index(hashes)
+            hashes = hash_columns(columns[: logic_of(self.program).hashed])
+            logic = logic_of(self.program)
+            rows = sort_index(hashes, logic.minor(columns[:width]))
             hashes, columns = hashes[rows], take(columns, rows)
-            groups, _ = group_rows(hashes, columns[:width])
+            groups, _ = group_rows(hashes, columns[:width], logic.minor(columns[:width]))
             if groups.count != groups.rows:
                 msg = f"initial state of {self.program.operator!r} has a key more than once"
                 raise DataflowError(msg)

@@ -124,6 +124,13 @@ class StatefulLogic(Protocol):
         """Key columns."""
 
     @property
+    def hashed(self) -> int:
+        """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
+
+    def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:
+        """What rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
+
+    @property
     def state_schema(self) -> pa.Schema:
         """State columns, without key and hash."""
 
@@ -160,7 +167,15 @@ class StatefulLogic(Protocol):
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
 
     def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
-        """Event time at which each state row is to be shown once; None where nothing waits for that."""
+        """Event time that each state row waits for; None where nothing waits for any."""
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """What is shown at a time is made of state rows with after < due <= until; None: `apply` says what is shown."""
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """What is shown, made of those rows (ascending by hash), and the hashes of its rows, ascending."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import OpenRun
 from rechannel.kernels.migrate import converted
-from rechannel.kernels.sorting import group_rows, take
+from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.model.hashspace import HashArray, Intervals
 
 
@@ -45,6 +46,14 @@ Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
 """Which rows still count, from their key and state columns; None = all."""
 
 
+Minor = Callable[[Columns], IntArray | None]
+"""What rows of one hash are sorted by, from their key columns; None = nothing."""
+
+
+def no_minor(keys: Columns) -> None:
+    """Keys of one hash are rare."""
+
+
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
     """Rows of a run in the given hashes; touched blocks are verified.
 
@@ -66,19 +75,24 @@ def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
     return out
 
 
-def merge_rows(parts: Sequence[Rows], keys: int, live: Live, *, bottom: bool) -> Rows:
+def merge_rows(
+    parts: Sequence[Rows], keys: int, live: Live, *, bottom: bool, minor: Minor = no_minor
+) -> Rows:
     """One sorted run from parts given newest first; of equal keys the first part's row stays.
 
-    keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go.
+    keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go. minor:
+    what rows of one hash are sorted by.
     """
     hashes = np.concatenate([part.hashes for part in parts])
-    order = np.argsort(hashes, kind="stable")
     columns = [
         pa.concat_arrays([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))
     ]
     dropped = _concat_dropped(parts)
+    among = minor(columns[:keys])
+    order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
     ordered = hashes[order]
-    groups, untangled = group_rows(ordered, take(columns[:keys], order))
+    among = None if among is None else among[order]
+    groups, untangled = group_rows(ordered, take(columns[:keys], order), among)
     if untangled is not None:
         order = order[untangled]
     keep = order[groups.starts]

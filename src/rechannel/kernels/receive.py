@@ -12,7 +12,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Columns, StatefulLogic
 from rechannel.kernels.send import wire_schema
-from rechannel.kernels.sorting import group_rows, take
+from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, MARK, REPORT, Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
@@ -73,12 +73,12 @@ def receive(logic: StatefulLogic, blobs: list[Blob]) -> Received:
         for i in range(len(schema))
     ]
     keys, values = columns[:width], columns[width:]
-    hashes = hash_columns(keys) if batches else np.empty(0, dtype=np.uint64)
-    order = _order(logic, batches, blobs, hashes, values, combined=combined)
+    hashes = hash_columns(keys[: logic.hashed]) if batches else np.empty(0, dtype=np.uint64)
+    order = _order(logic, batches, blobs, hashes, keys, values, combined=combined)
     if logic.ordered and not combined:
         values = values[:-1]
     hashes, keys, values = hashes[order], take(keys, order), take(values, order)
-    groups, untangled = group_rows(hashes, keys)
+    groups, untangled = group_rows(hashes, keys, logic.minor(keys))
     if untangled is not None:
         hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
     first = groups.starts
@@ -98,13 +98,15 @@ def _order(
     batches: list[pa.RecordBatch],
     blobs: list[Blob],
     hashes: HashArray,
+    keys: Columns,
     values: Columns,
     *,
     combined: bool,
 ) -> npt.NDArray[np.int64]:
     """Stable order by hash; every blob is sorted already, so merging them is nearly linear (timsort)."""
     if not (logic.ordered and not combined and len(hashes)):
-        return np.argsort(hashes, kind="stable")
+        minor = logic.minor(keys)
+        return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)
     sizes = [batch.num_rows for batch in batches]
     inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
     stream = values[-1].to_numpy(zero_copy_only=False)

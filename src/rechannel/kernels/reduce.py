@@ -21,6 +21,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns
+from rechannel.kernels.plain import Prompt
 from rechannel.kernels.track_rows import (
     check_tuples,
     columns_of,
@@ -37,7 +38,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceLogic:
+class ReduceLogic(Prompt):
     """A running reduction over the value columns.
 
     function: vectorised, (earlier: RecordBatch, later: RecordBatch) -> RecordBatch, where row i of
@@ -64,11 +65,6 @@ class ReduceLogic:
     def output_schema(self) -> pa.Schema:
         """Keys and value columns."""
         return pa.schema([*self.key_schema, *self.value_schema])
-
-    @property
-    def shown_schema(self) -> pa.Schema:
-        """State is shown as it is emitted."""
-        return self.output_schema
 
     @property
     def combinable(self) -> bool:
@@ -102,9 +98,6 @@ class ReduceLogic:
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """All of them: state never ends."""
-
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Nothing waits: every change is shown."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and their state."""

@@ -18,7 +18,9 @@ def scan(program: StageProgram, state: TaskState, clock: Clock) -> Rows | None:
     parts = [part for run in runs for part in slices_of(run, state.own)]
     if not parts:
         return None
-    return merge_rows(parts, len(logic.key_schema), live_at(logic, clock), bottom=True)
+    return merge_rows(
+        parts, len(logic.key_schema), live_at(logic, clock), bottom=True, minor=logic.minor
+    )
 
 
 def finished(program: StageProgram, state: TaskState, clock: Clock) -> pa.RecordBatch:

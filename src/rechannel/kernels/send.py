@@ -77,10 +77,10 @@ class Sender:
         values = [_column(batch, name) for name in logic.value_schema.names]
         if logic.ordered:
             values.append(_order_column(order, batch.num_rows))
-        hashes = hash_columns(keys)
-        rows = sort_index(hashes)
+        hashes = hash_columns(keys[: logic.hashed])
+        rows = sort_index(hashes, logic.minor(keys))
         hashes, keys, values = hashes[rows], take(keys, rows), take(values, rows)
-        groups, untangled = group_rows(hashes, keys)
+        groups, untangled = group_rows(hashes, keys, logic.minor(keys))
         if untangled is not None:
             hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
         self.stats.offered += batch.num_rows

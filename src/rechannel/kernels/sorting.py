@@ -20,8 +20,10 @@ from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 
 
-def sort_index(hashes: HashArray) -> IntArray:
-    """Stable order of rows by hash. Shape (rows,) -> (rows,)."""
+def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
+    """Stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
+    if minor is not None:
+        return np.lexsort((minor, hashes))
     rows = len(hashes)
     if rows < 2:
         return np.arange(rows, dtype=np.int64)
@@ -58,10 +60,12 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def group_rows(hashes: HashArray, keys: Columns) -> tuple[Groups, IntArray | None]:
-    """Group rows that are sorted by hash.
+def group_rows(
+    hashes: HashArray, keys: Columns, minor: IntArray | None = None
+) -> tuple[Groups, IntArray | None]:
+    """Group rows that are sorted by hash, and by `minor` where keys have one: a number that all rows of a key share.
 
-    Returns the groups and, only when different keys share a hash, a further stable reordering of the rows that makes
+    Returns the groups and, only when different keys share both, a further stable reordering of the rows that makes
     equal keys neighbours (the groups then refer to the reordered rows).
     """
     rows = len(hashes)
@@ -70,6 +74,8 @@ def group_rows(hashes: HashArray, keys: Columns) -> tuple[Groups, IntArray | Non
     edges = np.empty(rows, dtype=np.bool_)
     edges[0] = True
     np.not_equal(hashes[1:], hashes[:-1], out=edges[1:])
+    if minor is not None:
+        edges[1:] |= minor[1:] != minor[:-1]
     if hash_is_key(keys):
         return Groups(np.flatnonzero(edges), rows), None
     same_hash = np.flatnonzero(~edges)

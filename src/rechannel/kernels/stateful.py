@@ -159,21 +159,25 @@ class StatefulTask:
     ) -> tuple[pa.RecordBatch, HashArray]:
         """What the operator emits: its answer, or what was waiting for the watermark that has come."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
-        if not self.program.times or logic.due(*_halves(logic, fresh)) is None:
+        awaited = logic.awaited(clock)
+        if awaited is None:
             return applied.output, applied.output_hashes
+        after, until = awaited
         with measures.activity("process"):
-            parts = [fresh.where(_due(logic, fresh, clock.watermark))] if len(fresh) else []
+            parts = [fresh.where(_due(logic, fresh, until))]
             for run, opened in zip(state.runs, runs, strict=True):
                 first, last = run.due or (NEVER, ENDED)
-                if first <= clock.watermark and last > clock.before:
+                if first <= until and last > after:
                     for piece in slices_of(opened, state.own):
-                        passed = _due(logic, piece, clock.before)
-                        parts.append(piece.where(_due(logic, piece, clock.watermark) & ~passed))
+                        passed = _due(logic, piece, after)
+                        parts.append(piece.where(_due(logic, piece, until) & ~passed))
             parts = [part for part in parts if len(part)]
             if not parts:
                 return applied.output.slice(0, 0), applied.output_hashes[:0]
-            whole = merge_rows(parts, len(logic.key_schema), _everything, bottom=True)
-            return logic.finish(*_halves(logic, whole)), whole.hashes
+            whole = merge_rows(
+                parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
+            )
+            return logic.fire(*_halves(logic, whole), whole.hashes, clock)
 
     def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
@@ -186,7 +190,9 @@ class StatefulTask:
         if len(fresh) and runs and older <= INLINE * len(fresh):
             with measures.activity("merge"):
                 parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
-                whole = merge_rows(parts, len(logic.key_schema), live, bottom=True)
+                whole = merge_rows(
+                    parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
+                )
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
@@ -214,7 +220,9 @@ class StatefulTask:
             if not parts:
                 continue
             with measures.activity("merge"):
-                whole = merge_rows(parts, len(logic.key_schema), live, bottom=merge.bottom)
+                whole = merge_rows(
+                    parts, len(logic.key_schema), live, bottom=merge.bottom, minor=logic.minor
+                )
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Applied, Arrivals, Columns
+from rechannel.kernels.plain import Prompt
 from rechannel.model.eventtime import Clock
 
 SEEN = "_seen"
@@ -25,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking:
+class Tracking(Prompt):
     """Schemas and timeout of one `track`.
 
     fields: the user's state columns.
@@ -67,11 +68,6 @@ class Tracking:
         return pa.schema([*self.key_schema, *self.fields])
 
     @property
-    def shown_schema(self) -> pa.Schema:
-        """State is shown as it is emitted."""
-        return self.output_schema
-
-    @property
     def combinable(self) -> bool:
         """A user's function sees every row."""
         return False
@@ -92,9 +88,6 @@ class Tracking:
         """Never called: `combinable` says no."""
         msg = f"track does not combine ({len(values)} columns, {groups.count} keys)"
         raise ValueError(msg)
-
-    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
-        """Nothing waits: every change is shown."""
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """State rows whose timeout has not passed; None when there is no timeout."""

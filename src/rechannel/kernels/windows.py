@@ -75,6 +75,9 @@ class WindowLogic:
         """The user's keys and the window's start."""
         return self.inner.key_schema
 
+    def minor(self, keys: Columns) -> IntArray | None:
+        """Windows of one hash are rare."""
+
     @property
     def state_schema(self) -> pa.Schema:
         """As of the aggregates."""
@@ -89,8 +92,13 @@ class WindowLogic:
 
     @property
     def shown_schema(self) -> pa.Schema:
-        """State is shown as it is emitted."""
+        """Windows that are not gone are shown as they are emitted."""
         return self.output_schema
+
+    @property
+    def hashed(self) -> int:
+        """Windows of a key are anywhere: no task has all rows of a hot key."""
+        return len(self.key_schema)
 
     @property
     def value_schema(self) -> pa.Schema:
@@ -137,6 +145,16 @@ class WindowLogic:
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Ends of the windows, where they are shown when complete."""
         return self._ends(keys[-1])[0] if self.on_close else None
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Windows that have become complete, where they are shown then."""
+        return (clock.before, clock.watermark) if self.on_close else None
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """The complete windows themselves."""
+        return self.finish(keys, state), hashes
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys, start and end of the windows, finished aggregates."""

@@ -1,0 +1,53 @@
+"""What is alike in operators that show every change at once and keep state under the whole key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Columns
+from rechannel.model.eventtime import Clock
+
+
+class Prompt:
+    """A part of a `StatefulLogic`: nothing waits for a time."""
+
+    if TYPE_CHECKING:  # the operator has them
+
+        @property
+        def key_schema(self) -> pa.Schema:
+            """Key columns."""
+
+        @property
+        def output_schema(self) -> pa.Schema:
+            """What the operator emits."""
+
+    @property
+    def hashed(self) -> int:
+        """The whole key says where its state lies."""
+        return len(self.key_schema)
+
+    def minor(self, keys: Columns) -> IntArray | None:
+        """Keys of one hash are rare."""
+
+    @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Nothing waits."""
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Nothing waits."""
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Never called."""
+        msg = f"nothing of {type(self).__name__} waits for event time"
+        raise NotImplementedError(msg)

@@ -1,0 +1,128 @@
+"""Sliding windows: state is kept in panes, and a window is made of the panes in it when it is complete.
+
+A pane is as long as the greatest common divisor of the windows' length and of the distance between their ends, so every
+window is whole panes and a row is in one of them, whatever the number of windows that it is in. All panes of a key are
+in one task. A pane is gone when the last window with it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Columns
+from rechannel.kernels.marks import MICROS, micros
+from rechannel.kernels.sorting import from_numpy, group_rows, take
+from rechannel.kernels.windows import Mask, WindowLogic
+from rechannel.model.eventtime import Clock
+
+_NONE = np.empty(0, dtype=np.int64)
+_FIRST, _LAST = -(1 << 62), 1 << 62
+"""Event times between which windows are counted: the watermarks before any row and after the last are beyond them."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlidingLogic(WindowLogic):
+    """Aggregates of the rows of a key in windows that overlap: a `StatefulLogic`. They are shown when complete.
+
+    size_us: of a pane. length_us: of a window. every_us: from one window's end to the next. offset_us: a window begins
+    there. State is shown pane by pane.
+    """
+
+    length_us: int
+    every_us: int
+    offset_us: int
+
+    @property
+    def hashed(self) -> int:
+        """All panes of a key are in one task."""
+        return len(self.key_schema) - 1
+
+    def minor(self, keys: Columns) -> IntArray:
+        """Begins of the panes."""
+        return micros(keys[-1])[0]
+
+    def due(self, keys: Columns, state: Columns) -> IntArray:
+        """Ends of the panes."""
+        return self._ends(keys[-1])[0]
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Panes of the windows that have become complete."""
+        ends = self.complete(clock)
+        return None if ends is None else (ends.start - self.length_us, ends[-1])
+
+    def complete(self, clock: Clock) -> range | None:
+        """Ends of the windows that have become complete; None if none has. Most of them may have no rows."""
+        first = self._end_after(max(clock.before, _FIRST))
+        last = self._end_after(min(clock.watermark, _LAST)) - self.every_us
+        return range(first, last + 1, self.every_us) if first <= last else None
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Windows made of panes: every pane goes into its windows, then the panes of a key and a window meet."""
+        ends = self.complete(clock) or range(1)
+        panes = self.due(keys, state)
+        # Its first window ends with the pane or up to a distance later; others follow as long as it is in them.
+        begin = panes + (ends.start - panes) % self.every_us
+        count = (panes + self.length_us - self.size_us - begin) // self.every_us + 1
+        rows = np.repeat(np.arange(len(panes)), count)
+        nth = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        window = begin[rows] + nth * self.every_us
+        kept = (window >= ends.start) & (window <= ends[-1])
+        rows, window = rows[kept], window[kept]
+        order = np.lexsort((window, hashes[rows]))
+        return self._met(keys, state, hashes, rows[order], window[order])
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Panes, as state is shown."""
+        return self._made(keys, state, self.due(keys, state), self.size_us)
+
+    def _met(
+        self,
+        keys: Columns,
+        state: Columns,
+        hashes: npt.NDArray[np.uint64],
+        rows: IntArray,
+        window: IntArray,
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Panes of one key and window merged. rows: of panes, sorted by hash and window."""
+        names = [*take(keys[:-1], rows), from_numpy(np.ascontiguousarray(window), pa.int64())]
+        places = hashes[rows]
+        groups, untangled = group_rows(places, names, window)
+        if untangled is not None:
+            names, places, rows = take(names, untangled), places[untangled], rows[untangled]
+        merged = self.inner.merged_states(take(state, rows), groups)
+        names, places = take(names, groups.starts), places[groups.starts]
+        ends = names[-1].to_numpy(zero_copy_only=False)
+        return self._made(names, merged, ends), places
+
+    def _made(
+        self, keys: Columns, state: Columns, ends: IntArray, length: int | None = None
+    ) -> pa.RecordBatch:
+        """Keys, start and end of windows (or panes), finished aggregates."""
+        length = self.length_us if length is None else length
+        starts = from_numpy(ends - length, pa.int64()).cast(MICROS)
+        stops = from_numpy(np.ascontiguousarray(ends), pa.int64()).cast(MICROS)
+        inner = self.inner.finish([*keys[:-1], starts], state)
+        width = len(keys)
+        columns = [*inner.columns[:width], stops, *inner.columns[width:]]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+    def _late(self, starts: pa.Array, clock: Clock, watermark: int | None = None) -> Mask:
+        """Whether the last window with a pane is complete: as of the timestep before, or by another watermark."""
+        times, nulls = micros(starts)
+        passed = clock.before if watermark is None else watermark
+        pane = times + self.size_us
+        last = pane + (self.offset_us + self.length_us - pane) % self.every_us
+        last += (pane + self.length_us - self.size_us - last) // self.every_us * self.every_us
+        gone: Mask = last <= passed
+        return gone if nulls is None else gone | nulls
+
+    def _end_after(self, time: int) -> int:
+        """The first window's end after a time."""
+        return time + self.every_us - (time - self.offset_us - self.length_us) % self.every_us

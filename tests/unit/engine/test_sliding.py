@@ -1,0 +1,144 @@
+"""Windows that overlap, in a running job."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rechannel as rc
+from rechannel.dataflow.stream import dataflow_of
+from rechannel.errors import DataflowError
+from rechannel.settings import Settings
+from rechannel.testing import Harness, script
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(user, seconds, x=1):
+    at = None if seconds is None else EPOCH + timedelta(seconds=seconds)
+    return {"user": user, "x": x, "at": at}
+
+
+class Bench:
+    """A job that counts and sums per user in windows of `size` s every `every` s."""
+
+    def __init__(self, size=10, every=5, delay=0, *, late=False, tasks=2, offset=0):
+        self.rows = script("user STRING, x BIGINT, at TIMESTAMP")
+        stream = rc.read().memory(self.rows, name="rows").event_time("at", delay)
+        window = rc.sliding(
+            timedelta(seconds=size), timedelta(seconds=every), timedelta(seconds=offset)
+        )
+        made = (
+            stream.key_by("user")
+            .window(window)
+            .aggregate(n=rc.count(), total=rc.sum("x"), most=rc.max("x"), name="windows")
+        )
+        ends = [made.write.memory("out", name="out")]
+        if late:
+            ends.append(made.late.write.memory("late", name="late"))
+        self.harness = Harness(ends, settings=Settings(tasks=tasks, bins=4))
+        self.harness.start()
+        self.timestep = 0
+
+    def step(self, *rows):
+        """One timestep; what it showed, as (user, start in s, end in s, n, total, most)."""
+        self.rows.push(list(rows))
+        self.harness.process.run()
+        self.timestep += 1
+        table = self.harness.outputs("out")[self.timestep]
+        return sorted(self.plain(r) for r in table.to_pylist())
+
+    def state(self):
+        return sorted(self.plain(r)[:4] for r in self.harness.state("windows").to_pylist())
+
+    @staticmethod
+    def plain(r):
+        first, last = ((r[f"window_{end}"] - EPOCH).total_seconds() for end in ("start", "end"))
+        return (r["user"], first, last, r["n"], r["total"], r["most"])
+
+
+def test_a_row_is_in_every_window_that_holds_it():
+    bench = Bench()
+    assert bench.step(row("ann", 1, 5)) == []
+    assert bench.step(row("ann", 5, 2), row("ann", 9, 1)) == [("ann", -5, 5, 1, 5, 5)]
+    assert bench.state() == [("ann", 0, 5, 1), ("ann", 5, 10, 2)]
+    assert bench.step(row("bob", 10)) == [("ann", 0, 10, 3, 8, 5)]
+    # The pane from 0 s to 5 s is in no window any more.
+    assert bench.state() == [("ann", 5, 10, 2), ("bob", 10, 15, 1)]
+    assert bench.step(row("bob", 16)) == [("ann", 5, 15, 2, 3, 2), ("bob", 5, 15, 1, 1, 1)]
+
+
+def test_several_windows_may_become_complete_at_once():
+    bench = Bench()
+    bench.step(row("ann", 1), row("bob", 7))
+    assert bench.step(row("cid", 100)) == [
+        ("ann", 0, 10, 1, 1, 1),
+        ("bob", 0, 10, 1, 1, 1),
+        ("bob", 5, 15, 1, 1, 1),
+    ]
+    assert bench.state() == [("cid", 100, 105, 1)]
+
+
+def test_the_first_timestep_shows_what_it_completes():
+    bench = Bench()
+    assert bench.step(row("ann", 1), row("ann", 12)) == [
+        ("ann", -5, 5, 1, 1, 1),
+        ("ann", 0, 10, 1, 1, 1),
+    ]
+
+
+def test_a_row_that_misses_some_of_its_windows_is_in_the_others():
+    bench = Bench(late=True)
+    bench.step(row("ann", 1), row("ann", 7))
+    assert bench.step(row("ann", 2)) == []
+    assert bench.step(row("ann", 12)) == [("ann", 0, 10, 3, 3, 1)]
+    assert bench.step(row("ann", 3, 9), row("eve", None)) == []
+    late = bench.harness.outputs("late")[bench.timestep].to_pylist()
+    assert sorted((r["user"], r["x"]) for r in late) == [("ann", 9), ("eve", 1)]
+
+
+@pytest.mark.parametrize(("size", "every"), [(10, 4), (9, 6), (7, 7), (60, 1)])
+def test_windows_need_not_be_multiples_of_their_distance(size, every):
+    bench, times = Bench(size, every, offset=3), [0, 1, 5, 8, 13, 14, 21, 27, 40]
+    shown = [each for at in times for each in bench.step(row("ann", at, at))]
+    ends = range(3 + size - 200 * every, 41, every)
+    expected = []
+    for end in ends:
+        held = [at for at in times if end - size <= at < end]
+        if held:
+            expected.append(("ann", end - size, end, len(held), sum(held), max(held)))
+    assert shown == sorted(expected)
+
+
+def test_it_is_the_same_while_tasks_and_bins_change():
+    alone, moved = Bench(20, 5), Bench(20, 5, tasks=1)
+    for number in range(12):
+        rows = [row(f"u{i * 7 % 5}", number * 4 + i % 6, i) for i in range(15)]
+        if number == 2:
+            moved.harness.process.reconfigure(rc.rescale("windows", 3), rc.fluid(1))
+        if number == 6:
+            moved.harness.process.reconfigure([rc.split("windows", 0), rc.rescale("windows", 2)])
+        assert moved.step(*rows) == alone.step(*rows)
+        assert moved.state() == alone.state()
+
+
+@pytest.mark.parametrize(
+    ("window", "options", "aggregates", "message"),
+    [
+        (lambda: rc.sliding(5, 10), {}, {}, "would leave rows out"),
+        (lambda: rc.sliding(5, 0), {}, {}, "distance between windows is a timedelta"),
+        (lambda: rc.sliding(10, 5), {"lateness": 5}, {}, "take no lateness"),
+        (lambda: rc.sliding(10, 5), {"emit": "change"}, {}, "are shown when complete"),
+        (
+            lambda: rc.sliding(10, 5),
+            {},
+            {"f": rc.first("x")},
+            "aggregates .'f'. go by the order of rows",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(window, options, aggregates, message):
+    stream = rc.read().memory(script("user STRING, x BIGINT, at TIMESTAMP")).event_time("at")
+    with pytest.raises(DataflowError, match=message):
+        dataflow_of(
+            stream.key_by("user").window(window(), **options).aggregate(n=rc.count(), **aggregates)
+        )
