@@ -83,7 +83,7 @@ def test_a_merge_keeps_the_newest_row_of_every_key(data: st.DataObject):
     parts = [p for run in opened(case.store, case.runs) for p in slices_of(run, where)]
     if not parts:
         return
-    merged = merge_rows(parts, 1, lambda _: None, bottom=bottom)
+    merged = merge_rows(parts, 1, lambda *_: None, bottom=bottom)
     assert (merged.hashes[1:] >= merged.hashes[:-1]).all()
     gone = merged.dropped if merged.dropped is not None else np.zeros(len(merged), dtype=bool)
     keys = merged.columns[0].to_pylist()
