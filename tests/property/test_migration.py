@@ -24,8 +24,9 @@ from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.program import Branch, StageProgram, StageStep, TaskState
 from rechannel.kernels.scan import finished
 from rechannel.kernels.sorting import sort_index, take
-from rechannel.kernels.stateful import RunWriter, open_run
+from rechannel.kernels.stateful import RunWriter, live_at, open_run
 from rechannel.kernels.track import TrackLogic
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest
@@ -175,8 +176,8 @@ class Twins:
         parts = self.parts(where)
         if not parts:
             return
-        logic, now = self.logic, self.now_ms
-        whole = merge_rows(parts, 1, lambda state: logic.live(state, now), bottom=True)
+        live = live_at(self.logic, Clock(now_ms=self.now_ms))
+        whole = merge_rows(parts, 1, live, bottom=True)
         self.manifest = self.manifest.apply(Edit(retire=((seqs, where),)))
         self._add(whole, 2, where)
 
@@ -205,7 +206,7 @@ class Twins:
 
     def scanned(self, own: Intervals) -> dict[str | None, State]:
         state = TaskState(own=own, runs=self.manifest.within(own))
-        rows = finished(self.program, state, self.now_ms).to_pylist()
+        rows = finished(self.program, state, Clock(now_ms=self.now_ms)).to_pylist()
         return {row.pop("k"): row for row in rows}
 
     def retime(self, timeout: int | None) -> None:
