@@ -26,6 +26,7 @@ from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, UnknownOperatorError
 from rechannel.job import InProcess, Job
+from rechannel.kernels.marks import EventTime
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.outlets import ForEachBatchOutlet
@@ -89,6 +90,8 @@ def run_batch(
     in_process: InProcess | None = None,
 ) -> BatchResult:
     """Run a dataflow over finished input in one timestep, with the code that runs it as a stream.
+
+    No row will come any more: every window is complete, and only rows without a time are late.
 
     inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to their
     present end. Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
@@ -154,6 +157,9 @@ class _Rebuild:
             return replace(
                 node, upstream=self.node(node.upstream), outlet=self._collecting(node.name)
             )
+        if isinstance(node, MapBatches) and isinstance(node.function, EventTime):
+            ended = replace(node.function, finished=True)
+            return replace(node, upstream=self.node(node.upstream), function=ended)
         if isinstance(node, Transform | MapBatches | Stateful):
             return replace(node, upstream=self.node(node.upstream))
         raise TypeError(node)

@@ -61,4 +61,6 @@ def _input(node: MapBatches | Stateful) -> TimeInput:
     own = _own(node)
     if own is None:
         return TimeInput(name=node.name)
-    return TimeInput(name=node.name, delay_us=own.delay_us, idle_ms=own.idle_ms)
+    return TimeInput(
+        name=node.name, delay_us=own.delay_us, idle_ms=own.idle_ms, finished=own.finished
+    )

@@ -167,7 +167,10 @@ class StatefulLogic(Protocol):
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
 
     def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
-        """Event time that each state row waits for; None where nothing waits for any."""
+        """Event time that each state row waits for, or is there for; None where it is there whatever the time."""
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether state rows that waited for this event time, or an earlier one, are of no use to anybody any more."""
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """What is shown at a time is made of state rows with after < due <= until; None: `apply` says what is shown."""

@@ -25,12 +25,13 @@ MICROS = pa.timestamp("us", "UTC")
 class EventTime:
     """Rows pass as they are; the latest value of a column is the event time that the stream has come to.
 
-    column: of timestamps. delay_us, idle_ms: see `model.eventtime.TimeInput`.
+    column: of timestamps. delay_us, idle_ms, finished: see `model.eventtime.TimeInput`.
     """
 
     column: str
     delay_us: int
     idle_ms: int | None
+    finished: bool = False
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows themselves."""

@@ -42,6 +42,10 @@ class Prompt:
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Nothing waits."""
+        return False
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Nothing waits."""
 

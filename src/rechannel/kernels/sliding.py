@@ -46,9 +46,9 @@ class SlidingLogic(WindowLogic):
         """Begins of the panes."""
         return micros(keys[-1])[0]
 
-    def due(self, keys: Columns, state: Columns) -> IntArray:
-        """Ends of the panes."""
-        return self._ends(keys[-1])[0]
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether all windows with panes that end then are complete."""
+        return due + self.length_us - self.size_us <= clock.watermark
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Panes of the windows that have become complete."""

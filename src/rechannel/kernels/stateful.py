@@ -201,8 +201,10 @@ class StatefulTask:
         level = 0 if runs else BASE_LEVEL
         with measures.activity("write"):
             added = writer.write(fresh, state.own, self.step.timestep, level)
-        retired, merged = self._merges(state, runs, writer, measures, live)
-        return Edit(retire=retired, add=(*added, *merged))
+        gone = {i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], clock)}
+        retired, merged = self._merges(state, runs, writer, measures, live, gone)
+        unread = [((run.seq,), run.clip) for i, run in enumerate(state.runs) if i in gone]
+        return Edit(retire=(*retired, *unread), add=(*added, *merged))
 
     def _merges(
         self,
@@ -211,12 +213,13 @@ class StatefulTask:
         writer: RunWriter,
         measures: Measures,
         live: Live,
+        gone: set[int],
     ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
         logic = logic_of(self.program)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
-            parts = _merge_parts(state, runs, merge)
+            parts = _merge_parts(state, runs, merge, gone)
             if not parts:
                 continue
             with measures.activity("merge"):
@@ -406,11 +409,11 @@ def _pieces(
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
 
 
-def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge) -> list[Rows]:
+def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge, gone: set[int]) -> list[Rows]:
     seqs = set(merge.seqs)
     return [
         part
-        for run, opened in zip(state.runs, runs, strict=True)
-        if run.seq in seqs
+        for i, (run, opened) in enumerate(zip(state.runs, runs, strict=True))
+        if run.seq in seqs and i not in gone
         for part in slices_of(opened, merge.where)
     ]

@@ -142,9 +142,13 @@ class WindowLogic:
         """Windows that are not gone."""
         return ~self._late(keys[-1], clock, clock.watermark)
 
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Ends of the windows, where they are shown when complete."""
-        return self._ends(keys[-1])[0] if self.on_close else None
+    def due(self, keys: Columns, state: Columns) -> IntArray:
+        """Ends of the windows."""
+        return self._ends(keys[-1])[0]
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether windows that end then are gone."""
+        return due + self.lateness_us <= clock.watermark
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete, where they are shown then."""

@@ -30,6 +30,7 @@ class _Operator:
     tasks: int = 0
     rows_in: int = 0
     rows_out: int = 0
+    rows_late: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     keys: int = 0
@@ -41,6 +42,7 @@ class _Operator:
         self.tasks += 1
         self.rows_in += task.rows_in
         self.rows_out += task.rows_out
+        self.rows_late += task.counts.get("rows_late", 0)
         self.bytes_in += task.bytes_in
         self.bytes_out += task.bytes_out
         self.keys += task.keys
@@ -54,6 +56,7 @@ class _Operator:
             "tasks": self.tasks,
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
+            "rows_late": self.rows_late,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "keys": self.keys,
@@ -99,8 +102,8 @@ class Progress:
         timestep, now_ms, started_ms, committed_ms, duration_ms, configuration; phases: ms, by name;
         rows_in, rows_out; input_rows_per_second (rows by the time since the timestep before began,
         None for the first), processed_rows_per_second, output_rows_per_second (by the duration);
-        operators: by name: tasks, rows_in, rows_out, bytes_in, bytes_out, keys, ms (by activity, of
-        all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
+        operators: by name: tasks, rows_in, rows_out, rows_late, bytes_in, bytes_out, keys, ms (by
+        activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
         finished_ms, state_rows and state_bytes (None without state);
         sources: by name, the offsets that were read; sinks: by name, what was published.
         """

@@ -2,14 +2,19 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel.job import InProcess
+from rechannel.kernels.marks import MICROS
 from rechannel.model.eventtime import NEVER
 from rechannel.settings import Settings
+from rechannel.state.keys import SEGMENTS
 from rechannel.testing import Harness, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+ROW = ("user", "x", "at")
 SETTINGS = Settings(tasks=2, bins=4, keep_versions=8)
 
 
@@ -206,3 +211,45 @@ def test_a_restart_goes_on_with_event_time():
     )
     assert bench.step(row("ann", 2), row("bob", 13)) == []
     assert bench.state() == [("bob", 10, 2)]
+
+
+@pytest.mark.parametrize(
+    "window", [rc.tumbling("10 seconds"), rc.sliding("20 seconds", "10 seconds")], ids=repr
+)
+def test_over_finished_input_every_window_is_complete(window):
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    timed = rc.read().memory(rows, name="rows").event_time("at", "1 hour")
+    counts = timed.key_by("user").window(window).aggregate(n=rc.count(), name="windows")
+    columns = {
+        name: [each[name] for each in (row("ann", 15), row("ann", 1), row("bob", 99))]
+        for name in ROW
+    }
+    table = pa.table(
+        columns, schema=pa.schema([("user", pa.string()), ("x", pa.int64()), ("at", MICROS)])
+    )
+    with rc.run_batch(
+        counts.write.memory("out", name="out"), inputs={"rows": table}, in_process=InProcess()
+    ) as found:
+        shown = sorted(
+            (r["user"], (r["window_end"] - EPOCH).total_seconds(), r["n"])
+            for r in found.output("out").to_pylist()
+        )
+    tumbling = [("ann", 10, 1), ("ann", 20, 1), ("bob", 100, 1)]
+    sliding = [("ann", 10, 1), ("ann", 20, 2), ("ann", 30, 1), ("bob", 100, 1), ("bob", 110, 1)]
+    assert shown == (tumbling if window.every_us == window.size_us else sliding)
+
+
+@pytest.mark.parametrize("emit", ["complete", "change"])
+def test_thousands_of_windows_leave_nothing_behind(emit):
+    bench = Bench(settings=Settings(tasks=1, bins=2), emit=emit)
+    sizes = []
+    for number in range(2_000):
+        shown = bench.step(row("ann", 10 * number), row(f"u{number % 7}", 10 * number + 5))
+        assert len(shown) == 2 * (emit == "change" or number > 0)
+        runs = bench.harness.journal_state().manifests["windows"].runs
+        sizes.append((len(runs), sum(run.rows for run in runs)))
+    early, late = sizes[:1_000], sizes[1_000:]
+    assert max(late) <= max(early)
+    assert max(rows for _, rows in late) <= 8
+    bench.harness.process.sweep()
+    assert len(list(bench.harness.store.list(SEGMENTS))) < 50

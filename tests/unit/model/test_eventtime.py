@@ -70,3 +70,10 @@ def test_it_survives_json_and_pickle(times):
     assert pickle.loads(pickle.dumps(times)) == times
     with pytest.raises(TypeError):
         times.marks["a"] = Mark()
+
+
+def test_input_that_is_finished_is_at_its_end():
+    done = TimeInput(name="a", delay_us=10, finished=True)
+    assert run([done], (0, {"a": 100})) == [ENDED]
+    assert run([done], (0, {})) == [ENDED]
+    assert run([done, B], (0, {"b": 5})) == [5]

@@ -84,6 +84,10 @@ DEFAULTS = {
 }
 
 
+DAEMON = {"spark.python.daemon.module": "rechannel.engine.spark.daemon"}
+"""What workers are forked from. Only where tasks surely find this package: on the driver's own machine."""
+
+
 def session(
     master: str | None = None,
     *,
@@ -95,7 +99,9 @@ def session(
 
     master: Spark's; default `local[*]`, with retries of failed tasks (plain `local[n]` has none).
     speculation: default on
-    unless the master is local. config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`).
+    unless the master is local. config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a
+    cluster whose hosts have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"`
+    saves every new Python worker a second of CPU.
     Raises JavaError when Java is missing or older than 17.
     """
     require_java()
@@ -108,6 +114,7 @@ def session(
     settings = {
         **DEFAULTS,
         **{advice.key: advice.value for advice in ADVICE},
+        **(DAEMON if local else {}),
         "spark.speculation": str((not local) if speculation is None else speculation).lower(),
         **{key.replace("__", "."): value for key, value in config.items()},
     }

@@ -1,0 +1,36 @@
+"""The process that Spark forks Python workers from, with everything imported that tasks need.
+
+Spark starts a worker when more tasks run at a time than ever before: after a rescale, of all times. A worker that has
+to import numpy, pyarrow and this package first takes a second of CPU from the timesteps; one that is forked from here
+is there at once, and shares the memory of all that.
+
+Spark runs it as `python -m rechannel.engine.spark.daemon pyspark.worker` (setting `spark.python.daemon.module`). It
+says its port on standard output, so nothing here may print.
+"""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+NEEDED = (
+    "pyspark.worker",
+    "rechannel.engine.spark.calls",
+    "rechannel.engine.spark.preparing",
+    "rechannel.engine.spark.scanning",
+    "rechannel.state.local",
+)
+"""Modules that tasks would import."""
+
+
+def main() -> None:
+    """Import, put what is there out of the garbage collector's sight, and serve."""
+    for name in NEEDED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+    import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    main()
