@@ -95,7 +95,7 @@ def refusal(old: Node, new: Node) -> str | None:
 def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
     if old.spec.kind != new.spec.kind:
         return f"{label(new)}: {old.spec.kind} cannot become {new.spec.kind}; {INSTEAD}"
-    one, two = (getattr(each.spec, "windows", None) for each in (old, new))
+    one, two = (getattr(each.spec, "fixed", None) for each in (old, new))
     if one != two:
         return (
             f"{label(new)}: its windows cannot change, nor how long keys are remembered: what is gone cannot come"

@@ -14,7 +14,6 @@ from rechannel.dataflow.check import check
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
-    Late,
     MapBatches,
     Node,
     OperatorSpec,
@@ -23,6 +22,7 @@ from rechannel.dataflow.graph import (
     Stateful,
     Transform,
 )
+from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.specs import (
@@ -35,9 +35,7 @@ from rechannel.dataflow.specs import (
 from rechannel.dataflow.stream import Columns, SqlFilter, Stream
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
-from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
-from rechannel.kernels.windows import AssignWindows
 from rechannel.model.ddl import schema_of
 
 Logic = Callable[..., Any] | OperatorSpec | Mapping[str, Any] | str
@@ -149,7 +147,7 @@ def _changed(node: Node, logic: Logic, schema: Columns | None) -> Node:
 
 
 def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapBatches:
-    if isinstance(node, Late) or isinstance(node.function, EventTime | AssignWindows):
+    if function_of(node) is None:
         msg = f"{label(node)} has no function of yours: build another branch with rc.add(...)"
         raise RefusedError(msg)
     rows = isinstance(node.function, RowMap | RowFlatMap | RowFilter)

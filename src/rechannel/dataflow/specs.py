@@ -130,10 +130,10 @@ class WindowSpec:
 
     def fingerprint(self) -> str:
         """The windows, and the aggregates."""
-        return f"window({self.windows}; {self.aggregates.fingerprint()})"
+        return f"window({self.fixed}; {self.aggregates.fingerprint()})"
 
     @property
-    def windows(self) -> str:
+    def fixed(self) -> str:
         """Which windows there are, and how long."""
         return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
 
@@ -173,7 +173,7 @@ class DeduplicateSpec:
         return f"deduplicate({'for ever' if self.within_us is None else 'within'})"
 
     @property
-    def windows(self) -> int | None:
+    def fixed(self) -> int | None:
         """How long keys are remembered: what has been forgotten cannot come back."""
         return self.within_us
 

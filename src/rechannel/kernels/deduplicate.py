@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
-from rechannel.kernels.plain import Prompt
+from rechannel.kernels.plain import EveryRow
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DeduplicateLogic(Prompt):
+class DeduplicateLogic(EveryRow):
     """The first row of every key: a `StatefulLogic`.
 
     row_schema: columns of the rows, in and out. within_us: how long after its first row's event time, in column `on`, a
@@ -60,28 +60,6 @@ class DeduplicateLogic(Prompt):
     def value_schema(self) -> pa.Schema:
         """All columns that are not keys."""
         return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
-
-    @property
-    def combinable(self) -> bool:
-        """Which row is the first is known where all of a key meet."""
-        return False
-
-    @property
-    def ordered(self) -> bool:
-        """The first row is the first in the stream's order."""
-        return True
-
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Raw rows travel."""
-        if combined:
-            msg = "deduplicate does not combine"
-            raise ValueError(msg)
-        return self.value_schema
-
-    def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Never called: `combinable` says no."""
-        msg = f"deduplicate does not combine ({len(values)} columns, {groups.count} keys)"
-        raise ValueError(msg)
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Let the first timely row of every key that is not known pass."""

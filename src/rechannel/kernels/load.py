@@ -115,9 +115,10 @@ class Load:
             columns = [pa.concat_arrays([p.column(i) for p in parts]) for i in range(len(schema))]
             hashes = hash_columns(columns[: logic_of(self.program).hashed])
             logic = logic_of(self.program)
-            rows = sort_index(hashes, logic.minor(columns[:width]))
+            minor = logic.minor(columns[:width])
+            rows = sort_index(hashes, minor)
             hashes, columns = hashes[rows], take(columns, rows)
-            groups, _ = group_rows(hashes, columns[:width], logic.minor(columns[:width]))
+            groups, _ = group_rows(hashes, columns[:width], None if minor is None else minor[rows])
             if groups.count != groups.rows:
                 msg = f"initial state of {self.program.operator!r} has a key more than once"
                 raise DataflowError(msg)

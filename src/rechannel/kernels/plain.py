@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import IntArray
+from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.model.eventtime import Clock
 
@@ -21,6 +21,10 @@ class Prompt:
         @property
         def key_schema(self) -> pa.Schema:
             """Key columns."""
+
+        @property
+        def value_schema(self) -> pa.Schema:
+            """Raw columns."""
 
         @property
         def output_schema(self) -> pa.Schema:
@@ -55,3 +59,29 @@ class Prompt:
         """Never called."""
         msg = f"nothing of {type(self).__name__} waits for event time"
         raise NotImplementedError(msg)
+
+
+class EveryRow(Prompt):
+    """A part of a `StatefulLogic` that must see every row, in the order of the stream."""
+
+    @property
+    def combinable(self) -> bool:
+        """Rows travel as they are."""
+        return False
+
+    @property
+    def ordered(self) -> bool:
+        """What becomes of a key may depend on the order of its rows."""
+        return True
+
+    def wire_schema(self, *, combined: bool) -> pa.Schema:
+        """Raw rows travel."""
+        if combined:
+            msg = f"{type(self).__name__} does not combine"
+            raise ValueError(msg)
+        return self.value_schema
+
+    def combine(self, values: Columns, groups: Groups) -> Columns:
+        """Never called: `combinable` says no."""
+        msg = f"{type(self).__name__} does not combine ({len(values)} columns, {groups.count} keys)"
+        raise ValueError(msg)

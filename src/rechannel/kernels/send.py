@@ -78,9 +78,10 @@ class Sender:
         if logic.ordered:
             values.append(_order_column(order, batch.num_rows))
         hashes = hash_columns(keys[: logic.hashed])
-        rows = sort_index(hashes, logic.minor(keys))
+        minor = logic.minor(keys)
+        rows = sort_index(hashes, minor)
         hashes, keys, values = hashes[rows], take(keys, rows), take(values, rows)
-        groups, untangled = group_rows(hashes, keys, logic.minor(keys))
+        groups, untangled = group_rows(hashes, keys, None if minor is None else minor[rows])
         if untangled is not None:
             hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
         self.stats.offered += batch.num_rows

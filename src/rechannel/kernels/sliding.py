@@ -20,7 +20,6 @@ from rechannel.kernels.sorting import from_numpy, group_rows, take
 from rechannel.kernels.windows import Mask, WindowLogic
 from rechannel.model.eventtime import Clock
 
-_NONE = np.empty(0, dtype=np.int64)
 _FIRST, _LAST = -(1 << 62), 1 << 62
 """Event times between which windows are counted: the watermarks before any row and after the last are beyond them."""
 
@@ -53,19 +52,19 @@ class SlidingLogic(WindowLogic):
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Panes of the windows that have become complete."""
         ends = self.complete(clock)
-        return None if ends is None else (ends.start - self.length_us, ends[-1])
+        return (ends.start - self.length_us, ends[-1]) if ends else None
 
-    def complete(self, clock: Clock) -> range | None:
-        """Ends of the windows that have become complete; None if none has. Most of them may have no rows."""
+    def complete(self, clock: Clock) -> range:
+        """Ends of the windows that have become complete. Most of them may have no rows."""
         first = self._end_after(max(clock.before, _FIRST))
         last = self._end_after(min(clock.watermark, _LAST)) - self.every_us
-        return range(first, last + 1, self.every_us) if first <= last else None
+        return range(first, last + 1, self.every_us)
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """Windows made of panes: every pane goes into its windows, then the panes of a key and a window meet."""
-        ends = self.complete(clock) or range(1)
+        ends = self.complete(clock)
         panes = self.due(keys, state)
         # Its first window ends with the pane or up to a distance later; others follow as long as it is in them.
         begin = panes + (ends.start - panes) % self.every_us
@@ -113,14 +112,13 @@ class SlidingLogic(WindowLogic):
         columns = [*inner.columns[:width], stops, *inner.columns[width:]]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
-    def _late(self, starts: pa.Array, clock: Clock, watermark: int | None = None) -> Mask:
-        """Whether the last window with a pane is complete: as of the timestep before, or by another watermark."""
+    def _gone(self, starts: pa.Array, watermark: int) -> Mask:
+        """Whether the last window with a pane is complete by a watermark."""
         times, nulls = micros(starts)
-        passed = clock.before if watermark is None else watermark
         pane = times + self.size_us
         last = pane + (self.offset_us + self.length_us - pane) % self.every_us
         last += (pane + self.length_us - self.size_us - last) // self.every_us * self.every_us
-        gone: Mask = last <= passed
+        gone: Mask = last <= watermark
         return gone if nulls is None else gone | nulls
 
     def _end_after(self, time: int) -> int:

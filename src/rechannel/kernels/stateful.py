@@ -164,13 +164,13 @@ class StatefulTask:
             return applied.output, applied.output_hashes
         after, until = awaited
         with measures.activity("process"):
-            parts = [fresh.where(_due(logic, fresh, until))]
+            # What is fresh may be shown again: rows have come to it after the time that it waited for.
+            parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
             for run, opened in zip(state.runs, runs, strict=True):
                 first, last = run.due or (NEVER, ENDED)
                 if first <= until and last > after:
-                    for piece in slices_of(opened, state.own):
-                        passed = _due(logic, piece, after)
-                        parts.append(piece.where(_due(logic, piece, until) & ~passed))
+                    pieces = slices_of(opened, state.own)
+                    parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
             parts = [part for part in parts if len(part)]
             if not parts:
                 return applied.output.slice(0, 0), applied.output_hashes[:0]
@@ -367,10 +367,10 @@ def _halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
     return rows.columns[:width], rows.columns[width:]
 
 
-def _due(logic: StatefulLogic, rows: Rows, watermark: int) -> npt.NDArray[np.bool_]:
-    """Which rows a watermark shows."""
+def _awaited(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows wait for an event time in (after, until]."""
     due = logic.due(*_halves(logic, rows))
-    return np.zeros(len(rows), dtype=np.bool_) if due is None else due <= watermark
+    return np.zeros(len(rows), dtype=np.bool_) if due is None else (due > after) & (due <= until)
 
 
 def _span_of(due: npt.NDArray[np.int64] | None) -> tuple[int, int] | None:

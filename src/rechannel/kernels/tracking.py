@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
-from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Applied, Arrivals, Columns
-from rechannel.kernels.plain import Prompt
+from rechannel.kernels.plain import EveryRow
 from rechannel.model.eventtime import Clock
 
 SEEN = "_seen"
@@ -26,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking(Prompt):
+class Tracking(EveryRow):
     """Schemas and timeout of one `track`.
 
     fields: the user's state columns.
@@ -66,28 +65,6 @@ class Tracking(Prompt):
     def output_schema(self) -> pa.Schema:
         """Keys and the user's state columns."""
         return pa.schema([*self.key_schema, *self.fields])
-
-    @property
-    def combinable(self) -> bool:
-        """A user's function sees every row."""
-        return False
-
-    @property
-    def ordered(self) -> bool:
-        """A user's function may depend on the order of rows."""
-        return True
-
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Raw rows travel."""
-        if combined:
-            msg = "track does not combine"
-            raise ValueError(msg)
-        return self.value_schema
-
-    def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Never called: `combinable` says no."""
-        msg = f"track does not combine ({len(values)} columns, {groups.count} keys)"
-        raise ValueError(msg)
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """State rows whose timeout has not passed; None when there is no timeout."""

@@ -127,7 +127,7 @@ class WindowLogic:
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Merge what is in time into the state. Where windows are shown when complete, `due` says which are."""
-        late = self._late(arrivals.keys[-1], arrivals.clock)
+        late = self._gone(arrivals.keys[-1], arrivals.clock.before)
         if not late.any():
             state = self.inner.merged(self._inner(arrivals))
             return self._applied(arrivals.keys, arrivals.hashes, state, state)
@@ -140,7 +140,7 @@ class WindowLogic:
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
         """Windows that are not gone."""
-        return ~self._late(keys[-1], clock, clock.watermark)
+        return ~self._gone(keys[-1], clock.watermark)
 
     def due(self, keys: Columns, state: Columns) -> IntArray:
         """Ends of the windows."""
@@ -177,12 +177,11 @@ class WindowLogic:
         times, nulls = micros(starts)
         return times + self.size_us, nulls
 
-    def _late(self, starts: pa.Array, clock: Clock, watermark: int | None = None) -> Mask:
-        """Whether windows are gone: as of the timestep before, or by another watermark."""
+    def _gone(self, starts: pa.Array, watermark: int) -> Mask:
+        """Whether windows are gone by a watermark; one that begins nowhere always is."""
         ends, nulls = self._ends(starts)
-        passed = clock.before if watermark is None else watermark
         # No overflow: an end plus the lateness stays far below the largest number, a watermark need not.
-        gone: Mask = ends + self.lateness_us <= passed
+        gone: Mask = ends + self.lateness_us <= watermark
         return gone if nulls is None else gone | nulls
 
     def _inner(self, arrivals: Arrivals) -> Arrivals:
