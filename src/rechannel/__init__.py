@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         set_interval,
         split,
     )
+    from rechannel.reconfigure.moment import event_time
     from rechannel.reconfigure.plan import Plan
     from rechannel.reconfigure.program import add, change_dataflow, change_logic, remove
     from rechannel.running import Reconfiguration, RunningJob
@@ -85,6 +86,7 @@ _HOMES = {
     "combine": "rechannel.reconfigure.ask",
     "count": "rechannel.dataflow.functions",
     "count_distinct": "rechannel.dataflow.functions",
+    "event_time": "rechannel.reconfigure.moment",
     "executors": "rechannel.reconfigure.ask",
     "first": "rechannel.dataflow.functions",
     "fluid": "rechannel.reconfigure.ask",
@@ -155,6 +157,7 @@ __all__ = [
     "combine",
     "count",
     "count_distinct",
+    "event_time",
     "executors",
     "first",
     "fluid",

@@ -27,6 +27,7 @@ from rechannel.errors import (
     as_rechannel_error,
 )
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.record import Record
@@ -212,15 +213,16 @@ class RunningJob:
         change: Asked | Sequence[Asked] | Plan,
         strategy: Strategy | None = None,
         *,
-        at: int | datetime | None = None,
+        at: int | datetime | EventMoment | None = None,
         supersede: bool = False,
         cause: str = "asked for in Python",
     ) -> Reconfiguration:
         """Change the running stream, without a stop. Returns as soon as the change is accepted.
 
         change: one change, a list that is one atomic change, or a plan that was made before. strategy: how gently
-        (default: all at once). at: the timestep that it shall hold from, or a time (of the stream, as timesteps are
-        stamped); default: the next possible border. supersede: in place of what is still open for the same operators.
+        (default: all at once). at: the timestep that it shall hold from, a time (of the stream, as timesteps are
+        stamped), or an event time (`rc.event_time`); default: the next possible border. supersede: in place of what is
+        still open for the same operators.
         Raises RefusedError, UnknownOperatorError with the reason and what would be accepted; nothing has happened then.
         """
         fixed = change if isinstance(change, Plan) else None
@@ -236,6 +238,7 @@ class RunningJob:
                 cause=cause,
                 at_timestep=at if isinstance(at, int) else None,
                 at_ms=int(at.timestamp() * 1e3) if isinstance(at, datetime) else None,
+                at_event=at if isinstance(at, EventMoment) else None,
                 steps=fixed.steps if fixed else None,
                 supersede=supersede,
             )

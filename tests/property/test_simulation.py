@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,6 +46,7 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
 from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure.changes import parts_of
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.state.keys import OUTBOX, SEGMENTS
@@ -217,12 +218,16 @@ class Disturbed:
                 self.happened["program asked"] += 1
             elif self.rng.random() < 0.15:
                 configuration = process.driver.configuration
-                last = process.driver.place().timestep
+                place = process.driver.place()
+                last = place.timestep
                 process.reconfigure(
                     random_change(self.rng, configuration, self.program.sources),
                     random_strategy(self.rng),
                     at=self.rng.choice(
-                        (None, None, None, None, last, last + self.rng.randint(-1, 4))
+                        (
+                            *(None, None, None, None, last, last + self.rng.randint(-1, 4)),
+                            *self.event_moments(place.event_times),
+                        )
                     ),
                     supersede=self.rng.random() < 0.2,
                 )
@@ -233,6 +238,14 @@ class Disturbed:
         except (RefusedError, UnknownOperatorError):
             self.happened["refused"] += 1
 
+    def event_moments(self, event_times: Mapping[str, int]) -> list[EventMoment]:
+        """A time that is near in event time, of all operators or of one."""
+        if not event_times:
+            return []
+        of = self.rng.choice([(), (self.rng.choice(sorted(event_times)),)])
+        now = max(min(event_times.values()), 0)
+        return [EventMoment(us=now + self.rng.randint(-1, 30) * 1_000, operators=of)] * 2
+
     def look(self, process: Process) -> None:
         """Count what becomes of reconfigurations. A driver that died is looked at by the next one."""
         for record in process.journal.state.coordination.records:
@@ -241,6 +254,7 @@ class Disturbed:
                 self.seen[record.id] = str(record.phase)
                 self.happened[f"reconfiguration {record.phase}"] += 1
                 if record.phase == "done":
+                    self.happened["at an event time"] += record.at_event is not None
                     self.happened.update(f"changed {part.kind}" for part in parts_of(record.change))
                     self.happened["steps"] += len(record.taken)
                     self.happened["taken up again"] += record.drivers > 0
@@ -447,6 +461,7 @@ NEEDED = (
     "straggled",
     "swept",
     "weak hash",
+    "at an event time",
     "rows of Deduplicate",
     "rows of Sliding",
     "rows of Window",

@@ -12,6 +12,7 @@ from rechannel.reconfigure.changes import Change, ChangeProgram, one_change
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
 from rechannel.reconfigure.events import Event, Prepared
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts
@@ -68,6 +69,7 @@ class Paper:
     state: Coordination = field(default_factory=Coordination)
     timestep: int = 1
     time_ms: int = 0
+    event_times: dict[str, int] = field(default_factory=dict)
     drained: bool = True
     idle: bool = False
     facts: Facts = field(default_factory=Facts)
@@ -82,6 +84,7 @@ class Paper:
             timestep=self.timestep,
             time_ms=self.time_ms,
             configuration=self.configuration,
+            event_times=self.event_times,
             drained=self.drained,
             idle=self.idle,
             facts=self.facts,
@@ -102,6 +105,7 @@ class Paper:
         *,
         at: int | None = None,
         at_ms: int | None = None,
+        at_event: EventMoment | None = None,
         steps: tuple[Step, ...] | None = None,
         supersede: bool = False,
         ready: bool = True,
@@ -112,12 +116,13 @@ class Paper:
             strategy=strategy or AllAtOnce(),
             at_timestep=at,
             at_ms=at_ms,
+            at_event=at_event,
             steps=steps,
             supersede=supersede,
         )
         self.fold((accept(self.state, request, self.now),))
         id_ = self.state.records[-1].id
-        if ready and at is None and at_ms is None:
+        if ready and at is None and at_ms is None and at_event is None:
             self.prepare(id_)
         return id_
 

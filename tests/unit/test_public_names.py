@@ -31,6 +31,7 @@ PUBLIC = [
     "combine",
     "count",
     "count_distinct",
+    "event_time",
     "executors",
     "first",
     "fluid",

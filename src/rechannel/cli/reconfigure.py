@@ -31,7 +31,10 @@ _POLL_SECONDS = 0.1
 
 AtOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="N|TIME", help="From that timestep, or time of the stream, on."),
+    typer.Option(
+        metavar="N|TIME|event:TIME[@OPERATOR]",
+        help="From that timestep, time of the stream, or event time on.",
+    ),
 ]
 SupersedeOption: TypeAlias = Annotated[
     bool, typer.Option("--supersede", help="In place of what is open for the same operators.")

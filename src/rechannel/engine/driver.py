@@ -150,6 +150,7 @@ class Driver:
             time_ms=self._intake.now_ms(),
             configuration=self._configuration,
             drained=not self._flights and not self._replay,
+            event_times=self._flights.event_times,
         )
 
     # The loop ------------------------------------------------------------------------------------------------

@@ -79,6 +79,12 @@ class Flights:
         """Their numbers."""
         return list(self._flights)
 
+    @property
+    def event_times(self) -> dict[str, int]:
+        """How far event time has come, of every operator that goes by it, as of the timestep that it finished last."""
+        timed = (stage.name for stage in self._plan.stages if stage.times)
+        return {name: self.times.get(name, Times()).watermark for name in timed}
+
     def follow(
         self,
         plan: PhysicalPlan,

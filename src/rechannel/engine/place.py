@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rechannel.model.configuration import Configuration
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the stream stands: what a request is judged by. configuration: of the timestep before `timestep`."""
+    """Where the stream stands: what a request is judged by. configuration: of the timestep before `timestep`.
+
+    event_times: how far event time has come, of every operator that goes by it.
+    """
 
     timestep: int
     time_ms: int
     configuration: Configuration
     drained: bool
+    event_times: Mapping[str, int] = field(default_factory=dict)

@@ -229,6 +229,7 @@ class Reconfigurer:
             timestep=place.timestep,
             time_ms=place.time_ms,
             configuration=configuration,
+            event_times=place.event_times,
             drained=place.drained,
             facts=Facts(
                 loads=self._measured.loads(configuration) if measured else {},
@@ -338,9 +339,12 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        # Only what is planned at this border is judged by measurements; steps of plans are not.
-        measured = may_plan(self.coordination, place.timestep, place.time_ms)
-        return border(self.coordination, self.now(place, measured=measured))
+        return border(self.coordination, self._at_border(place))
+
+    def _at_border(self, place: Place) -> Now:
+        """Only what is planned at this border is judged by measurements; steps of plans are not."""
+        now = self.now(place, measured=False)
+        return self.now(place) if may_plan(self.coordination, now) else now
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""
@@ -352,10 +356,8 @@ class Reconfigurer:
         configuration = place.configuration
         self.settle(place.timestep, place.time_ms)
         while self.coordination.open:
-            measured = may_plan(self.coordination, place.timestep, place.time_ms)
-            now = self.now(replace(place, configuration=configuration), measured=measured)
-            here = replace(now, idle=True)
-            decision = border(self.coordination, here)
+            now = self._at_border(replace(place, configuration=configuration))
+            decision = border(self.coordination, replace(now, idle=True))
             if decision.configuration.dataflow != configuration.dataflow:
                 break  # programs are exchanged at a border
             self.journal(decision)

@@ -101,7 +101,8 @@ def _superseded(record: Record, by: Requested) -> Record:
 class Now:
     """The running stream at a border.
 
-    timestep: the next one to begin. time_ms: its time. configuration: what the one before runs under. drained: no
+    timestep: the next one to begin. time_ms: its time. event_times: how far event time has come, of every operator that
+    goes by it. configuration: what the one before runs under. drained: no
     timestep is under way. idle: and none is coming, so that nobody is disturbed by a step, however large. facts,
     sizes: as measured. budget: most bytes that a step of a strategy may move now, or None.
     """
@@ -109,6 +110,7 @@ class Now:
     timestep: int
     time_ms: int
     configuration: Configuration
+    event_times: Mapping[str, int] = field(default_factory=dict)
     drained: bool = True
     idle: bool = False
     facts: Facts = field(default_factory=Facts)

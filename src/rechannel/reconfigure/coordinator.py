@@ -3,9 +3,9 @@
 The rules:
 
 - Of two changes of one operator the earlier one is finished first; changes of different operators go side by side.
-- A change for a timestep (or a time) holds from exactly there: it does not wait for its preparation, and what another
-  one has still to move of the same operators is moved at once. Until then it blocks nobody; at that border
-  nothing else of the same operators begins, and of two for one border the earlier one is made at once.
+- A change for a timestep (or a time, or an event time) holds from exactly there: it does not wait for its preparation,
+  and what another one has still to move of the same operators is moved at once. Until then it blocks nobody; at that
+  border nothing else of the same operators begins, and of two for one border the earlier one is made at once.
 - Every other change waits until it is prepared.
 - A change is judged when it is asked for, against what will be when those before it are done; and again when its turn
   comes. What is no longer possible then fails, and nothing of it has happened.
@@ -69,10 +69,10 @@ def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished
     )
 
 
-def may_plan(state: Coordination, timestep: int, time_ms: int) -> bool:
+def may_plan(state: Coordination, now: Now) -> bool:
     """Whether any reconfiguration may be planned at a border: only that looks at what was measured."""
     return any(
-        _due(record, timestep, time_ms) if _fixed(record) else record.phase is Phase.READY
+        _due(record, now) if _fixed(record) else record.phase is Phase.READY
         for record in state.open
         if not record.under_way
     )
@@ -91,7 +91,7 @@ def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
     """
     under_way = [record for record in state.open if record.under_way]
     fixed = [record for record in state.open if not record.under_way and _fixed(record)]
-    due = [record for record in fixed if _due(record, now.timestep, now.time_ms)]
+    due = [record for record in fixed if _due(record, now)]
     others = [record for record in state.open if not record.under_way and not _fixed(record)]
     taken: frozenset[str] = frozenset()
     for record in under_way:
@@ -109,15 +109,16 @@ def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
 
 
 def _fixed(record: Record) -> bool:
-    """Whether it is for a timestep or a time."""
-    return record.at_timestep is not None or record.at_ms is not None
+    """Whether it is for a timestep, a time or an event time."""
+    return any(at is not None for at in (record.at_timestep, record.at_ms, record.at_event))
 
 
-def _due(record: Record, timestep: int, time_ms: int) -> bool:
-    at_timestep, at_ms = record.at_timestep, record.at_ms
-    return (at_timestep is not None and timestep >= at_timestep) or (
-        at_ms is not None and time_ms >= at_ms
-    )
+def _due(record: Record, now: Now) -> bool:
+    if record.at_timestep is not None:
+        return now.timestep >= record.at_timestep
+    if record.at_ms is not None:
+        return now.time_ms >= record.at_ms
+    return record.at_event is not None and record.at_event.come(now.event_times)
 
 
 def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decision:
@@ -160,6 +161,8 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
 
 def _plan(record: Record, now: Now) -> Event:
     """Fix the steps, or say why the change is not possible any more, or that there is nothing to do."""
+    if record.at_event is not None and record.at_event.lost(now.event_times):
+        return finished(record, now, "failed", f"nothing tells of {record.at_event} any more")
     try:
         target = resolve(now.configuration, record.change, now.facts)
         if record.fixed is not None:

@@ -27,9 +27,9 @@ class _Event(BaseModel):
 class Requested(_Event):
     """Somebody asked and was not refused.
 
-    change, strategy: as JSON. cause: who or what asked, in words. at_timestep, at_ms: when it shall hold from; None =
-    as soon as possible. steps: fixed ones, of a plan that was made before; None = they are planned at the border.
-    supersedes: ids of those that end with this request.
+    change, strategy: as JSON. cause: who or what asked, in words. at_timestep, at_ms, at_event: when it shall hold
+    from; all None = as soon as possible. steps: fixed ones, of a plan that was made before; None = they are planned at
+    the border. supersedes: ids of those that end with this request.
     """
 
     kind: Literal["requested"] = "requested"
@@ -38,6 +38,7 @@ class Requested(_Event):
     cause: str
     at_timestep: int | None = None
     at_ms: int | None = None
+    at_event: dict[str, Json] | None = None
     steps: tuple[dict[str, Json], ...] | None = None
     supersedes: tuple[str, ...] = ()
 

@@ -25,6 +25,7 @@ from rechannel.reconfigure.events import (
     Reversed,
     Stepped,
 )
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.steps import Step
 from rechannel.reconfigure.strategies import Strategy
 
@@ -95,6 +96,7 @@ class Record:
     cause: str
     at_timestep: int | None = None
     at_ms: int | None = None
+    at_event: EventMoment | None = None
     fixed: tuple[Step, ...] | None = None
     phase: Phase = Phase.WAITING
     steps: tuple[Step, ...] = ()
@@ -153,6 +155,7 @@ class Record:
             "cause": self.cause,
             "at_timestep": self.at_timestep,
             "at_ms": self.at_ms,
+            "at_event": None if self.at_event is None else self.at_event.to_json(),
             "fixed": None if self.fixed is None else [step.to_json() for step in self.fixed],
             "phase": str(self.phase),
             "steps": [step.to_json() for step in self.steps],
@@ -176,6 +179,7 @@ class Record:
             cause=data["cause"],
             at_timestep=data["at_timestep"],
             at_ms=data["at_ms"],
+            at_event=_moment(data.get("at_event")),
             fixed=None if fixed is None else tuple(Step.from_json(step) for step in fixed),
             phase=Phase(data["phase"]),
             steps=tuple(Step.from_json(step) for step in data["steps"]),
@@ -199,9 +203,14 @@ def begun(event: Requested) -> Record:
         cause=event.cause,
         at_timestep=event.at_timestep,
         at_ms=event.at_ms,
+        at_event=_moment(event.at_event),
         fixed=steps,
         times={str(Phase.WAITING): event.time_ms},
     )
+
+
+def _moment(data: Mapping[str, Any] | None) -> EventMoment | None:
+    return None if data is None else EventMoment.from_json(data)
 
 
 def cut_step(step: Step, moves: int) -> tuple[Step, Step]:

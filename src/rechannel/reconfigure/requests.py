@@ -15,6 +15,7 @@ from rechannel.reconfigure.changes import PROGRAM, Change, Rewrite, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Requested, Reversed
 from rechannel.reconfigure.grouping import steps_of
+from rechannel.reconfigure.moment import EventMoment, bound
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Route, Step, apply_step, rewritten, route
@@ -23,13 +24,14 @@ from rechannel.reconfigure.strategies import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What somebody asks for. at_timestep, at_ms: exclusive; None = as soon as possible."""
+    """What somebody asks for. at_timestep, at_ms, at_event: at most one; none = as soon as possible."""
 
     change: Change
     strategy: Strategy
     cause: str = "asked for"
     at_timestep: int | None = None
     at_ms: int | None = None
+    at_event: EventMoment | None = None
     steps: tuple[Step, ...] | None = None
     supersede: bool = False
 
@@ -37,6 +39,8 @@ class Request:
 def accept(state: Coordination, request: Request, now: Now) -> Requested:
     """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
     _check_when(request, now)
+    asked = request.at_event
+    moment = None if asked is None else bound(asked, request.change.touches(), now.event_times)
     gone: list[Record] = []
     if request.supersede:
         gone = [r for r in state.open if meet(r.touches, request.change.touches())]
@@ -55,6 +59,7 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
         cause=request.cause,
         at_timestep=request.at_timestep,
         at_ms=request.at_ms,
+        at_event=None if moment is None else moment.to_json(),
         steps=None if request.steps is None else tuple(s.to_json() for s in request.steps),
         supersedes=tuple(record.id for record in gone),
     )
@@ -122,8 +127,9 @@ def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configur
 
 
 def _check_when(request: Request, now: Now) -> None:
-    if request.at_timestep is not None and request.at_ms is not None:
-        msg = "a change begins at a timestep or at a time, not both"
+    given = (request.at_timestep, request.at_ms, request.at_event)
+    if sum(each is not None for each in given) > 1:
+        msg = "a change begins at a timestep, at a time or at an event time: give one of them"
         raise RefusedError(msg)
     if request.at_timestep is not None and request.at_timestep < now.timestep:
         msg = (

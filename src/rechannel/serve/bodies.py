@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes import Change, one_change
+from rechannel.reconfigure.moment import EventMoment, event_time
 from rechannel.reconfigure.plan import Plan
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.serve.outside import OneChange
@@ -35,6 +36,13 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class AtEventTime(Body):
+    """When event time has come so far (ISO 8601 with its zone). operator: whose; default: of all that change."""
+
+    event_time: Moment
+    operator: Words | None = None
+
+
 class PlanBody(Body):
     """A change, or a list of changes that is one, and how gently it shall be made (default: all at once)."""
 
@@ -55,15 +63,15 @@ class PlanBody(Body):
 class ReconfigureBody(Body):
     """A change, a list of changes that is one, or a plan that POST /plan answered.
 
-    at: the timestep that it holds from, or a time of the stream (ISO 8601 with its zone). supersede: in place of what
-    is still open for the same operators. cause: who asks and why, for the history.
+    at: the timestep that it holds from, a time of the stream (ISO 8601 with its zone), or an event time. supersede: in
+    place of what is still open for the same operators. cause: who asks and why, for the history.
     """
 
     change: OneChange | None = None
     changes: Several | None = None
     plan: PlanFile | None = None
     strategy: Strategy | None = None
-    at: Timestep | Moment | None = None
+    at: Timestep | Moment | AtEventTime | None = None
     supersede: bool = False
     cause: Words = "asked for over HTTP"
 
@@ -81,9 +89,10 @@ class ReconfigureBody(Body):
             raise RefusedError(msg)
         return self.plan.plan()
 
-    def when(self) -> int | datetime | None:
+    def when(self) -> int | datetime | EventMoment | None:
         """From when on; None = as soon as possible."""
-        return self.at
+        at = self.at
+        return event_time(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
 
 
 class AbortBody(Body):

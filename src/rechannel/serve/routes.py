@@ -115,7 +115,7 @@ def changing(job: RunningJob) -> APIRouter:
             made = job.reconfigure(
                 body.asked(),
                 body.strategy,
-                at=body.at,
+                at=body.when(),
                 supersede=body.supersede,
                 cause=body.cause,
             )

@@ -17,6 +17,7 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report
 from rechannel.errors import DamagedStateError
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
@@ -88,7 +89,7 @@ class Process:
         change: Asked | Sequence[Asked],
         strategy: Strategy | None = None,
         *,
-        at: int | None = None,
+        at: int | EventMoment | None = None,
         supersede: bool = False,
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
@@ -97,7 +98,8 @@ class Process:
             request = Request(
                 change=made,
                 strategy=strategy or AllAtOnce(),
-                at_timestep=at,
+                at_timestep=at if isinstance(at, int) else None,
+                at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
             return self.driver.changes.accept(request, place)

@@ -36,6 +36,9 @@ def test_lists_of_bins_amounts_and_borders():
     assert amounts(["gpu=0.5", "fpga=1"]) == {"gpu": 0.5, "fpga": 1}
     assert border("17") == 17
     assert border("2026-01-01T00:00:00Z") == "2026-01-01T00:00:00Z"
+    assert border("event:2026-01-01T00:00:00Z") == {"event_time": "2026-01-01T00:00:00Z"}
+    of_one = {"event_time": "2026-01-01T00:00:00Z", "operator": "counts"}
+    assert border("event:2026-01-01T00:00:00Z@counts") == of_one
 
 
 def test_urls_and_directories(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel.errors import RefusedError
 from rechannel.job import InProcess
 from rechannel.kernels.marks import MICROS
 from rechannel.model.eventtime import NEVER
@@ -253,3 +254,20 @@ def test_thousands_of_windows_leave_nothing_behind(emit, windows):
     assert max(rows for _, rows in late) <= 8
     bench.harness.process.sweep()
     assert len(list(bench.harness.store.list(SEGMENTS))) < 50
+
+
+def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete():
+    bench = Bench(delay="5 seconds")
+    process = bench.harness.process
+    with pytest.raises(RefusedError, match="does not go by event time"):
+        process.reconfigure(rc.rescale("windows", 1), at=rc.event_time(at(20), "rows-0"))
+    process.reconfigure(rc.rescale("windows", 1), at=rc.event_time(at(20)))
+    tasks = []
+    for seconds in (1, 24, 25, 26):
+        bench.step(row("ann", seconds))
+        tasks.append(process.driver.configuration.operators["windows"].tasks)
+    # The row of 25 s ends 20 s; the stream is idle behind it, so the change needs no timestep to come.
+    assert tasks == [2, 2, 1, 1]
+    assert process.journal.state.coordination.find("r1").taken[0].timestep == 4
+    with pytest.raises(RefusedError, match="is over"):
+        process.reconfigure(rc.rescale("windows", 2), at=rc.event_time(at(20)))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Combine
+from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import KEPT, Coordination, Now
 from rechannel.reconfigure.coordinator import border, settled
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
+from rechannel.reconfigure.moment import EventMoment, event_time
 from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
@@ -92,8 +95,10 @@ def test_what_began_before_earlier_ones_is_judged_before_them():
 
 
 def test_a_timestep_and_a_time_are_too_much():
-    with pytest.raises(RefusedError, match="not both"):
+    with pytest.raises(RefusedError, match="give one of them"):
         Paper().ask(ALL_TO_1, at=5, at_ms=5)
+    with pytest.raises(RefusedError, match="give one of them"):
+        Paper().ask(ALL_TO_1, at=5, at_event=EventMoment(us=5))
 
 
 def test_a_change_for_the_past_is_refused_with_what_is_possible():
@@ -241,6 +246,58 @@ def test_a_change_for_a_time_holds_from_the_first_timestep_that_is_not_before_it
         paper.time_ms = time_ms
         made += paper.step()
     assert made == [[], [], ["r1"], []]
+
+
+def test_a_change_for_an_event_time_holds_when_all_of_its_operators_have_come_to_it():
+    paper = Paper(event_times={"counts": NEVER, "sums": NEVER, "joined": 10**9})
+    both = EventMoment(us=150, operators=("counts", "sums"))
+    paper.ask(ALL_TO_1, at_event=both)
+    made = []
+    for counts, sums in ((NEVER, 100), (149, 200), (150, 150), (150, 151)):
+        paper.event_times.update(counts=counts, sums=sums)
+        made += paper.step()
+    assert made == [[], [], ["r1"], []]
+    assert paper.state.find("r1").at_event == both
+
+
+def test_whose_event_time_counts():
+    paper = Paper(event_times={"counts": 100, "sums": 50})
+    paper.ask(ALL_TO_1, at_event=EventMoment(us=200))
+    assert paper.state.find("r1").at_event.operators == ("counts",)
+    paper.ask(ask.set_interval(7), at_event=EventMoment(us=200))
+    assert paper.state.find("r2").at_event.operators == ("counts", "sums")
+    paper.ask(ask.set_interval(8), at_event=EventMoment(us=90, operators=("sums",)))
+    assert paper.state.find("r3").at_event.operators == ("sums",)
+
+
+def test_an_event_time_that_is_over_or_that_nobody_has_is_refused():
+    with pytest.raises(RefusedError, match="no operator of this job goes by event time"):
+        Paper().ask(ALL_TO_1, at_event=EventMoment(us=1))
+    paper = Paper(event_times={"counts": 3_000_000})
+    with pytest.raises(RefusedError, match=r"'sums' does not go by event time.*\['counts'\]"):
+        paper.ask(ALL_TO_1, at_event=EventMoment(us=1, operators=("sums",)))
+    two = datetime(1970, 1, 1, 2, 0, 2, tzinfo=timezone(timedelta(hours=2)))
+    with pytest.raises(RefusedError, match=r"00:00:02.* is over: it has come to .*00:00:03"):
+        paper.ask(ALL_TO_1, at_event=event_time(two))
+    paper.event_times["counts"] = ENDED
+    with pytest.raises(RefusedError, match="come to the end"):
+        paper.ask(ALL_TO_1, at_event=EventMoment(us=1))
+    with pytest.raises(RefusedError, match="needs a time zone"):
+        event_time(datetime(1970, 1, 1))  # noqa: DTZ001 - that is what is refused
+    assert event_time(datetime(1970, 1, 1, 0, 0, 0, 7, tzinfo=UTC), "x") == EventMoment(
+        us=7, operators=("x",)
+    )
+
+
+def test_when_nobody_can_tell_the_event_time_any_more_the_change_fails():
+    paper = Paper(event_times={"counts": 0, "sums": 0})
+    paper.ask(ALL_TO_1, at_event=EventMoment(us=9, operators=("counts", "sums")))
+    paper.event_times.pop("sums")
+    assert paper.step() == [[]]
+    paper.event_times.clear()
+    paper.step()
+    record = paper.state.find("r1")
+    assert (record.phase, "nothing tells of event time" in record.reason) == ("failed", True)
 
 
 def test_until_then_it_blocks_nobody():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rechannel.reconfigure.changes import Rescale, Together
+from rechannel.reconfigure.moment import EventMoment
 from rechannel.serve.bodies import AbortBody, PlanBody, ReconfigureBody
 from rechannel.serve.failures import MalformedError
 from rechannel.serve.reading import MOST_VALUES, read_body
@@ -29,6 +30,20 @@ def test_a_time_needs_its_zone():
     for wrong in (b'"2026-01-01T00:00:00"', b"-1", b"true", b"1.5", b'"7"', b"9007199254740993"):
         with pytest.raises(MalformedError, match=r"at\."):
             read_body(ReconfigureBody, b'{"at": ' + wrong + b"," + change + b"}")
+
+
+def test_an_event_time_and_whose_it_is():
+    change = b'"change": ' + RESCALE % b"3"
+
+    def read(at):
+        return read_body(ReconfigureBody, b'{"at": ' + at + b"," + change + b"}").when()
+
+    assert read(b'{"event_time": "1970-01-01T00:00:01Z"}') == EventMoment(us=1_000_000)
+    of_one = read(b'{"event_time": "1970-01-01T00:00:01Z", "operator": "users"}')
+    assert of_one == EventMoment(us=1_000_000, operators=("users",))
+    for wrong in (b"{}", b'{"event_time": 7}', b'{"event_time": "1970-01-01T00:00:01"}'):
+        with pytest.raises(MalformedError, match=r"at\."):
+            read(wrong)
 
 
 @pytest.mark.parametrize(

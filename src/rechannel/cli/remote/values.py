@@ -11,6 +11,7 @@ TIMES = {"ms": 1.0, "s": 1e3, "min": 60e3}
 SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 MOST_BINS = 1 << 20
+EVENT = "event:"
 
 
 def milliseconds(text: str) -> float:
@@ -67,9 +68,12 @@ def amounts(texts: Sequence[str]) -> dict[str, float]:
     return out
 
 
-def border(text: str) -> int | str:
-    """A timestep's number, or a time, which the job reads itself."""
-    return int(text) if text.isdecimal() else text
+def border(text: str) -> int | str | dict[str, str]:
+    """A timestep's number, a time, or `event:TIME[@OPERATOR]`; times are read by the job."""
+    if not text.startswith(EVENT):
+        return int(text) if text.isdecimal() else text
+    moment, _, operator = text.removeprefix(EVENT).partition("@")
+    return {"event_time": moment, **({"operator": operator} if operator else {})}
 
 
 def _parts(text: str) -> tuple[float | None, str]:
