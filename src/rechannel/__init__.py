@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         sum,
         variance,
     )
+    from rechannel.dataflow.joins import between
     from rechannel.dataflow.keyed import sliding, tumbling
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
@@ -81,6 +82,7 @@ _HOMES = {
     "assign_resources": "rechannel.reconfigure.ask",
     "assign_workload": "rechannel.reconfigure.ask",
     "batched": "rechannel.reconfigure.ask",
+    "between": "rechannel.dataflow.joins",
     "change_dataflow": "rechannel.reconfigure.program",
     "change_logic": "rechannel.reconfigure.program",
     "combine": "rechannel.reconfigure.ask",
@@ -152,6 +154,7 @@ __all__ = [
     "assign_resources",
     "assign_workload",
     "batched",
+    "between",
     "change_dataflow",
     "change_logic",
     "combine",

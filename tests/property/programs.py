@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.property.twin_joins import Join
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import TIME, Deduplicate, LateRows, Sliding, Window, instant
 from tests.property.twins import (
@@ -102,12 +103,24 @@ class Writer:
         for _ in range(rng.choice((0, 1, 2, 2))):
             steps.append(self.stateless(steps, floats))
         for _ in range(rng.choice((1, 1, 2, 2, 3))):
-            timed = [step for step in steps if TIME in step.columns and not isinstance(step, Keyed)]
+            # Windows of what has a window take its place: late rows would not be as they came.
+            timed = [
+                step
+                for step in steps
+                if TIME in step.columns
+                and "window_start" not in step.columns
+                and not isinstance(step, Keyed)
+            ]
             if timed and rng.random() < 0.6:
                 keyed = self.timed(rng.choice(timed))
                 columns = keyed.inputs[0].columns
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
+            elif rng.random() < 0.2 and (joined := self.join(steps)) is not None:
+                keyed = joined
+                if joined.bounded and rng.random() < 0.5:
+                    columns = self.late_columns(joined)
+                    steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
             elif len(steps) == 1 and rng.random() < 0.15:
                 keyed = self.deduplicate(steps[0], forgets=False)
             else:
@@ -205,6 +218,75 @@ class Writer:
             within=rng.choice((30, 100, 400)) if forgets else None,
             delay=rng.choice((0, 0, 100, 300)),
         )
+
+    def join(self, steps: list[Step]) -> Join | None:
+        """Two steps, which may be one, over a key that both have; None where there is none."""
+        rng = self.rng
+        usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
+        timed = [s for s in usable if TIME in s.columns and not isinstance(s, Keyed)]
+        bounded = bool(timed) and rng.random() < 0.7
+        if not usable:
+            return None
+        left, right = (rng.choice(timed if bounded else usable) for _ in range(2))
+        pairs = [
+            (ours, other)
+            for ours, kind in left.columns.items()
+            for other, its in right.columns.items()
+            if kind == its and kind in ("long", "string") and ours != TIME
+        ]
+        if not pairs:
+            return None
+        on = dict(rng.sample(pairs, 1))
+        more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
+        if more and rng.random() < 0.5:
+            on.update([rng.choice(more)])
+        size = rng.choice((30, 100, 250)) if bounded and rng.random() < 0.4 else None
+        between = None
+        if bounded and size is None:
+            least = rng.choice((-150, -50, 0, 20))
+            between = (least, least + rng.choice((0, 50, 300)))
+        kinds = ("inner", "left", "right", "full", "semi", "anti") if bounded else ("inner", "semi")
+        how = rng.choice(kinds)
+        keys = {name: left.columns[name] for name in on}
+        windows = {} if size is None else {"window_start": "timestamp"}
+        ends = {} if size is None else {"window_end": "timestamp"}
+        columns = {**keys, **windows, **ends}
+        if set(columns) & set(left.columns) - set(on) or len(columns) < len(on) + 2 * (
+            size is not None
+        ):
+            return None
+        columns |= {n: k for n, k in left.columns.items() if n not in on}
+        for name, kind in right.columns.items():
+            if name in on.values():
+                continue
+            shown = f"{name}_right" if name in columns else name
+            if shown in columns:
+                return None
+            if how not in ("semi", "anti"):
+                columns[shown] = kind
+        return Join(
+            name=self.name("join"),
+            columns=columns,
+            inputs=(left, right),
+            keys=(*keys, *windows),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+            how=how,
+            on=on,
+            between=between,
+            size=size,
+            delays=(rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
+        )
+
+    def late_columns(self, joined: Join) -> dict[str, str]:
+        """Columns of the rows that came too late for a join: as its state shows them."""
+        columns = {name: joined.columns[name] for name in joined.keys}
+        columns["side"] = "string"
+        ends = {*columns, "window_end"}
+        for side in (0, 1):
+            for name in joined.others(side):
+                shown = f"{name}_right" if side and name in {*columns, *ends} else name
+                columns[shown] = joined.inputs[side].columns[name]
+        return columns
 
     def window(self, up: Step) -> Window:
         rng = self.rng

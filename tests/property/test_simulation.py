@@ -40,7 +40,7 @@ from rechannel.errors import (
     StorageError,
     UnknownOperatorError,
 )
-from rechannel.kernels import lookup, receive, send, sorting
+from rechannel.kernels import collect, lookup, receive, send, sorting
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
@@ -395,7 +395,7 @@ def weak_hash(bits: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (send, receive, twins):
             patch.setattr(module, "hash_columns", weak)
-        for module in (sorting, lookup):
+        for module in (sorting, lookup, collect):
             patch.setattr(module, "hash_is_key", lambda _: False)
         yield
 
@@ -463,6 +463,7 @@ NEEDED = (
     "weak hash",
     "at an event time",
     "rows of Deduplicate",
+    "rows of Join",
     "rows of Sliding",
     "rows of Window",
     "rows of LateRows",

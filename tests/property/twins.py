@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -245,8 +246,16 @@ class Keyed(Step):
 
 def tie(key: Row) -> str:
     """Which of two keys with one hash comes first."""
-    zero = (value + 0.0 if isinstance(value, float) else value for value in key)
-    return repr(tuple(value.encode() if isinstance(value, str) else value for value in zero))
+    return repr(tuple(map(_text, key)))
+
+
+def _text(value: Any) -> Any:
+    """A value of a key as the order of keys knows it."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, datetime):
+        return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return value.encode() if isinstance(value, str) else value
 
 
 @dataclass(eq=False, kw_only=True)

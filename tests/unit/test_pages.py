@@ -13,7 +13,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("name", "answers"), [("changing-a-stream", 4), ("event-time", 5)])
+@pytest.mark.parametrize(
+    ("name", "answers"), [("changing-a-stream", 4), ("event-time", 5), ("joins", 2)]
+)
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:
     page = DOCS / f"{name}.md"
     blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)

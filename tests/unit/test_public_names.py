@@ -26,6 +26,7 @@ PUBLIC = [
     "assign_resources",
     "assign_workload",
     "batched",
+    "between",
     "change_dataflow",
     "change_logic",
     "combine",

@@ -137,6 +137,13 @@ class Union(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Paired(Union):
+    """Rows of the two sides of an operator, each marked (`kernels.sides`). keys: what both sides call the same."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stateful(Node):
     """A keyed operator with state.
 

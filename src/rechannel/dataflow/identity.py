@@ -27,6 +27,7 @@ from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.sides import Sided
 from rechannel.kernels.windows import AssignWindows
 
 
@@ -81,7 +82,7 @@ def function_of(node: Node) -> Callable[..., Any] | None:
         return None
     if isinstance(node, MapBatches):
         function = node.function
-        if isinstance(function, EventTime | AssignWindows):
+        if isinstance(function, EventTime | AssignWindows | Sided):
             return None
         return (
             function.function if isinstance(function, RowMap | RowFlatMap | RowFilter) else function

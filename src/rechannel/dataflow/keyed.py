@@ -198,7 +198,7 @@ class KeyedStream(Generic[Behind]):
             bins=bins,
             initial=initial,
         )
-        _check_numbers(node)
+        check_numbers(node)
         return self.then(node)
 
 
@@ -301,7 +301,8 @@ def milliseconds(timeout: timedelta | int | None) -> int | None:
     return length
 
 
-def _check_numbers(node: Stateful) -> None:
+def check_numbers(node: Stateful) -> None:
+    """Raise DataflowError for a number of tasks or bins that cannot be."""
     for what, value in (("tasks", node.tasks), ("bins", node.bins)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1

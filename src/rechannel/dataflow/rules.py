@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Stateful, Union
+from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Stateful, Union
 from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import type_name
@@ -34,7 +34,9 @@ def kind_of(node: Node) -> str:
 
 def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
     """Raise DataflowError if a node cannot take these columns."""
-    if isinstance(node, Union):
+    if isinstance(node, Paired):
+        _check_sides(node, inputs)
+    elif isinstance(node, Union):
         _check_union(node, inputs)
     elif isinstance(node, Stateful):
         _check_keys(node, inputs[0])
@@ -119,6 +121,15 @@ def _check_union(node: Union, inputs: Sequence[pa.Schema]) -> None:
                 f"{label(node)}: {upstream.name!r} does not have the columns of "
                 f"{node.inputs[0].name!r}: {difference}; make them alike before the union"
             )
+            raise DataflowError(msg)
+
+
+def _check_sides(node: Paired, inputs: Sequence[pa.Schema]) -> None:
+    left, right = inputs
+    for key in node.keys:
+        if left.field(key).type != right.field(key).type:
+            kinds = f"{type_name(left.field(key).type)} and {type_name(right.field(key).type)}"
+            msg = f"{label(node)}: key {key!r} is {kinds} on the two sides; cast one of them"
             raise DataflowError(msg)
 
 

@@ -12,6 +12,7 @@ from rechannel.dataflow.graph import (
     Late,
     MapBatches,
     Node,
+    Paired,
     Source,
     Stateful,
     Transform,
@@ -83,6 +84,8 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         return _mapped(node, inputs[0])
     if isinstance(node, Stateful):
         return _bound(node, inputs[0])
+    if isinstance(node, Paired):
+        return _paired(node, inputs)
     if isinstance(node, Union):
         return _merged(inputs)
     return inputs[0]
@@ -110,6 +113,13 @@ def _bound(node: Stateful, schema: pa.Schema) -> pa.Schema:
         if str(error).startswith(label(node)):
             raise
         raise type(error)(f"{label(node)}: {error}") from error
+
+
+def _paired(node: Paired, inputs: Sequence[pa.Schema]) -> pa.Schema:
+    """Columns of both sides: rows have those of theirs."""
+    keys = _merged([pa.schema([side.field(key) for key in node.keys]) for side in inputs])
+    own = [field for side in inputs for field in list(side)[len(keys) + 1 :]]
+    return pa.schema([*keys, inputs[0].field(len(keys)), *own])
 
 
 def _merged(inputs: Sequence[pa.Schema]) -> pa.Schema:

@@ -19,6 +19,7 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
+from rechannel.dataflow.joins import How, On, Within, join
 from rechannel.dataflow.keyed import KeyedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.rules import label, need_columns
@@ -173,6 +174,47 @@ class Stream:
             msg = f"distinct ({caller()}): the columns are not known yet; use deduplicate with their names"
             raise DataflowError(msg)
         return self.deduplicate(*schema.names, name=name, tasks=tasks, bins=bins)
+
+    def join(  # noqa: PLR0913 - as many as there are things to say
+        self,
+        other: Stream,
+        on: On,
+        *,
+        how: How = "inner",
+        within: Within | None = None,
+        left_time: str | None = None,
+        right_time: str | None = None,
+        suffix: str = "_right",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Pairs of rows that are alike in some columns: those columns, the other ones here, the other ones there.
+
+        on: a name, several, or names here to names there. how: inner, left, right, full, semi (rows here that have a
+        match), anti (that have none). within: `rc.between(...)` of event times, or `rc.tumbling(...)` windows; state
+        is then bounded, and rows that come too late are in `.late`. None = for ever: inner and semi only.
+        left_time, right_time: columns of event times; None = those that `event_time` was given. suffix: ends names that
+        both sides have. Null matches nothing. A pair is shown at once, a row without a match when event time says that
+        none will come. Raises DataflowError, UnknownColumnError.
+        """
+        if not isinstance(other, Stream):
+            msg = f"join ({caller()}) takes a stream, not {type(other).__name__}"
+            raise DataflowError(msg)
+        node = join(
+            self,
+            other,
+            on,
+            how=how,
+            within=within,
+            left_time=left_time,
+            right_time=right_time,
+            suffix=suffix,
+            name=name,
+            tasks=tasks,
+            bins=bins,
+        )
+        return self._then(node, other)
 
     @property
     def late(self) -> Stream:

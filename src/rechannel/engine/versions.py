@@ -28,6 +28,7 @@ from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
 from rechannel.kernels.deduplicate import DeduplicateLogic
+from rechannel.kernels.join import JoinLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration
 from rechannel.kernels.migrate import fingerprint as fingerprint_of
@@ -195,7 +196,9 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
     for node in dataflow.nodes:
         if isinstance(node, Stateful):
             logic = node.spec.bind(node.keys, schemas[node.upstream.name])
-            if node.name in wanted and isinstance(logic, WindowLogic | DeduplicateLogic):
+            if node.name in wanted and isinstance(
+                logic, WindowLogic | DeduplicateLogic | JoinLogic
+            ):
                 logic = replace(logic, keep_late=True)
             logics[node.name] = logic
     return logics

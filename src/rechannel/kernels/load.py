@@ -13,9 +13,10 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.measure import encode_report
 from rechannel.kernels.merge import Rows
 from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.kernels.runs import RunWriter, logic_of
 from rechannel.kernels.send import plain_key
 from rechannel.kernels.sorting import group_rows, sort_index, take
-from rechannel.kernels.stateful import RunWriter, logic_of, report_blob
+from rechannel.kernels.stateful import report_blob
 from rechannel.kernels.wire import DATA, Blob, encode, from_batches, pack, to_batches
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing

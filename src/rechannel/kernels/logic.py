@@ -62,6 +62,32 @@ class AggregateFunction(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Held:
+    """All state rows of the keys that received rows, where a key has several.
+
+    keys, state: their key and state columns. owners: position of each one's key among the keys received, ascending;
+    rows of one key are sorted by `StatefulLogic.minor`.
+    """
+
+    keys: Columns
+    state: Columns
+    owners: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Changed:
+    """State rows to be written: they replace those with the same hash and key columns.
+
+    hashes: ascending, rows of one hash sorted by `StatefulLogic.minor`. columns: key and state columns. dropped: rows
+    that end; None = none does.
+    """
+
+    hashes: npt.NDArray[np.uint64]
+    columns: Columns
+    dropped: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Arrivals:
     """What one task received for its keys in one timestep.
 
@@ -72,6 +98,7 @@ class Arrivals:
     combined: whether `values` are partial states (after `combine`) or raw rows.
     old: state columns of every key as of the timestep before (null/undefined where not `found`).
     found: shape (keys,), whether the key had state.
+    held: state rows of the keys, instead of `old` and `found`, where a key has several (`StatefulLogic.collects`).
     clock: journalled time of the timestep, and event time.
     timestep: its number.
     """
@@ -85,6 +112,7 @@ class Arrivals:
     found: npt.NDArray[np.bool_]
     clock: Clock
     timestep: int
+    held: Held | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,6 +134,7 @@ class Applied:
     output_hashes: hash of the key that each output row belongs to, shape (output rows,), ascending.
     untouched: shape (keys,) where the key's state stays as it was, whatever `state` has there; None = nowhere.
     late: rows that changed nothing; None = there were none.
+    changed: state rows to be written, instead of `state`, `dropped` and `untouched`, where a key has several.
     """
 
     state: Columns
@@ -114,6 +143,7 @@ class Applied:
     output_hashes: npt.NDArray[np.uint64]
     untouched: npt.NDArray[np.bool_] | None = None
     late: Late | None = None
+    changed: Changed | None = None
 
 
 class StatefulLogic(Protocol):
@@ -126,6 +156,13 @@ class StatefulLogic(Protocol):
     @property
     def hashed(self) -> int:
         """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether a key has several state rows: `hashed` key columns travel, and the others tell its rows apart."""
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """Columns of `value_schema`, of rows that are about to travel."""
 
     def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:
         """What rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
@@ -182,3 +219,13 @@ class StatefulLogic(Protocol):
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""
+
+
+def sent_keys(logic: StatefulLogic) -> int:
+    """How many key columns travel."""
+    return logic.hashed if logic.collects else len(logic.key_schema)
+
+
+def columns_of(batch: pa.RecordBatch, schema: pa.Schema) -> Columns:
+    """Columns of a schema, by name."""
+    return [batch.column(batch.schema.get_field_index(name)) for name in schema.names]

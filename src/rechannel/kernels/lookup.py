@@ -58,7 +58,7 @@ def find(runs: Sequence[OpenRun], hashes: HashArray, keys: Columns) -> list[Hit]
     for run in runs:
         if len(open_needles) == 0:
             break
-        wanted = _within(run, hashes, open_needles)
+        wanted = within(run, hashes, open_needles)
         if len(wanted) == 0:
             continue
         needles, rows = _search(run, hashes, keys, wanted, exact=exact)
@@ -92,7 +92,7 @@ def gather(
     return columns, found
 
 
-def _within(run: OpenRun, hashes: HashArray, needles: IntArray) -> IntArray:
+def within(run: OpenRun, hashes: HashArray, needles: IntArray) -> IntArray:
     """Needles whose hash lies in the run's clip and may be in the segment."""
     asked = hashes[needles] if len(needles) < len(hashes) else hashes
     pieces = [needles[piece] for piece in run.clip.slices(asked)]

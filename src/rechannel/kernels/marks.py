@@ -79,8 +79,8 @@ def told(root: Branch, origins: tuple[str, ...]) -> dict[tuple[str, int], tuple[
     for consumer in root.consumers:
         out[consumer.operator, consumer.input] = names
     for below in root.branches:
-        if not below.side:
-            out.update(told(below, names))
+        # Late rows have no event time but the one that is declared behind them.
+        out.update(told(below, () if below.side else names))
     return out
 
 

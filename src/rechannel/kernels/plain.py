@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Columns
+from rechannel.kernels.logic import Columns, columns_of
 from rechannel.model.eventtime import Clock
 
 
@@ -34,6 +34,15 @@ class Prompt:
     def hashed(self) -> int:
         """The whole key says where its state lies."""
         return len(self.key_schema)
+
+    @property
+    def collects(self) -> bool:
+        """A key has one state row."""
+        return False
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """By their names."""
+        return columns_of(batch, self.value_schema)
 
     def minor(self, keys: Columns) -> IntArray | None:
         """Keys of one hash are rare."""

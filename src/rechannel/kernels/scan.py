@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, TaskState
+from rechannel.kernels.runs import live_at, logic_of, open_run
 from rechannel.kernels.sorting import from_numpy
-from rechannel.kernels.stateful import live_at, logic_of, open_run
 from rechannel.model.eventtime import Clock
 
 

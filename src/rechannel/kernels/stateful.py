@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import DamagedStateError, UserFunctionError
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
@@ -25,15 +26,15 @@ from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
+from rechannel.kernels.runs import RunWriter, halves, live_at, logic_of, open_run
 from rechannel.kernels.send import Order
+from rechannel.kernels.sorting import sort_index, take
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
-from rechannel.state.segment import SegmentMeta, open_segment, write_segment
 
 INLINE = 2.0
 """A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
@@ -89,14 +90,9 @@ class StatefulTask:
             received = receive(logic, blobs)
         with measures.activity("lookup"):
             runs = [open_run(self.program, run) for run in state.runs]
-            hits = find(runs, received.hashes, received.keys)
-            old, found = gather(
-                hits, len(received.hashes), logic.state_schema, len(logic.key_schema)
-            )
-            # What came too late is judged by the timestep before, and so is what it came too late for.
-            found = _alive(logic, received.keys, old, found, replace(clock, watermark=clock.before))
+            arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"):
-            applied = self._user(logic, received, old, found, clock)
+            applied = self._user(logic, arrivals)
         fresh = _fresh(received, applied, has_older=bool(runs))
         shown = self._shown(applied, fresh, runs, clock, measures)
         edit = self._store(fresh, runs, measures, clock)
@@ -109,7 +105,7 @@ class StatefulTask:
         measures.count("rows_in", received.rows)
         measures.count("bytes_in", sum(blob.message.size for blob in blobs))
         measures.count("keys", len(received.hashes))
-        measures.count("keys_found", int(found.sum()))
+        measures.count("keys_found", _found(arrivals))
         measures.count("rows_out", shown[0].num_rows)
         measures.count("runs", len(runs))
         measures.count("bytes_fetched", measures.bytes_fetched)
@@ -124,15 +120,23 @@ class StatefulTask:
             "parcels": parcels,
         }
 
-    def _user(
-        self,
-        logic: StatefulLogic,
-        received: Received,
-        old: Columns,
-        found: npt.NDArray[np.bool_],
-        clock: Clock,
-    ) -> Applied:
-        arrivals = Arrivals(
+    def _arrivals(
+        self, logic: StatefulLogic, received: Received, runs: list[OpenRun], clock: Clock
+    ) -> Arrivals:
+        """What was received, with the state of its keys.
+
+        What came too late is judged by the timestep before, and so is what it came too late for.
+        """
+        count = len(received.hashes)
+        before = replace(clock, watermark=clock.before)
+        held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
+        if logic.collects:
+            held = collect(logic, runs, received.hashes, received.keys, live_at(logic, before))
+        else:
+            hits = find(runs, received.hashes, received.keys)
+            old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
+            found = _alive(logic, received.keys, old, found, before)
+        return Arrivals(
             keys=received.keys,
             hashes=received.hashes,
             values=received.values,
@@ -140,9 +144,12 @@ class StatefulTask:
             combined=received.combined,
             old=old,
             found=found,
+            held=held,
             clock=clock,
             timestep=self.step.timestep,
         )
+
+    def _user(self, logic: StatefulLogic, arrivals: Arrivals) -> Applied:
         try:
             return logic.apply(arrivals)
         except UserFunctionError as error:
@@ -157,34 +164,50 @@ class StatefulTask:
         clock: Clock,
         measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray]:
-        """What the operator emits: its answer, or what was waiting for the watermark that has come."""
-        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        """What the operator emits: its answer, and behind it what was waiting for the watermark that has come."""
+        logic = logic_of(self.program)
         awaited = logic.awaited(clock)
         if awaited is None:
             return applied.output, applied.output_hashes
-        after, until = awaited
         with measures.activity("process"):
-            # What is fresh may be shown again: rows have come to it after the time that it waited for.
-            parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
-            for run, opened in zip(state.runs, runs, strict=True):
-                first, last = run.due or (NEVER, ENDED)
-                if first <= until and last > after:
-                    pieces = slices_of(opened, state.own)
-                    parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
-            parts = [part for part in parts if len(part)]
-            if not parts:
-                return applied.output.slice(0, 0), applied.output_hashes[:0]
-            whole = merge_rows(
-                parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
-            )
-            return logic.fire(*_halves(logic, whole), whole.hashes, clock)
+            waited = self._waited(fresh, runs, clock, awaited)
+        if waited is None:
+            return applied.output, applied.output_hashes
+        if not applied.output.num_rows:
+            return waited
+        both = pa.concat_batches([applied.output, waited[0]])
+        hashes = np.concatenate([applied.output_hashes, waited[1]])
+        order = sort_index(hashes)
+        columns = take(both.columns, order)
+        return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
+
+    def _waited(
+        self, fresh: Rows, runs: list[OpenRun], clock: Clock, awaited: tuple[int, int]
+    ) -> tuple[pa.RecordBatch, HashArray] | None:
+        """What waited for an event time in (after, until]; None = nothing did."""
+        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        after, until = awaited
+        # What is fresh may be shown again: rows have come to it after the time that it waited for.
+        parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
+        for run, opened in zip(state.runs, runs, strict=True):
+            first, last = run.due or (NEVER, ENDED)
+            if first <= until and last > after:
+                pieces = slices_of(opened, state.own)
+                parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return None
+        whole = merge_rows(
+            parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
+        )
+        return logic.fire(*halves(logic, whole), whole.hashes, clock)
 
     def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         live = live_at(logic, clock)
         if self.program.times:
-            fresh = _still(fresh, live(*_halves(logic, fresh)))
+            fresh = _still(fresh, live(*halves(logic, fresh)))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         older = sum(run.rows_in(state.own) for run in state.runs)
         if len(fresh) and runs and older <= INLINE * len(fresh):
@@ -233,75 +256,6 @@ class StatefulTask:
         return tuple(retired), tuple(added)
 
 
-@dataclass
-class RunWriter:
-    """Writes the runs of one task; nothing is written for no rows."""
-
-    program: StageProgram
-    step: StageStep
-    task: int
-    attempt: str
-    _number: int = 0
-
-    def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
-        """One segment of sorted rows, as a run that counts in `where`."""
-        if not len(rows):
-            return ()
-        logic = logic_of(self.program)
-        operator, timestep = self.program.operator, self.step.timestep
-        key = segment_key(
-            operator=operator,
-            timestep=timestep,
-            task=self.task,
-            attempt=f"{self.attempt}.{self._number}",
-        )
-        self._number += 1
-        meta = SegmentMeta(
-            operator=operator,
-            timestep=timestep,
-            task=self.task,
-            attempt=self.attempt,
-            logic=self.program.version,
-            schema=self.program.fingerprint,
-        )
-        schema = pa.schema([*logic.key_schema, *logic.state_schema])
-        columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
-        size = write_segment(
-            self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
-        )
-        return (
-            Run(
-                segment=key,
-                clip=where,
-                seq=seq,
-                level=level,
-                rows=len(rows),
-                size=size,
-                span=where.width,
-                due=_span_of(logic.due(*_halves(logic, rows))),
-            ),
-        )
-
-
-def open_run(program: StageProgram, run: Run) -> OpenRun:
-    """Map the run's segment. Raises DamagedStateError for one whose columns nobody can read any more."""
-    segment = open_segment(program.store, run.segment)
-    base, era = run.level == BASE_LEVEL, segment.meta.schema
-    if era == program.fingerprint:
-        return OpenRun(segment, run.clip, base)
-    chain = program.migrations.get(era)
-    if chain is None:
-        msg = (
-            f"operator {program.operator!r}: segment {run.segment} was written by version"
-            f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
-            f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
-            " migration leads from there. Nothing is guessed: start with the program that wrote it,"
-            " and change its logic while it runs, with rc.migrate(...) where columns change"
-        )
-        raise DamagedStateError(msg)
-    return OpenRun(segment, run.clip, base, chain)
-
-
 def report_blob(task: int, body: bytes) -> bytes:
     """A report as a blob."""
     return pack(
@@ -333,17 +287,11 @@ def unpack_bins(text: str) -> npt.NDArray[np.uint32]:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")
 
 
-def logic_of(program: StageProgram) -> StatefulLogic:
-    """The logic of a stateful stage. Raises ValueError for a front."""
-    if program.logic is None:
-        msg = f"stage {program.operator!r} has no state"
-        raise ValueError(msg)
-    return program.logic
-
-
-def live_at(logic: StatefulLogic, clock: Clock) -> Live:
-    """Which rows of an operator still count at a time."""
-    return lambda keys, state: logic.live(keys, state, clock)
+def _found(arrivals: Arrivals) -> int:
+    """How many keys had state."""
+    if arrivals.held is None:
+        return int(arrivals.found.sum())
+    return len(np.unique(arrivals.held.owners))
 
 
 def _everything(keys: Columns, state: Columns) -> None:
@@ -361,25 +309,17 @@ def _alive(
     return found if alive is None else found & alive
 
 
-def _halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
-    """Key columns and state columns of state rows."""
-    width = len(logic.key_schema)
-    return rows.columns[:width], rows.columns[width:]
-
-
 def _awaited(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
     """Which rows wait for an event time in (after, until]."""
-    due = logic.due(*_halves(logic, rows))
+    due = logic.due(*halves(logic, rows))
     return np.zeros(len(rows), dtype=np.bool_) if due is None else (due > after) & (due <= until)
-
-
-def _span_of(due: npt.NDArray[np.int64] | None) -> tuple[int, int] | None:
-    return None if due is None else (int(due.min()), int(due.max()))
 
 
 def _fresh(received: Received, applied: Applied, *, has_older: bool) -> Rows:
     """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
     rows = Rows(received.hashes, [*received.keys, *applied.state], applied.dropped)
+    if applied.changed is not None:
+        rows = Rows(applied.changed.hashes, applied.changed.columns, applied.changed.dropped)
     if applied.untouched is not None:
         rows = rows.where(~applied.untouched)
     if rows.dropped is None or not bool(rows.dropped.any()):

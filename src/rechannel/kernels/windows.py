@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
+from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
@@ -74,6 +74,15 @@ class WindowLogic:
     def key_schema(self) -> pa.Schema:
         """The user's keys and the window's start."""
         return self.inner.key_schema
+
+    @property
+    def collects(self) -> bool:
+        """A window has one state row."""
+        return False
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """By their names."""
+        return columns_of(batch, self.value_schema)
 
     def minor(self, keys: Columns) -> IntArray | None:
         """Windows of one hash are rare."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +66,11 @@ class RangedRows:
             self._windows[where] = known
         return known
 
-    def search(self, asked: HashArray, where: Intervals) -> npt.NDArray[np.int64]:
-        """First row of a hash that is not below each needle; only rows of the needle's interval and
-        the one behind it are told.
+    def search(
+        self, asked: HashArray, where: Intervals, side: Literal["left", "right"] = "left"
+    ) -> npt.NDArray[np.int64]:
+        """First row of a hash that is not below each needle, or is above it; only rows of the needle's
+        interval and the one behind it are told.
 
         asked: shape (needles,), ascending, all in the intervals.
         """
@@ -79,7 +82,7 @@ class RangedRows:
             begins, [*begins, len(asked)][1:], windows, strict=True
         ):
             if begin < end:
-                found = np.searchsorted(self.hashes[first:last], asked[begin:end])
+                found = np.searchsorted(self.hashes[first:last], asked[begin:end], side)
                 rows[begin:end] = found + first
         return rows
 

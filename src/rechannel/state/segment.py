@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -124,14 +124,16 @@ class Segment:
             return list(where.slices(self.hashes))
         return [slice(first, last) for first, last in self._ranged.windows(where) if first < last]
 
-    def search(self, asked: HashArray, where: Intervals) -> npt.NDArray[np.int64]:
-        """First row whose hash is not below each needle; that row's hash may be read.
+    def search(
+        self, asked: HashArray, where: Intervals, side: Literal["left", "right"] = "left"
+    ) -> npt.NDArray[np.int64]:
+        """First row whose hash is not below each needle, or ("right") is above it; that row's hash may be read.
 
         asked: shape (needles,), ascending, all in the intervals. Raises DamagedStateError.
         """
         if self._ranged is None:
-            return np.searchsorted(self.hashes, asked)
-        return self._ranged.search(asked, where)
+            return np.searchsorted(self.hashes, asked, side)
+        return self._ranged.search(asked, where, side)
 
     def bring(self, where: Intervals) -> int:
         """Have all columns of the intervals here; how many bytes they take, in whole blocks.

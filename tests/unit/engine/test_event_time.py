@@ -271,3 +271,19 @@ def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete(
     assert process.journal.state.coordination.find("r1").taken[0].timestep == 4
     with pytest.raises(RefusedError, match="is over"):
         process.reconfigure(rc.rescale("windows", 2), at=rc.event_time(at(20)))
+
+
+def test_late_rows_have_a_time_of_their_own_if_it_is_said_again():
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    first = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+    windows = first.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="windows")
+    again = windows.late.event_time("at", "5 seconds", name="again").key_by("user")
+    late = again.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="late")
+    harness = Harness(late.write.memory("out", name="out"), settings=SETTINGS)
+    harness.start()
+    for seconds in (100, 1, 2, 25):
+        rows.push([row("ann", seconds)])
+    harness.process.run()
+    shown = {t: table.to_pylist() for t, table in harness.outputs("out").items()}
+    assert [len(shown[t]) for t in (1, 2, 3, 4)] == [0, 0, 0, 1]
+    assert (shown[4][0]["window_start"], shown[4][0]["n"]) == (at(0), 2)

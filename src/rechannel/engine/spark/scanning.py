@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.kernels.program import StageProgram, TaskState
+from rechannel.kernels.runs import logic_of
 from rechannel.kernels.scan import finished
-from rechannel.kernels.stateful import logic_of
 from rechannel.model.eventtime import Clock
 
 BATCH_ROWS = 200_000

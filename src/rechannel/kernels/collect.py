@@ -1,0 +1,88 @@
+"""All state rows of keys that have several: ranges of equal hashes in sorted runs, the newest of each row.
+
+Cost follows the rows of the keys that are asked for, not the rows stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Columns, Held, StatefulLogic
+from rechannel.kernels.lookup import OpenRun, within
+from rechannel.kernels.merge import Live, Rows, merge_rows
+from rechannel.kernels.migrate import converted
+from rechannel.kernels.sieve import candidates
+from rechannel.kernels.sorting import from_numpy, take
+from rechannel.model.hashing import hash_is_key, keys_equal
+from rechannel.model.hashspace import HashArray
+
+
+def collect(
+    logic: StatefulLogic, runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, live: Live
+) -> Held:
+    """State rows of keys.
+
+    runs: newest first. hashes, keys: ascending and distinct as keys; as many key columns as are hashed. live: which
+    rows still count.
+    """
+    parts = [part for run in runs for part in _rows_of(run, hashes, keys)]
+    if not parts:
+        return Held(
+            keys=[pa.array([], field.type) for field in logic.key_schema],
+            state=[pa.array([], field.type) for field in logic.state_schema],
+            owners=np.empty(0, dtype=np.int64),
+        )
+    width = len(logic.key_schema)
+
+    def alive(known: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
+        return live(known, state[:-1])
+
+    rows = merge_rows(parts, width, alive, bottom=True, minor=logic.minor)
+    owners = rows.columns[-1].to_numpy(zero_copy_only=False)
+    columns = rows.columns[:-1]
+    if len(owners) and bool((owners[1:] < owners[:-1]).any()):
+        # Keys that share a hash come in another order there than here.
+        order = np.argsort(owners, kind="stable")
+        owners, columns = owners[order], take(columns, order)
+    return Held(keys=columns[:width], state=columns[width:], owners=owners)
+
+
+def _rows_of(run: OpenRun, hashes: HashArray, keys: Columns) -> list[Rows]:
+    """Rows of one run, whose last column is the number of their key."""
+    segment = run.segment
+    needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
+    if not len(needles) or not segment.rows:
+        return []
+    asked = hashes[needles]
+    maybe = None if run.base else candidates(segment, asked, run.clip)
+    if maybe is not None:
+        needles, asked = needles[maybe], asked[maybe]
+    first = segment.search(asked, run.clip)
+    count = segment.search(asked, run.clip, "right") - first
+    owners, rows = np.repeat(needles, count), ranges(first, count)
+    if not len(rows):
+        return []
+    segment.touch(rows)
+    columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
+    dropped = None if segment.dropped is None else segment.dropped[rows]
+    if not hash_is_key(keys):
+        alike = keys_equal(take(keys, owners), columns[: len(keys)])
+        if not bool(alike.all()):
+            kept = np.flatnonzero(alike)
+            owners, columns = owners[kept], take(columns, kept)
+            dropped = None if dropped is None else dropped[kept]
+    if run.migrations:
+        columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
+    columns.append(from_numpy(owners, pa.int64()))
+    return [Rows(hashes[owners], columns, dropped)]
+
+
+def ranges(first: IntArray, count: IntArray) -> IntArray:
+    """first[0], first[0] + 1, ..., `count[0]` of them, then those of first[1], and so on."""
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(int(count.sum()), dtype=np.int64)

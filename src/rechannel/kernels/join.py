@@ -1,0 +1,408 @@
+"""`join`: rows of two streams that have the same key, and that are near each other in event time.
+
+State: the rows of both sides, as long as a row that matches them may still come. A pair is shown in the timestep of the
+later of its two rows. A row of an outer side that found none is shown when event time says that none will come; so is
+one of an anti join. Null keys match nothing.
+
+*Late* is a row of before the watermark of the timestep before (in windows: of one that was complete by then). Of two
+rows that are not late, the earlier one is still there when the later one comes: a row is kept until the watermark has
+passed all that it could match, and what is passed is late. So the pairs are those of a batch over all rows that are not
+late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.collect import ranges
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
+from rechannel.kernels.marks import MICROS, micros
+from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, row_numbers, sides_of
+from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.windows import END
+from rechannel.model.eventtime import NEVER, Clock
+
+MATCHED = pa.field("matched", pa.bool_(), False)
+SHOWN_SIDE = pa.field("side", pa.string(), False)
+
+Mask = npt.NDArray[np.bool_]
+
+OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
+"""Sides whose rows are shown without a match, and stay for others when they have one."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoinLogic(EveryRow):
+    """Pairs of rows: a `StatefulLogic`.
+
+    keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
+    inner, left, right, full, semi, anti. least_us, most_us: by how much the right row's time may be beyond the left
+    one's; None = time does not matter. window_us: length of the windows. keep_late: late rows are somebody's.
+    """
+
+    keys: pa.Schema
+    left: Side
+    right: Side
+    slots: pa.Schema
+    how: str
+    least_us: int | None = None
+    most_us: int | None = None
+    window_us: int | None = None
+    keep_late: bool = False
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Keys, and what tells the rows of a key apart."""
+        return self.keys.append(ROW)
+
+    @property
+    def hashed(self) -> int:
+        """The keys proper."""
+        return len(self.keys)
+
+    @property
+    def collects(self) -> bool:
+        """A key has a state row per row."""
+        return True
+
+    def minor(self, keys: Columns) -> IntArray:
+        """Numbers of the rows."""
+        numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
+        return numbers
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Which side, and its columns."""
+        return pa.schema([MARK, *self.slots])
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """Columns of the row, and whether it has been shown, where that matters."""
+        return self.slots.append(MATCHED) if self.how in OUTER else self.slots
+
+    @cached_property
+    def output_schema(self) -> pa.Schema:
+        """Keys, columns of the left side, columns of the right one."""
+        fields = [*self.keys, *([pa.field(END, MICROS, False)] if self.window_us else [])]
+        if self.how in {"semi", "anti"}:
+            return pa.schema([*fields, *self.left.fields])
+        left = _nullable(self.left.fields) if self.how in {"right", "full"} else self.left.fields
+        right = _nullable(self.right.fields) if self.how in {"left", "full"} else self.right.fields
+        return pa.schema([*fields, *left, *right])
+
+    @cached_property
+    def shown_schema(self) -> pa.Schema:
+        """Keys, which side, its columns."""
+        both = (_nullable(side.fields) for side in (self.left, self.right))
+        return pa.schema([*self.keys, SHOWN_SIDE, *(field for side in both for field in side)])
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """Late rows look as state does."""
+        return self.shown_schema
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """Slots of rows of one side."""
+        names, rows = batch.schema.names, batch.num_rows
+        mark = batch.column(names.index(MARK.name))
+        columns = {}
+        if rows:
+            side = self.right if mark[0].as_py() == RIGHT else self.left
+            sources = zip(side.slots, side.sources, strict=True)
+            columns = {slot: batch.column(names.index(source)) for slot, source in sources}
+        nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(self.slots))
+        return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+
+    # Time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def bounded(self) -> bool:
+        """Whether event time ends what rows can match."""
+        return self.window_us is not None or self.least_us is not None
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Event time from which on nothing can match."""
+        if not self.bounded:
+            return None
+        return self._dues(keys, state, sides_of(self.minor(keys)))
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
+        """Rows that may still be matched."""
+        due = self.due(keys, state)
+        return None if due is None else due > clock.watermark
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether nothing can match rows of then."""
+        return due <= clock.watermark
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Rows that have found none, and will not, are shown then."""
+        if not self.bounded or self.how in {"inner", "semi"}:
+            return None
+        return clock.before, clock.watermark
+
+    def _dues(self, keys: Columns, slots: Columns, sides: IntArray) -> IntArray:
+        if self.window_us is not None:
+            return micros(keys[len(self.keys) - 1])[0] + self.window_us
+        times = self._times(slots, sides)
+        assert self.least_us is not None and self.most_us is not None  # noqa: S101, PT018 - `bounded`
+        reach = np.where(sides == LEFT, self.most_us, -self.least_us)
+        dues: IntArray = times + reach + 1
+        return dues
+
+    def _times(self, slots: Columns, sides: IntArray) -> IntArray:
+        """Event times of rows; of those without one, NEVER."""
+        out = np.full(len(sides), NEVER, dtype=np.int64)
+        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
+            of = np.flatnonzero(sides == number)
+            if side.time is not None and len(of):
+                times, nulls = micros(slots[side.slots[side.time]].take(pa.array(of)))
+                out[of] = times if nulls is None else np.where(nulls, NEVER, times)
+        return out
+
+    # Rows -------------------------------------------------------------------------------------------------------
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Pairs of what came with what was there, and with each other."""
+        pool = _Pool.of(self, arrivals)
+        left, right = pool.pairs(self)
+        output, owners = self._matches(pool, left, right)
+        return Applied(
+            state=[],
+            dropped=None,
+            output=output,
+            output_hashes=arrivals.hashes[owners],
+            late=self._late(pool),
+            changed=self._changed(pool, left, right),
+        )
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Rows that have found none."""
+        sides = sides_of(self.minor(keys))
+        alone = np.isin(sides, OUTER.get(self.how, (LEFT,)))
+        if self.how in OUTER:
+            alone &= ~state[-1].to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(alone)
+        names, slots, sides = take(keys[: len(self.keys)], rows), take(state, rows), sides[rows]
+        if self.how == "anti":
+            return self._shown(names, self.left.columns(slots)), hashes[rows]
+        columns: Columns = []
+        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
+            of = pa.array(sides == number)
+            whole = zip(side.columns(slots), side.nulls(len(rows)), strict=True)
+            columns += [pa.compute.if_else(of, column, null) for column, null in whole]
+        return self._shown(names, columns), hashes[rows]
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Rows that are kept."""
+        sides = sides_of(self.minor(keys))
+        return self._told(keys[: len(self.keys)], state, sides)
+
+    def _told(self, keys: Columns, slots: Columns, sides: IntArray) -> pa.RecordBatch:
+        """Rows of both sides, as people see them."""
+        columns = []
+        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
+            of = pa.array(sides == number)
+            whole = zip(side.columns(slots), side.nulls(len(sides)), strict=True)
+            columns += [pa.compute.if_else(of, column, null) for column, null in whole]
+        words = pa.array(["left", "right"]).take(pa.array(sides))
+        return pa.RecordBatch.from_arrays([*keys, words, *columns], schema=self.shown_schema)
+
+    def _matches(
+        self, pool: _Pool, left: IntArray, right: IntArray
+    ) -> tuple[pa.RecordBatch, IntArray]:
+        """What is shown of pairs, and the number of each row's key, ascending."""
+        if self.how == "anti":
+            left = left[:0]
+        if self.how in {"semi", "anti"}:
+            left = np.unique(left)
+            left = left[np.argsort(pool.owners[left], kind="stable")]
+            columns = self.left.columns(take(pool.slots, left))
+        else:
+            columns = [
+                *self.left.columns(take(pool.slots, left)),
+                *self.right.columns(take(pool.slots, right)),
+            ]
+        owners = pool.owners[left]
+        return self._shown(take(pool.keys, owners), columns), owners
+
+    def _shown(self, keys: Columns, columns: Columns) -> pa.RecordBatch:
+        if self.window_us is not None:
+            ends = micros(keys[-1])[0] + self.window_us
+            keys = [*keys, from_numpy(ends, pa.int64()).cast(MICROS)]
+        return pa.RecordBatch.from_arrays([*keys, *columns], schema=self.output_schema)
+
+    def _changed(self, pool: _Pool, left: IntArray, right: IntArray) -> Changed:
+        """Rows that came and stay, and rows that were there and are so no more."""
+        once = self.how in {"semi", "anti"}
+        met = np.zeros(len(pool.owners), dtype=np.bool_)
+        met[left] = True
+        met[right] = True
+        stays = pool.came & ~pool.late & (~pool.void[pool.owners] | self._outer(pool.sides))
+        dropped = None
+        if once:
+            stays &= ~(met & (pool.sides == LEFT))
+            dropped = pool.held & met & (pool.sides == LEFT)
+            if self.least_us is None:
+                stays &= ~pool.superfluous()
+            rows = np.flatnonzero(stays | dropped)
+            dropped = dropped[rows] if dropped.any() else None
+        elif self.how in OUTER:
+            stays |= pool.held & met & ~pool.matched & self._outer(pool.sides)
+            rows = np.flatnonzero(stays)
+        else:
+            rows = np.flatnonzero(stays)
+        owners = pool.owners[rows]
+        hashes, numbers = pool.hashes[owners], pool.numbers[rows]
+        order = np.lexsort((numbers, hashes))
+        rows, owners = rows[order], owners[order]
+        state = take(pool.slots, rows)
+        if self.how in OUTER:
+            state.append(pa.array(met[rows] | pool.matched[rows]))
+        return Changed(
+            hashes=hashes[order],
+            columns=[*take(pool.keys, owners), from_numpy(numbers[order], ROW.type), *state],
+            dropped=None if dropped is None else dropped[order],
+        )
+
+    def _outer(self, sides: IntArray) -> Mask:
+        """Rows that are shown without a match."""
+        found: Mask = np.isin(sides, (LEFT,) if self.how == "anti" else OUTER.get(self.how, ()))
+        return found
+
+    def _late(self, pool: _Pool) -> Late | None:
+        rows = np.flatnonzero(pool.late)
+        if not len(rows):
+            return None
+        if not self.keep_late:
+            return Late(count=len(rows))
+        owners = pool.owners[rows]
+        batch = self._told(take(pool.keys, owners), take(pool.slots, rows), pool.sides[rows])
+        return Late(count=len(rows), rows=batch, hashes=pool.hashes[owners])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Pool:
+    """What was there and, behind it, what came: rows of the keys of a timestep.
+
+    keys, hashes: of every key. void: keys that match nothing. owners: number of every row's key. slots, sides, times,
+    numbers, matched: of every row. count: how many were there. late: rows that came too late.
+    """
+
+    keys: Columns
+    hashes: npt.NDArray[np.uint64]
+    void: Mask
+    owners: IntArray
+    slots: Columns
+    sides: IntArray
+    times: IntArray
+    numbers: IntArray
+    matched: Mask
+    count: int
+    late: Mask
+
+    @classmethod
+    def of(cls, logic: JoinLogic, arrivals: Arrivals) -> _Pool:
+        """Put the two together."""
+        held = arrivals.held or Held(keys=[], state=[], owners=np.empty(0, dtype=np.int64))
+        came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
+        try:
+            fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
+        except OverflowError as error:
+            raise UserFunctionError(str(error)) from error
+        width, count = len(logic.slots), len(held.owners)
+        there = logic.minor(held.keys)
+        numbers = np.concatenate([there, fresh])
+        sides = sides_of(numbers)
+        slots = [
+            pa.concat_arrays([old, new])
+            for old, new in zip(held.state[:width], arrivals.values[1:], strict=True)
+        ]
+        timed = logic.least_us is not None
+        times = logic._times(slots, sides) if timed else np.zeros(len(sides), dtype=np.int64)
+        owners = np.concatenate([held.owners, arrivals.groups.ids])
+        late = np.zeros(len(owners), dtype=np.bool_)
+        if timed:
+            late[count:] = times[count:] < max(arrivals.clock.before, NEVER + 1)
+        elif logic.window_us is not None:
+            ends, nulls = micros(arrivals.keys[-1])
+            gone = ends + logic.window_us <= arrivals.clock.before
+            gone = gone if nulls is None else gone | nulls
+            late[count:] = gone[arrivals.groups.ids]
+        void = np.zeros(arrivals.groups.count, dtype=np.bool_)
+        for column in arrivals.keys:
+            if column.null_count:
+                void |= column.is_null().to_numpy(zero_copy_only=False)
+        matched = np.zeros(len(owners), dtype=np.bool_)
+        if logic.how in OUTER and count:
+            matched[:count] = held.state[-1].to_numpy(zero_copy_only=False)
+        return cls(
+            keys=arrivals.keys,
+            hashes=arrivals.hashes,
+            void=void,
+            owners=owners,
+            slots=slots,
+            sides=sides,
+            times=times,
+            numbers=numbers,
+            matched=matched,
+            count=count,
+            late=late,
+        )
+
+    @property
+    def came(self) -> Mask:
+        """Rows of this timestep."""
+        return np.arange(len(self.owners)) >= self.count
+
+    @property
+    def held(self) -> Mask:
+        """Rows that were there."""
+        return ~self.came
+
+    def pairs(self, logic: JoinLogic) -> tuple[IntArray, IntArray]:
+        """Rows of the left and of the right side that match and of which one came now, by key.
+
+        Of a key, the left rows that were there lie in front of those that came: a right row that came meets all of
+        them, one that was there the latter.
+        """
+        usable = ~self.late & ~self.void[self.owners]
+        left, right = (self._side(usable, side) for side in (LEFT, RIGHT))
+        keys = len(self.hashes)
+        every = np.bincount(self.owners[left], minlength=keys)
+        there = np.bincount(self.owners[left[left < self.count]], minlength=keys)
+        begin = np.cumsum(every) - every
+        owners = self.owners[right]
+        skip = np.where(right >= self.count, 0, there[owners])
+        times = every[owners] - skip
+        ours, others = left[ranges(begin[owners] + skip, times)], np.repeat(right, times)
+        if logic.least_us is None or logic.most_us is None:
+            return ours, others
+        beyond = self.times[others] - self.times[ours]
+        near = np.flatnonzero((beyond >= logic.least_us) & (beyond <= logic.most_us))
+        return ours[near], others[near]
+
+    def superfluous(self) -> Mask:
+        """Rows of the right side that came when there was one of the key: which one is there does not matter."""
+        out = np.zeros(len(self.owners), dtype=np.bool_)
+        right = self._side(~self.late, RIGHT)
+        out[right[1:]] = self.owners[right[1:]] == self.owners[right[:-1]]
+        return out & self.came
+
+    def _side(self, usable: Mask, side: int) -> IntArray:
+        rows = np.flatnonzero(usable & (self.sides == side))
+        return rows[np.argsort(self.owners[rows], kind="stable")]
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])

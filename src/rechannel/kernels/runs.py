@@ -1,0 +1,113 @@
+"""Runs as tasks open and write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import DamagedStateError
+from rechannel.kernels.logic import Columns, StatefulLogic
+from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.merge import Live, Rows
+from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.state.keys import segment_key
+from rechannel.state.manifest import Run
+from rechannel.state.merging import BASE_LEVEL
+from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+
+
+@dataclass
+class RunWriter:
+    """Writes the runs of one task; nothing is written for no rows."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    _number: int = 0
+
+    def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
+        """One segment of sorted rows, as a run that counts in `where`."""
+        if not len(rows):
+            return ()
+        logic = logic_of(self.program)
+        operator, timestep = self.program.operator, self.step.timestep
+        key = segment_key(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=f"{self.attempt}.{self._number}",
+        )
+        self._number += 1
+        meta = SegmentMeta(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=self.attempt,
+            logic=self.program.version,
+            schema=self.program.fingerprint,
+        )
+        schema = pa.schema([*logic.key_schema, *logic.state_schema])
+        columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+        size = write_segment(
+            self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
+        )
+        return (
+            Run(
+                segment=key,
+                clip=where,
+                seq=seq,
+                level=level,
+                rows=len(rows),
+                size=size,
+                span=where.width,
+                due=_span_of(logic.due(*halves(logic, rows))),
+            ),
+        )
+
+
+def open_run(program: StageProgram, run: Run) -> OpenRun:
+    """Map the run's segment. Raises DamagedStateError for one whose columns nobody can read any more."""
+    segment = open_segment(program.store, run.segment)
+    base, era = run.level == BASE_LEVEL, segment.meta.schema
+    if era == program.fingerprint:
+        return OpenRun(segment, run.clip, base)
+    chain = program.migrations.get(era)
+    if chain is None:
+        msg = (
+            f"operator {program.operator!r}: segment {run.segment} was written by version"
+            f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
+            f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
+            " migration leads from there. Nothing is guessed: start with the program that wrote it,"
+            " and change its logic while it runs, with rc.migrate(...) where columns change"
+        )
+        raise DamagedStateError(msg)
+    return OpenRun(segment, run.clip, base, chain)
+
+
+def logic_of(program: StageProgram) -> StatefulLogic:
+    """The logic of a stateful stage. Raises ValueError for a front."""
+    if program.logic is None:
+        msg = f"stage {program.operator!r} has no state"
+        raise ValueError(msg)
+    return program.logic
+
+
+def live_at(logic: StatefulLogic, clock: Clock) -> Live:
+    """Which rows of an operator still count at a time."""
+    return lambda keys, state: logic.live(keys, state, clock)
+
+
+def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
+    """Key columns and state columns of state rows."""
+    width = len(logic.key_schema)
+    return rows.columns[:width], rows.columns[width:]
+
+
+def _span_of(due: npt.NDArray[np.int64] | None) -> tuple[int, int] | None:
+    return None if due is None else (int(due.min()), int(due.max()))

@@ -1,0 +1,218 @@
+"""Joins in a running job: what is shown when, what stays, and what is refused."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+import rechannel as rc
+from rechannel.errors import DataflowError, UnknownColumnError
+from rechannel.job import InProcess
+from rechannel.testing import Harness, script
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SETTINGS = rc.Settings(tasks=2, bins=4)
+LEFT = "k BIGINT, a STRING, at TIMESTAMP"
+RIGHT = "id BIGINT, a STRING, n BIGINT, at TIMESTAMP"
+
+
+def at(seconds):
+    return None if seconds is None else EPOCH + timedelta(seconds=seconds)
+
+
+def seconds(value):
+    return (value - EPOCH).total_seconds() if isinstance(value, datetime) else value
+
+
+class Bench:
+    """Rows (k, a, seconds) meet rows (id, a, n, seconds)."""
+
+    def __init__(self, how="inner", within=None, *, late=False, settings=SETTINGS, delay=0):
+        self.scripts = script(LEFT), script(RIGHT)
+        left, right = (
+            rc.read().memory(each, name=name).event_time("at", delay, name=f"{name}-time")
+            for name, each in zip(("left", "right"), self.scripts, strict=True)
+        )
+        self.joined = left.join(right, {"k": "id"}, how=how, within=within, name="joined")
+        ends = [self.joined.write.memory("out", name="out")]
+        if late:
+            ends.append(self.joined.late.write.memory("late", name="late"))
+        self.harness = Harness(ends, settings=settings)
+        self.harness.start()
+        self.timestep = 0
+
+    def step(self, left=(), right=()):
+        """One timestep; what it showed."""
+        self.scripts[0].push([{"k": k, "a": a, "at": at(s)} for k, a, s in left])
+        self.scripts[1].push([{"id": k, "a": a, "n": n, "at": at(s)} for k, a, n, s in right])
+        self.harness.process.run()
+        self.timestep += 1
+        return self.shown("out")
+
+    def shown(self, sink):
+        rows = self.harness.outputs(sink)[self.timestep].to_pylist()
+        return sorted((tuple(map(seconds, row.values())) for row in rows), key=repr)
+
+    def state(self):
+        rows = self.harness.state("joined").to_pylist()
+        return sorted((row["k"], row["side"], row["a"] or row["a_right"]) for row in rows)
+
+
+NEAR = rc.between("-10 seconds", "5 seconds")
+
+
+def test_pairs_are_shown_when_the_later_row_comes():
+    bench = Bench("inner", NEAR)
+    assert bench.harness.outputs("out") == {}
+    assert bench.step([(1, "x", 20)], [(1, "r", 7, 30), (1, "s", 8, 10)]) == [
+        (1, "x", 20, "s", 8, 10)
+    ]
+    assert bench.step([(1, "y", 25), (2, "z", 25)]) == [(1, "y", 25, "r", 7, 30)]
+    assert bench.step([], [(1, "t", 9, 30), (None, "u", 1, 30)]) == [(1, "y", 25, "t", 9, 30)]
+    assert bench.harness.outputs("out")[1].schema.names == [
+        "k", "a", "at", "a_right", "n", "at_right",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        ("inner", []),
+        ("semi", []),
+        ("left", [(1, "x", 20, None, None, None), (None, "n", 21, None, None, None)]),
+        ("right", [(3, None, None, "r", 7, 22), (None, None, None, "m", 1, 21)]),
+        ("anti", [(1, "x", 20), (None, "n", 21)]),
+    ],
+)
+def test_rows_without_a_match_are_shown_when_none_can_come(how, shown):
+    bench = Bench(how, NEAR)
+    first = bench.step(
+        [(1, "x", 20), (2, "y", 20), (None, "n", 21)],
+        [(2, "q", 5, 21), (3, "r", 7, 22), (None, "m", 1, 21)],
+    )
+    pair = {"semi": [(2, "y", 20)], "anti": []}.get(how, [(2, "y", 20, "q", 5, 21)])
+    assert first == pair
+    # Nothing matches a left row of 21 s behind 26 s, nor a right row of 22 s behind 32 s.
+    later = [bench.step([(9, "z", s)], [(8, "z", 0, s)]) for s in (26, 33)]
+    first, then = ([row for row in rows if row[0] not in {8, 9}] for rows in later)
+    assert first == [row for row in shown if row[2] == 20]
+    assert then == [row for row in shown if row[2] != 20]
+
+
+def test_a_full_join_shows_both_sides():
+    bench = Bench("full", rc.tumbling("10 seconds"))
+    assert bench.step([(1, "x", 1), (2, "y", 2)], [(1, "r", 7, 9), (3, "s", 8, 9)]) == [
+        (1, 0, 10, "x", 1, "r", 7, 9)
+    ]
+    assert bench.step([(1, "z", 10)], [(1, "t", 9, 10)]) == [
+        (1, 10, 20, "z", 10, "t", 9, 10),
+        (2, 0, 10, "y", 2, None, None, None),
+        (3, 0, 10, None, None, "s", 8, 9),
+    ]
+    assert bench.state() == [(1, "left", "z"), (1, "right", "t")]
+
+
+def test_late_rows_of_both_sides_are_told():
+    bench = Bench("inner", NEAR, late=True, delay="5 seconds")
+    bench.step([(1, "x", 30)], [(1, "r", 7, 30)])
+    # Event time is at 25 s: rows of before that are late, however near to others.
+    assert bench.step([(1, "y", 24), (1, "z", None)], [(1, "s", 8, 24), (1, "t", 8, 25)]) == [
+        (1, "x", 30, "t", 8, 25)
+    ]
+    assert bench.shown("late") == [
+        (1, "left", "y", 24, None, None, None),
+        (1, "left", "z", None, None, None, None),
+        (1, "right", None, None, "s", 8, 24),
+    ]
+
+
+def test_for_ever_all_rows_stay_and_for_semi_as_many_as_matter():
+    bench = Bench("inner")
+    bench.step([(1, "x", 1)], [])
+    assert bench.step([], [(1, "r", 7, 10**6), (1, "s", 7, 0)]) == [
+        (1, "x", 1, "r", 7, 10**6),
+        (1, "x", 1, "s", 7, 0),
+    ]
+    assert bench.state() == [(1, "left", "x"), (1, "right", "r"), (1, "right", "s")]
+    semi = Bench("semi")
+    semi.step([(1, "x", 1), (1, "y", 1)], [(2, "r", 1, 1), (2, "s", 1, 1)])
+    assert semi.state() == [(1, "left", "x"), (1, "left", "y"), (2, "right", "r")]
+    assert semi.step([(2, "z", 1)], [(1, "t", 1, 1)]) == [(1, "x", 1), (1, "y", 1), (2, "z", 1)]
+    assert semi.step([(1, "v", 1)], [(1, "w", 1, 1)]) == [(1, "v", 1)]
+    assert semi.state() == [(1, "right", "t"), (2, "right", "r")]
+
+
+def test_a_stream_meets_itself():
+    rows = script(LEFT)
+    stream = rc.read().memory(rows, name="rows")
+    pairs = stream.join(stream, "k", name="pairs")
+    harness = Harness(pairs.write.memory("out", name="out"), settings=SETTINGS)
+    harness.start()
+    rows.push([{"k": 1, "a": "x", "at": at(1)}, {"k": 1, "a": "y", "at": at(2)}])
+    harness.process.run()
+    shown = [(r["a"], r["a_right"]) for r in harness.outputs("out")[1].to_pylist()]
+    assert sorted(shown) == [("x", "x"), ("x", "y"), ("y", "x"), ("y", "y")]
+
+
+def test_thousands_of_rows_leave_nothing_behind():
+    bench = Bench("left", NEAR, settings=rc.Settings(tasks=1, bins=2))
+    sizes, shown = [], 0
+    for number in range(600):
+        shown += len(
+            bench.step([(number % 5, "l", 4 * number)], [(number % 7, "r", 1, 4 * number)])
+        )
+        sizes.append(len(bench.state()))
+    assert max(sizes[300:]) <= max(sizes[:300]) <= 12
+    assert shown >= 595
+    runs = bench.harness.journal_state().manifests["joined"].runs
+    assert sum(run.rows for run in runs) < 50
+
+
+def test_over_finished_input_everything_is_shown():
+    left = pa.table({"k": [1, 2, 2], "a": ["x", "y", "z"]})
+    right = pa.table({"k": [2, 3], "b": [5, 6]})
+    one = rc.read().memory(script("k BIGINT, a STRING"), name="one")
+    other = rc.read().memory(script("k BIGINT, b BIGINT"), name="other")
+    joined = one.join(other, "k", name="joined")
+    with rc.run_batch(
+        joined.write.memory("out", name="out"),
+        inputs={"one": left, "other": right},
+        in_process=InProcess(),
+    ) as found:
+        rows = [tuple(row.values()) for row in found.output("out").to_pylist()]
+    assert sorted(rows) == [(2, "y", 5), (2, "z", 5)]
+
+
+def test_what_cannot_be_is_refused_before_anything_runs():
+    left = rc.read().memory(script(LEFT), name="left")
+    right = rc.read().memory(script(RIGHT), name="right")
+    timed = left.event_time("at")
+    for wrong, words in (
+        (lambda: left.join(right, "k"), "no column 'k'"),
+        (lambda: left.join(right, []), "which columns are alike"),
+        (lambda: left.join(right, {"k": "id", "a": "id"}), "named twice"),
+        (lambda: left.join(right, {"k": "a"}), "bigint and string on the two sides"),
+        (lambda: left.join(right, {"k": "id"}, how="cross"), "how is one of inner"),
+        (lambda: left.join(right, {"k": "id"}, how="left"), "say within="),
+        (lambda: left.join(right, {"k": "id"}, within="1 day"), r"rc.between\(...\)"),
+        (
+            lambda: left.join(right, {"k": "id"}, within=rc.sliding("2 days", "1 day")),
+            "follow one another",
+        ),
+        (lambda: left.join(right, {"k": "id"}, within=NEAR), "of the left side"),
+        (lambda: timed.join(right, {"k": "id"}, within=NEAR), "of the right side"),
+        (
+            lambda: timed.join(right, {"k": "id"}, within=NEAR, right_time="at"),
+            "rows of 'right' get there without one",
+        ),
+        (lambda: left.join(right, {"k": "id"}, suffix=""), "give another suffix="),
+        (lambda: left.join("right", "k"), "takes a stream"),
+        (lambda: left.join(right, {"k": "id"}).late, "has no late rows"),
+        (lambda: rc.between("1 second", 0), "give the smaller one first"),
+        (
+            lambda: timed.join(right.event_time("at"), {"at": "at"}, within=NEAR),
+            "is a key of the join",
+        ),
+    ):
+        with pytest.raises((DataflowError, UnknownColumnError), match=words):
+            wrong()
