@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         variance,
     )
     from rechannel.dataflow.joins import between
-    from rechannel.dataflow.keyed import sliding, tumbling
+    from rechannel.dataflow.keyed import same_window, sessions, sliding, tumbling
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
     from rechannel.engine.spark.session import advise, session
@@ -108,8 +108,10 @@ _HOMES = {
     "remove": "rechannel.reconfigure.program",
     "rescale": "rechannel.reconfigure.ask",
     "rewrite": "rechannel.reconfigure.ask",
+    "same_window": "rechannel.dataflow.keyed",
     "run_batch": "rechannel.batch",
     "session": "rechannel.engine.spark.session",
+    "sessions": "rechannel.dataflow.keyed",
     "set_bound": "rechannel.reconfigure.ask",
     "set_in_flight": "rechannel.reconfigure.ask",
     "set_interval": "rechannel.reconfigure.ask",
@@ -181,7 +183,9 @@ __all__ = [
     "rescale",
     "rewrite",
     "run_batch",
+    "same_window",
     "session",
+    "sessions",
     "set_bound",
     "set_in_flight",
     "set_interval",

@@ -9,8 +9,17 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_joins import Join
+from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
-from tests.property.twin_windows import TIME, Deduplicate, LateRows, Sliding, Window, instant
+from tests.property.twin_windows import (
+    TIME,
+    Deduplicate,
+    LateRows,
+    Sessions,
+    Sliding,
+    Window,
+    instant,
+)
 from tests.property.twins import (
     Aggregate,
     Filter,
@@ -116,6 +125,11 @@ class Writer:
                 columns = keyed.inputs[0].columns
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
+            elif rng.random() < 0.15 and (top := self.top(rng.choice(steps))) is not None:
+                keyed = top
+                if top.bounded and rng.random() < 0.5:
+                    columns = top.inputs[0].columns
+                    steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
             elif rng.random() < 0.2 and (joined := self.join(steps)) is not None:
                 keyed = joined
                 if joined.bounded and rng.random() < 0.5:
@@ -277,6 +291,39 @@ class Writer:
             delays=(rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
         )
 
+    def top(self, up: Step) -> Top | None:
+        """The first rows of a key; None where there is nothing to order them by."""
+        rng = self.rng
+        sizes = TIME in up.columns and not isinstance(up, Keyed)
+        size = rng.choice((30, 100, 250)) if sizes and rng.random() < 0.6 else None
+        if up.near or {"window_start", "window_end", "rank"} & set(up.columns):
+            return None
+        plain = [n for n, kind in up.columns.items() if kind in ("long", "string", "double")]
+        if len(plain) < 2:
+            return None
+        keys = tuple(rng.sample(plain, 1))
+        by = rng.sample(
+            [n for n in plain if n not in keys], rng.choice((1, 1, 2)) if len(plain) > 2 else 1
+        )
+        last = size is None and rng.random() < 0.3
+        ends = {} if size is None else {"window_start": "timestamp", "window_end": "timestamp"}
+        ranks = {} if last else {"rank": "long"}
+        columns = {**{n: up.columns[n] for n in keys}, **ends, **ranks}
+        columns |= {n: kind for n, kind in up.columns.items() if n not in keys}
+        return Top(
+            name=self.name("top"),
+            columns=columns,
+            inputs=(up,),
+            keys=keys if size is None else (*keys, "window_start"),
+            user_keys=keys,
+            by={name: last or rng.random() < 0.5 for name in by},
+            n=1 if last else rng.choice((None, 1, 2, 3)),
+            last=last,
+            size=size,
+            delay=rng.choice((0, 0, 100, 300)),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+        )
+
     def late_columns(self, joined: Join) -> dict[str, str]:
         """Columns of the rows that came too late for a join: as its state shows them."""
         columns = {name: joined.columns[name] for name in joined.keys}
@@ -309,6 +356,11 @@ class Writer:
             "tasks": rng.choice((None, None, 1, 2, 3)),
             "delay": rng.choice((0, 0, 100, 300)),
         }
+        if rng.random() < 0.3 and not ORDERED & {how for how, _ in chosen.values()}:
+            common["keys"] = keys
+            gap = rng.choice((10, 30, 100))
+            name = self.name("sessions")
+            return Sessions(name=name, size=gap, lateness=0, complete=True, **common)
         if slides:
             size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20)))
             name = self.name("sliding")

@@ -464,7 +464,9 @@ NEEDED = (
     "at an event time",
     "rows of Deduplicate",
     "rows of Join",
+    "rows of Sessions",
     "rows of Sliding",
+    "rows of Top",
     "rows of Window",
     "rows of LateRows",
 )

@@ -6,11 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 import rechannel as rc
-from rechannel.model.ddl import schema_of
-from tests.property import twins
 from tests.property.twin_values import Row, plain
 from tests.property.twin_windows import TIME, instant, ms_of
 from tests.property.twins import Keyed, tie
@@ -215,15 +211,7 @@ class Join(Keyed):
             *((key, (0, tie(key)), row) for key, row in emitted),
             *((e.key, (1, e.number, tie(e.key)), self._row(e.key, *self._sides(e))) for e in alone),
         ]
-        if not rows:
-            return []
-        kinds = schema_of(", ".join(f"{name} {self.columns[name]}" for name in self.keys))
-        columns = [
-            pa.array([key[i] for key, _, _ in rows], kind.type) for i, kind in enumerate(kinds)
-        ]
-        hashes = twins.hash_columns(columns).tolist()
-        places = [(h, *place) for h, (_, place, _) in zip(hashes, rows, strict=True)]
-        return [rows[i][2] for i in sorted(range(len(rows)), key=places.__getitem__)]
+        return self._placed(*([row[i] for row in rows] for i in range(3)))  # type: ignore[arg-type]
 
     def _sides(self, one: Kept) -> tuple[Kept | None, Kept | None]:
         return (None, one) if one.side else (one, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import rechannel as rc
 from tests.property.twin_values import AGGREGATES, Row, plain
-from tests.property.twins import Keyed, Step
+from tests.property.twins import Keyed, Step, tie
 
 TIME = "at"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -264,3 +264,69 @@ class LateRows(Step):
         (operator,) = self.inputs
         late: list[Row] = operator.late  # type: ignore[attr-defined]
         return late
+
+
+@dataclass(eq=False, kw_only=True)
+class Sessions(Window):
+    """Aggregates of the rows of a key that are less than `size` ms apart. A key remembers rows of sessions to come."""
+
+    def windows(self) -> Any:
+        return rc.sessions(self.size)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        at = up.place(TIME)
+        late, came = [], []
+        for row in inputs[0]:
+            user = tuple(row[up.place(name)] for name in self.user_keys)
+            ms = None if row[at] is None else ms_of(row[at])
+            text = repr(list(map(plain, user)))
+            if ms is None or self._foreign(text, ms, before):
+                late.append((user, row))
+            else:
+                came.append((text, user, ms, row))
+        self.late = self._in_order(late)
+        for text, user, ms, row in came:
+            self.memory.setdefault(text, (user, []))[1].append((ms, row))
+        seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
+        self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+        emitted, places = [], []
+        for text, (user, kept) in list(self.memory.items()):
+            left = []
+            for session in self._sessions(kept):
+                if self.passed(session[-1][0] + self.size, self.watermark):
+                    emitted.append((user, self._emitted(user, session)))
+                    places.append((session[-1][0], tie(user)))
+                else:
+                    left += session
+            self.memory[text] = (user, left)
+            if not left:
+                del self.memory[text]
+        return self._placed([user for user, _ in emitted], places, [row for _, row in emitted])
+
+    def _foreign(self, text: str, ms: int, before: int | None) -> bool:
+        """Whether a row may belong to a session that is gone."""
+        if before is None or ms >= before:
+            return False
+        kept = self.memory.get(text, (None, []))[1]
+        return not any(s[0][0] <= ms < s[-1][0] + self.size for s in self._sessions(kept))
+
+    def _sessions(self, kept: list[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
+        out: list[list[tuple[int, Row]]] = []
+        for one in sorted(kept, key=lambda each: each[0]):
+            if out and one[0] < out[-1][-1][0] + self.size:
+                out[-1].append(one)
+            else:
+                out.append([one])
+        return out
+
+    def _emitted(self, user: Row, session: list[tuple[int, Row]]) -> Row:
+        times = instant(session[0][0]), instant(session[-1][0] + self.size)
+        return (*user, *times, *self.shown([row for _, row in session]))
+
+    def state(self) -> list[Row]:
+        return [
+            self._emitted(user, session)
+            for user, kept in self.memory.values()
+            for session in self._sessions(kept)
+        ]

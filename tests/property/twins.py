@@ -207,17 +207,18 @@ class Keyed(Step):
 
     def _in_order(self, emitted: list[tuple[Row, Row]]) -> list[Row]:
         """By hash of the key: the order in which a further operator sees what this one emits."""
-        if not emitted:
+        places = [(self.minor(key), tie(key)) for key, _ in emitted]
+        return self._placed([key for key, _ in emitted], places, [row for _, row in emitted])
+
+    def _placed(self, keys: list[Row], places: list[Any], rows: list[Row]) -> list[Row]:
+        """Rows by the hash of their key, and then by their place."""
+        if not rows:
             return []
         kinds = schema_of(", ".join(f"{name} {self.columns[name]}" for name in self.hashed))
-        columns = [
-            pa.array([key[i] for key, _ in emitted], kind.type) for i, kind in enumerate(kinds)
-        ]
+        columns = [pa.array([key[i] for key in keys], kind.type) for i, kind in enumerate(kinds)]
         hashes = hash_columns(columns).tolist()
-        places = [
-            (h, self.minor(key), tie(key)) for h, (key, _) in zip(hashes, emitted, strict=True)
-        ]
-        return [emitted[i][1] for i in sorted(range(len(emitted)), key=places.__getitem__)]
+        order = list(zip(hashes, places, strict=True))
+        return [rows[i] for i in sorted(range(len(rows)), key=order.__getitem__)]
 
     @property
     def hashed(self) -> tuple[str, ...]:

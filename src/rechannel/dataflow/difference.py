@@ -98,8 +98,8 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
     one, two = (getattr(each.spec, "fixed", None) for each in (old, new))
     if one != two:
         return (
-            f"{label(new)}: its windows cannot change, nor how long keys are remembered: what is gone cannot come"
-            f" back; {INSTEAD}"
+            f"{label(new)}: its windows cannot change, nor which rows it keeps and for how long: what is gone cannot"
+            f" come back; {INSTEAD}"
         )
     if old.keys != new.keys:
         return (

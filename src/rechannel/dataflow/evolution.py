@@ -28,6 +28,7 @@ from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
+    SessionSpec,
     TrackBatchesSpec,
     TrackSpec,
     WindowSpec,
@@ -169,7 +170,7 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     spec = node.spec
     if isinstance(spec, AggregateSpec) and isinstance(logic, Mapping):
         return AggregateSpec(aggregates=logic)
-    if isinstance(spec, WindowSpec) and isinstance(logic, Mapping):
+    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(logic, Mapping):
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
@@ -180,7 +181,9 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
     raise _unfit(
-        node, logic, "aggregates by name" if spec.kind in ("aggregate", "window") else "a function"
+        node,
+        logic,
+        "aggregates by name" if spec.kind in ("aggregate", "window", "sessions") else "a function",
     )
 
 

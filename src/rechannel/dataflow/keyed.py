@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -16,11 +16,13 @@ from rechannel.dataflow.rules import label
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
+    SessionSpec,
     TrackBatchesSpec,
     TrackSpec,
     WindowSpec,
 )
 from rechannel.dataflow.timing import declared_column
+from rechannel.dataflow.tops import TopSpec, number_of, order_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
@@ -148,6 +150,43 @@ class KeyedStream(Generic[Behind]):
         )
         return self._operator(spec, name, tasks, bins, initial)
 
+    def top(
+        self,
+        n: int | None,
+        by: str | Sequence[str],
+        *,
+        descending: bool | Sequence[bool] = True,
+        rank: str | None = "rank",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """The first `n` rows of every key in an order, with their ranks from 1: keys, rank, the other columns.
+
+        Emits every rank whose row has become another one: whoever keeps the latest row of a key and rank has the
+        table. n: None = all. by: columns; descending: the largest come first, for all or for each of them. Nulls and
+        NaN come last; of rows that are alike, the one that came first is in front. rank: its name; None = without.
+        Raises DataflowError, UnknownColumnError.
+        """
+        spec = TopSpec(by=order_of(by, descending), n=number_of(n), rank=rank)
+        return self._operator(spec, name, tasks, bins, None)
+
+    def latest(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """The last row of every key, whole: the one with the largest `by`, and of those the one that came last.
+
+        by: columns, such as the event time; none = the order of the stream. Emits it when it has become another one.
+        """
+        order = order_of(by, descending=True) if by else ()
+        spec = TopSpec(by=order, n=1, latest=True, rank=None)
+        return self._operator(spec, name, tasks, bins, None)
+
     def window(
         self,
         window: Windows,
@@ -158,13 +197,15 @@ class KeyedStream(Generic[Behind]):
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
-        window: `rc.tumbling` or `rc.sliding`.
+        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows.
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
         and again when a row comes to it after that; "change" = every window that got rows, in every timestep.
         """
-        column = declared_column(self.node) if on is None else on
+        if window == SAME:
+            window = Windows(size_us=size_of(self.node), every_us=size_of(self.node), assigned=True)
+        column = declared_column(self.node) if on is None and not window.assigned else on or START
         if column is None:
             msg = (
                 f"window ({caller()}): say which column has the event times, with on=, or before with"
@@ -175,8 +216,12 @@ class KeyedStream(Generic[Behind]):
             msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
             raise DataflowError(msg)
         kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
-        if window.every_us != window.size_us and (kept or emit == "change"):
-            msg = f"window ({caller()}): windows that overlap are shown when complete, and take no lateness"
+        fickle = window.every_us != window.size_us or window.gap_us is not None
+        if fickle and (kept or emit == "change"):
+            msg = (
+                f"window ({caller()}): windows that overlap, and sessions, are shown when complete, and take no"
+                " lateness"
+            )
             raise DataflowError(msg)
         return WindowedStream(keyed=self, window=window, column=column, lateness_us=kept, emit=emit)
 
@@ -204,16 +249,51 @@ class KeyedStream(Generic[Behind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Windows of one length. In microseconds: their length, from one's begin to the next one's, begin of one."""
+    """Windows of one length. In microseconds: their length, from one's begin to the next one's, begin of one.
+
+    assigned: rows have their window. gap_us: of sessions, which have no length.
+    """
 
     size_us: int
     every_us: int
     offset_us: int = 0
+    assigned: bool = False
+    gap_us: int | None = None
+
+
+SAME = Windows(size_us=0, every_us=0, assigned=True)
+
+
+def same_window() -> Windows:
+    """The windows that rows come out of: `counts.key_by().window(rc.same_window()).top(1, by="bids")`."""
+    return SAME
+
+
+def size_of(node: Node) -> int:
+    """Length of the windows that a node's rows come out of. Raises DataflowError where there are none."""
+    sizes = {spec.size_us for each in _nearest(node) if isinstance(spec := each.spec, WindowSpec)}
+    if len(sizes) != 1:
+        msg = f"window ({caller()}): rows of {node.name!r} do not come out of windows of one length"
+        raise DataflowError(msg)
+    return sizes.pop()
+
+
+def _nearest(node: Node) -> list[Stateful]:
+    """Operators that a node's rows come out of."""
+    if isinstance(node, Stateful):
+        return [node]
+    return [found for up in node.upstreams for found in _nearest(up)]
 
 
 def tumbling(size: Duration, offset: Duration = 0) -> Windows:
     """Windows of one length, one behind the other: [offset + n * size, offset + (n + 1) * size) since 1970, UTC."""
     return sliding(size, size, offset)
+
+
+def sessions(gap: Duration) -> Windows:
+    """Rows of a key that are less than `gap` apart from the next: from the first one to the gap behind the last one."""
+    length = microseconds(gap, "gap between sessions")
+    return Windows(size_us=length, every_us=length, gap_us=length)
 
 
 def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
@@ -259,13 +339,13 @@ class WindowedStream(Generic[Behind]):
         this returns, and counted in either case.
         """
         keyed = self.keyed
-        for key in (START, END):
-            if key in keyed.keys:
-                msg = (
-                    f"window ({caller()}): key {key!r} has the name of a window's column; rename it"
-                )
-                raise DataflowError(msg)
-        keys = (*keyed.keys, START)
+        if self.window.gap_us is not None:
+            made = SessionSpec(
+                aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
+                gap_us=self.window.gap_us,
+                on=self.column,
+            )
+            return keyed._operator(made, name, tasks, bins, None)
         spec = WindowSpec(
             aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
             size_us=self.window.size_us,
@@ -275,19 +355,61 @@ class WindowedStream(Generic[Behind]):
             on_close=self.emit == "complete",
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
+        inside = self._inside(settled if name else None, spec.pane_us)
+        return inside._operator(spec, settled, tasks, bins, None)
+
+    def top(
+        self,
+        n: int | None,
+        by: str | Sequence[str],
+        *,
+        descending: bool | Sequence[bool] = True,
+        rank: str | None = "rank",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """The first `n` rows of every key in every window, shown when it is complete. As `KeyedStream.top`.
+
+        Windows that overlap, lateness and emit="change" are refused.
+        """
+        window = self.window
+        fickle = window.every_us != window.size_us or window.gap_us is not None
+        if fickle or self.lateness_us or self.emit != "complete":
+            msg = (
+                f"top ({caller()}): windows follow one another, are shown when complete, and take no lateness; use"
+                " rc.tumbling or rc.same_window"
+            )
+            raise DataflowError(msg)
+        spec = TopSpec(
+            by=order_of(by, descending), n=number_of(n), rank=rank, window_us=window.size_us
+        )
+        settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
+        inside = self._inside(settled if name else None, window.size_us)
+        return inside._operator(spec, settled, tasks, bins, None)
+
+    def _inside(self, name: str | None, pane_us: int) -> KeyedStream[Behind]:
+        """Rows with the start of their window (or pane), which is a key. name: of the operator, if it has one."""
+        keyed = self.keyed
+        for key in (START, END):
+            if key in keyed.keys:
+                msg = (
+                    f"window ({caller()}): key {key!r} has the name of a window's column; rename it"
+                )
+                raise DataflowError(msg)
+        keys = (*keyed.keys, START)
+        if self.window.assigned:
+            return KeyedStream(node=keyed.node, keys=keys, then=keyed.then)
         assigned = MapBatches(
-            name=f"{settled}.windows" if name else stateless_name(keyed.node, "windows"),
+            name=f"{name}.windows" if name else stateless_name(keyed.node, "windows"),
             where=caller(),
             upstream=keyed.node,
             function=AssignWindows(
-                column=self.column,
-                size_us=spec.pane_us,
-                offset_us=self.window.offset_us,
+                column=self.column, size_us=pane_us, offset_us=self.window.offset_us
             ),
             schema=None,
         )
-        inside = KeyedStream(node=assigned, keys=keys, then=keyed.then)
-        return inside._operator(spec, settled, tasks, bins, None)
+        return KeyedStream(node=assigned, keys=keys, then=keyed.then)
 
 
 def milliseconds(timeout: timedelta | int | None) -> int | None:

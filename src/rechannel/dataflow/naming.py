@@ -85,6 +85,8 @@ def stateless_name(upstream: Node, kind: str) -> FreeName:
 
 def keyed_name(upstream: Node, kind: str, keys: tuple[str, ...]) -> DerivedName:
     """`<anchor>.<kind>-by-<keys>`."""
+    if not keys:
+        return DerivedName(f"{anchor(upstream)}.{kind}")
     return DerivedName(f"{anchor(upstream)}.{kind}-by-{'-'.join(map(plain, keys))}")
 
 

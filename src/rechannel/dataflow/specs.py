@@ -20,6 +20,7 @@ from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.marks import need_time
 from rechannel.kernels.reduce import ReduceLogic
+from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, WindowLogic
@@ -107,13 +108,7 @@ class WindowSpec:
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
             )
-        if inner.ordered:
-            names = [one.name for one in inner.aggregates if one.function.ordered]
-            msg = (
-                f"aggregates {names} go by the order of rows, which windows that overlap do not keep: their panes are"
-                " merged by event time; use min, max or track"
-            )
-            raise DataflowError(msg)
+        _need_orderless(inner, "windows that overlap")
         return SlidingLogic(
             inner=inner,
             row_schema=rows,
@@ -136,6 +131,43 @@ class WindowSpec:
     def fixed(self) -> str:
         """Which windows there are, and how long."""
         return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SessionSpec:
+    """Aggregates of the rows of a key in each session. See `kernels.sessions`. on: the column of event times."""
+
+    aggregates: AggregateSpec
+    gap_us: int
+    on: str
+
+    needs_time = True
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "sessions"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        for name in (START, END, FIRST.name, LAST.name):
+            if name in self.aggregates.aggregates or name in keys:
+                msg = f"{name!r} is the name of a column of sessions; name it otherwise"
+                raise DataflowError(msg)
+        need_time(self.on, schema)
+        self.aggregates.bind(keys, schema)
+        inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
+        _need_orderless(inner, "sessions")
+        return SessionLogic(inner=inner, row_schema=schema, on=self.on, gap_us=self.gap_us)
+
+    def fingerprint(self) -> str:
+        """The gap, and the aggregates."""
+        return f"sessions({self.fixed}; {self.aggregates.fingerprint()})"
+
+    @property
+    def fixed(self) -> str:
+        """What makes a session."""
+        return f"{self.gap_us} by {self.on}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -281,6 +313,16 @@ class TrackBatchesSpec:
 
 def _track_fingerprint(state: pa.Schema, timeout_ms: int | None) -> str:
     return f"track({columns_text(state)}{'' if timeout_ms is None else '; timeout'})"
+
+
+def _need_orderless(inner: AggregateLogic, windows: str) -> None:
+    if inner.ordered:
+        names = [one.name for one in inner.aggregates if one.function.ordered]
+        msg = (
+            f"aggregates {names} go by the order of rows, which {windows} do not keep: their parts are merged by event"
+            " time; use min, max or track"
+        )
+        raise DataflowError(msg)
 
 
 def _need_callable(function: object, operator: str, shape: str) -> None:

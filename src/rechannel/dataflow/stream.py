@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from rechannel.dataflow.graph import (
     Union,
 )
 from rechannel.dataflow.joins import How, On, Within, join
-from rechannel.dataflow.keyed import KeyedStream
+from rechannel.dataflow.keyed import KeyedStream, WindowedStream, Windows
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
@@ -244,6 +244,18 @@ class Stream:
         if schema is not None:
             need_columns(what, columns, schema)
         return KeyedStream(node=self.node, keys=columns, then=self._then)
+
+    def window(
+        self,
+        window: Windows,
+        *,
+        on: str | None = None,
+        lateness: Duration = 0,
+        emit: Literal["complete", "change"] = "complete",
+    ) -> WindowedStream[Stream]:
+        """All rows by windows of event time, whatever their keys. As `KeyedStream.window`."""
+        keyed = KeyedStream(node=self.node, keys=(), then=self._then)
+        return keyed.window(window, on=on, lateness=lateness, emit=emit)
 
     @property
     def write(self) -> Writer:

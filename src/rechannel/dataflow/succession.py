@@ -22,6 +22,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic, Bound
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.reduce import ReduceLogic
+from rechannel.kernels.sessions import SessionLogic
 from rechannel.kernels.tracking import Tracking
 from rechannel.kernels.windows import WindowLogic
 from rechannel.model.ddl import columns_text
@@ -89,12 +90,12 @@ def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
 
 def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
     """The aggregates that are all the state there is of an operator, None where it has other state."""
-    inner = logic.inner if isinstance(logic, WindowLogic) else logic
+    inner = logic.inner if isinstance(logic, WindowLogic | SessionLogic) else logic
     return inner if isinstance(inner, AggregateLogic) else None
 
 
 def _kind(logic: StatefulLogic) -> str:
-    if isinstance(logic, WindowLogic):
+    if isinstance(logic, WindowLogic | SessionLogic):
         return "window"
     if isinstance(logic, AggregateLogic):
         return "aggregate"

@@ -33,6 +33,8 @@ from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration
 from rechannel.kernels.migrate import fingerprint as fingerprint_of
 from rechannel.kernels.program import StageProgram
+from rechannel.kernels.sessions import SessionLogic
+from rechannel.kernels.top import TopLogic
 from rechannel.kernels.windows import WindowLogic
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram
@@ -189,6 +191,10 @@ def compile_program(
     )
 
 
+TELLS_LATE = (WindowLogic, SessionLogic, DeduplicateLogic, JoinLogic, TopLogic)
+"""Operators whose late rows may be somebody's."""
+
+
 def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
     """Executable logic of every stateful operator."""
     wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
@@ -196,9 +202,7 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
     for node in dataflow.nodes:
         if isinstance(node, Stateful):
             logic = node.spec.bind(node.keys, schemas[node.upstream.name])
-            if node.name in wanted and isinstance(
-                logic, WindowLogic | DeduplicateLogic | JoinLogic
-            ):
+            if node.name in wanted and isinstance(logic, TELLS_LATE):
                 logic = replace(logic, keep_late=True)
             logics[node.name] = logic
     return logics

@@ -1,0 +1,95 @@
+"""`top` and `latest`: the rows of a key that come first in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.dataflow.naming import caller
+from rechannel.dataflow.rules import need_columns
+from rechannel.errors import DataflowError
+from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.top import RANK, TopLogic
+from rechannel.kernels.windows import END, START
+from rechannel.model.ddl import type_name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TopSpec:
+    """The first rows of every key in an order. See `kernels.top`."""
+
+    by: tuple[tuple[str, bool], ...]
+    n: int | None
+    latest: bool = False
+    rank: str | None = "rank"
+    window_us: int | None = None
+
+    @property
+    def needs_time(self) -> bool:
+        """Windows are shown when event time says so."""
+        return self.window_us is not None
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "top"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        need_columns("top", [name for name, _ in self.by], schema)
+        for name, _ in self.by:
+            kind = schema.field(name).type
+            if name in keys or pa.types.is_nested(kind):
+                why = "a key" if name in keys else type_name(kind)
+                msg = f"top: rows of a key cannot be ordered by {name!r}, which is {why}"
+                raise DataflowError(msg)
+        windowed = self.window_us is not None
+        rows = [f for f in schema if f.name not in keys and not (windowed and f.name == END)]
+        for name in (RANK.name, *([] if self.rank is None else [self.rank])):
+            if name in schema.names:
+                msg = f"top: there is a column {name!r} already; say what the rank is called with rank="
+                raise DataflowError(msg)
+        return TopLogic(
+            keys=pa.schema([schema.field(key) for key in keys]),
+            rows=pa.schema(rows),
+            row_schema=pa.schema([f for f in schema if not (windowed and f.name in (START, END))]),
+            by=self.by,
+            n=self.n,
+            latest=self.latest,
+            rank=self.rank,
+            window_us=self.window_us,
+        )
+
+    def fingerprint(self) -> str:
+        """What the stored rows are."""
+        return f"top({self.fixed})"
+
+    @property
+    def fixed(self) -> str:
+        """Which rows are kept: others are gone."""
+        return f"{self.n} by {self.by}, {self.latest}, {self.window_us}"
+
+
+def order_of(
+    by: str | Sequence[str], descending: bool | Sequence[bool]
+) -> tuple[tuple[str, bool], ...]:
+    """Columns and directions of an order. Raises DataflowError."""
+    names = [by] if isinstance(by, str) else list(by)
+    directions = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+    if not names or not all(isinstance(name, str) for name in names):
+        msg = f"top ({caller()}): say what rows are ordered by, as in by='price'"
+        raise DataflowError(msg)
+    if len(directions) != len(names):
+        msg = f"top ({caller()}): descending has {len(directions)} values for {len(names)} columns"
+        raise DataflowError(msg)
+    return tuple(zip(names, directions, strict=True))
+
+
+def number_of(n: int | None) -> int | None:
+    """How many rows. Raises DataflowError unless it is positive."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        msg = f"top ({caller()}): how many rows is a whole number of at least 1, or None for all, not {n!r}"
+        raise DataflowError(msg)
+    return n

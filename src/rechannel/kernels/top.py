@@ -1,0 +1,224 @@
+"""`top`: the rows of every key that come first in an order, with their ranks.
+
+State: a row for every rank. What comes is put in order together with what was there; ranks whose row is another one
+then are written, and shown: whoever keeps the latest row of every key and rank has the table. In windows, all ranks of
+a window are shown when it is complete.
+
+Of rows that are alike in the order, the one that came first (or last) is in front; so the order is total, and the
+result is that of a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
+from rechannel.kernels.marks import MICROS, micros
+from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.windows import END
+from rechannel.model.eventtime import Clock
+
+RANK = pa.field("_rank", pa.int64(), False)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TopLogic(EveryRow):
+    """The first `n` rows of every key (None = all): a `StatefulLogic`.
+
+    keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
+    columns they are ordered by, and whether the largest comes first. latest: of rows that are alike, the one that came
+    last is in front. rank: what the rank is called; None = it is not shown. window_us: length of the windows.
+    row_schema: the stream's columns. keep_late: late rows are somebody's.
+    """
+
+    keys: pa.Schema
+    rows: pa.Schema
+    row_schema: pa.Schema
+    by: tuple[tuple[str, bool], ...]
+    n: int | None
+    latest: bool = False
+    rank: str | None = "rank"
+    window_us: int | None = None
+    keep_late: bool = False
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Keys and rank."""
+        return self.keys.append(RANK)
+
+    @property
+    def hashed(self) -> int:
+        """The keys proper."""
+        return len(self.keys)
+
+    @property
+    def collects(self) -> bool:
+        """A key has a state row per rank."""
+        return True
+
+    def minor(self, keys: Columns) -> IntArray:
+        """Ranks."""
+        ranks: IntArray = keys[-1].to_numpy(zero_copy_only=False)
+        return ranks
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """All columns that are not keys."""
+        return self.rows
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """The row of a rank."""
+        return self.rows
+
+    @cached_property
+    def output_schema(self) -> pa.Schema:
+        """Keys, the end of the window, the rank, the other columns."""
+        ends = [] if self.window_us is None else [pa.field(END, MICROS, False)]
+        ranks = [] if self.rank is None else [RANK.with_name(self.rank)]
+        return pa.schema([*self.keys, *ends, *ranks, *self.rows])
+
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Ends of the windows."""
+        return None if self.window_us is None else self._ends(keys)[0]
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
+        """Windows that are not complete."""
+        if self.window_us is None:
+            return None
+        ends, nulls = self._ends(keys)
+        alive: Mask = ends > clock.watermark
+        return alive if nulls is None else alive & ~nulls
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether windows that end then are complete."""
+        return due <= clock.watermark
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Windows that have become complete."""
+        return None if self.window_us is None else (clock.before, clock.watermark)
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """The complete windows."""
+        return self.finish(keys, state), hashes
+
+    def _ends(self, keys: Columns) -> tuple[IntArray, Mask | None]:
+        times, nulls = micros(keys[len(self.keys) - 1])
+        return times + (self.window_us or 0), nulls
+
+    # Rows -------------------------------------------------------------------------------------------------------
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Ranks whose row is another one now."""
+        late = self._late(arrivals)
+        held = arrivals.held or Held(keys=[], state=[], owners=np.empty(0, dtype=np.int64))
+        count = len(held.owners)
+        columns = [
+            pa.concat_arrays([old, new])
+            for old, new in zip(held.state, arrivals.values, strict=True)
+        ]
+        owners = np.concatenate([held.owners, arrivals.groups.ids])
+        there = self.minor(held.keys)
+        rows, ranks = self._ranked(columns, owners, there, late)
+        was = np.zeros(len(owners), dtype=np.int64)
+        was[:count] = there
+        changed = was[rows] != ranks
+        rows, ranks = rows[changed], ranks[changed]
+        hashes = arrivals.hashes[owners[rows]]
+        whole = [
+            *take(arrivals.keys, owners[rows]),
+            from_numpy(ranks, RANK.type),
+            *take(columns, rows),
+        ]
+        width = len(self.key_schema)
+        shown = self.finish(whole[:width], whole[width:])
+        order = np.lexsort((ranks, hashes))
+        return Applied(
+            state=[],
+            dropped=None,
+            output=shown if self.window_us is None else shown.slice(0, 0),
+            output_hashes=hashes if self.window_us is None else hashes[:0],
+            late=None if late is None else self._late_rows(arrivals, late),
+            changed=Changed(hashes=hashes[order], columns=take(whole, order)),
+        )
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Keys, the end of the window, the rank, the other columns."""
+        ends = []
+        if self.window_us is not None:
+            ends = [from_numpy(self._ends(keys)[0], pa.int64()).cast(MICROS)]
+        ranks = [] if self.rank is None else [keys[-1]]
+        columns = [*keys[: len(self.keys)], *ends, *ranks, *state]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+    @property
+    def shown_schema(self) -> pa.Schema:
+        """State is shown as it is emitted."""
+        return self.output_schema
+
+    def _ranked(
+        self, columns: Columns, owners: IntArray, there: IntArray, late: Mask | None
+    ) -> tuple[IntArray, IntArray]:
+        """Rows that have a rank, by key and rank, and their ranks. there: ranks of those that had one."""
+        count, every = len(there), len(owners)
+        came = np.arange(every, dtype=np.int64)
+        came[:count] = -there if self.latest else there - every
+        names = self.rows.names
+        table: dict[str, pa.Array] = {"owner": from_numpy(owners, pa.int64())}
+        order = [("owner", "ascending")]
+        for place, (column, descending) in enumerate(self.by):
+            table[str(place)] = _sortable(columns[names.index(column)])
+            order.append((str(place), "descending" if descending else "ascending"))
+        table["came"] = from_numpy(came, pa.int64())
+        order.append(("came", "descending" if self.latest else "ascending"))
+        rows = pc.sort_indices(pa.table(table), sort_keys=order).to_numpy().astype(np.int64)
+        if late is not None:
+            rows = rows[(rows < count) | ~late[np.maximum(rows - count, 0)]]
+        of = owners[rows]
+        first = np.flatnonzero(np.diff(of, prepend=-1))
+        ranks = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of)))) + 1
+        if self.n is not None:
+            kept = ranks <= self.n
+            rows, ranks = rows[kept], ranks[kept]
+        return rows, ranks
+
+    def _late(self, arrivals: Arrivals) -> Mask | None:
+        """Which rows are of a window that was complete."""
+        if self.window_us is None:
+            return None
+        ends, nulls = self._ends(arrivals.keys)
+        gone = ends <= arrivals.clock.before
+        gone = gone if nulls is None else gone | nulls
+        late: Mask = gone[arrivals.groups.ids]
+        return late if late.any() else None
+
+    def _late_rows(self, arrivals: Arrivals, late: Mask) -> Late:
+        rows = np.flatnonzero(late)
+        if not self.keep_late:
+            return Late(count=len(rows))
+        owners = arrivals.groups.ids[rows]
+        known = dict(zip(self.keys.names, take(arrivals.keys, owners), strict=True))
+        known |= dict(zip(self.rows.names, take(arrivals.values, rows), strict=True))
+        batch = pa.RecordBatch.from_arrays(
+            [known[name] for name in self.row_schema.names], schema=self.row_schema
+        )
+        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def _sortable(column: pa.Array) -> pa.Array:
+    """As numbers where Arrow does not sort a type."""
+    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column

@@ -1,0 +1,134 @@
+"""The first rows of every key in an order, naively: see `twins`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import rechannel as rc
+from tests.property.twin_values import Row, plain
+from tests.property.twin_windows import TIME, instant, ms_of
+from tests.property.twins import Keyed, tie
+
+
+@dataclass(eq=False, kw_only=True)
+class Top(Keyed):
+    """The first `n` rows of a key. A key remembers all its rows, as (place in the order, row).
+
+    by: columns, and whether the largest come first. size: of windows, ms; None = no windows. delay: ms.
+    """
+
+    user_keys: tuple[str, ...]
+    by: dict[str, bool]
+    n: int | None
+    last: bool = False
+    size: int | None = None
+    delay: int = 0
+    watermark: int | None = None
+    late: list[Row] = field(default_factory=list)
+    came: int = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.watermark, self.late, self.came = None, [], 0
+
+    @property
+    def bounded(self) -> bool:
+        return self.size is not None
+
+    def build(self, *inputs: Any) -> Any:
+        stream = inputs[0]
+        if self.size is not None:
+            stream = stream.event_time(TIME, self.delay, name=f"{self.name}-time")
+        keyed = stream.key_by(*self.user_keys)
+        if self.last:
+            return keyed.latest(list(self.by), **self.options)
+        if self.size is not None:
+            keyed = keyed.window(rc.tumbling(self.size))
+        return keyed.top(self.n, list(self.by), descending=list(self.by.values()), **self.options)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        touched: dict[str, None] = {}
+        was = {text: self._ranked(kept) for text, (_, kept) in self.memory.items()}
+        late = []
+        for row in inputs[0]:
+            key = tuple(row[up.place(name)] for name in self.user_keys)
+            if self.size is not None:
+                at = row[up.place(TIME)]
+                start = None if at is None else instant(ms_of(at) // self.size * self.size)
+                key = (*key, start)
+                if start is None or self._over(key, before):
+                    late.append((key, row))
+                    continue
+            text = repr(list(map(plain, key)))
+            self.came += 1
+            self.memory.setdefault(text, (key, []))[1].append((self.came, row))
+            touched[text] = None
+        self.late = self._in_order(late)
+        if self.size is not None:
+            seen = [ms_of(t) - self.delay for row in inputs[0] if (t := row[up.place(TIME)])]
+            self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+            over = [t for t, (key, _) in self.memory.items() if self._over(key, self.watermark)]
+            emitted = [(key, row) for t in over for key, row in self._table(t)]
+            for text in over:
+                del self.memory[text]
+            return self._by_rank(emitted, whole=True)
+        emitted = []
+        for text in touched:
+            old = was.get(text, [])
+            for (key, row), (rank, one) in zip(
+                self._table(text), enumerate(self._ranked(self.memory[text][1])), strict=True
+            ):
+                if rank >= len(old) or old[rank] is not one:
+                    emitted.append((key, row))
+        return self._by_rank(emitted)
+
+    def _over(self, key: Row, watermark: int | None) -> bool:
+        assert self.size is not None
+        return watermark is not None and ms_of(key[-1]) + self.size <= watermark
+
+    def _ranked(self, kept: list[tuple[int, Row]]) -> list[tuple[int, Row]]:
+        """In order, the first ones."""
+        up = self.inputs[0]
+        kept = sorted(kept, key=lambda one: -one[0] if self.last else one[0])
+        for name, descending in reversed(self.by.items()):
+            place = up.place(name)
+            there = [one for one in kept if not missing(one[1][place])]
+            nans = [one for one in kept if isinstance(v := one[1][place], float) and math.isnan(v)]
+            nulls = [one for one in kept if one[1][place] is None]
+            # `reverse` keeps those that are alike in their order.
+            there.sort(key=lambda one: bytewise(one[1][place]), reverse=descending)
+            kept = [*there, *nans, *nulls]
+        return kept[: self.n]
+
+    def _table(self, text: str) -> list[tuple[Row, Row]]:
+        key, kept = self.memory[text]
+        up = self.inputs[0]
+        values = [up.place(name) for name in up.columns if name not in self.user_keys]
+        ends = () if self.size is None else (instant(ms_of(key[-1]) + self.size),)
+        return [
+            (key, (*key, *ends, *(() if self.last else (rank,)), *(row[i] for i in values)))
+            for rank, (_, row) in enumerate(self._ranked(kept), 1)
+        ]
+
+    def _by_rank(self, emitted: list[tuple[Row, Row]], *, whole: bool = False) -> list[Row]:
+        """By hash and key; what was waiting by hash, rank and key."""
+        if not whole:
+            return self._in_order(emitted)
+        keys, rows = [key for key, _ in emitted], [row for _, row in emitted]
+        places = [(row[len(self.keys) + 1], tie(key)) for key, row in emitted]
+        return self._placed(keys, places, rows)
+
+    def state(self) -> list[Row]:
+        return [row for text in self.memory for _, row in self._table(text)]
+
+
+def missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def bytewise(value: Any) -> Any:
+    """Strings are ordered by their bytes."""
+    return value.encode() if isinstance(value, str) else value
