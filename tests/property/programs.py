@@ -320,6 +320,7 @@ class Writer:
             n=1 if last else rng.choice((None, 1, 2, 3)),
             last=last,
             size=size,
+            ties=size is not None and rng.random() < 0.5,
             delay=rng.choice((0, 0, 100, 300)),
             tasks=rng.choice((None, None, 1, 2, 3)),
         )

@@ -24,6 +24,7 @@ class Top(Keyed):
     n: int | None
     last: bool = False
     size: int | None = None
+    ties: bool = False
     delay: int = 0
     watermark: int | None = None
     late: list[Row] = field(default_factory=list)
@@ -45,7 +46,14 @@ class Top(Keyed):
         if self.last:
             return keyed.latest(list(self.by), **self.options)
         if self.size is not None:
-            keyed = keyed.window(rc.tumbling(self.size))
+            windows = keyed.window(rc.tumbling(self.size))
+            return windows.top(
+                self.n,
+                list(self.by),
+                descending=list(self.by.values()),
+                ties=self.ties,
+                **self.options,
+            )
         return keyed.top(self.n, list(self.by), descending=list(self.by.values()), **self.options)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
@@ -101,7 +109,15 @@ class Top(Keyed):
             # `reverse` keeps those that are alike in their order.
             there.sort(key=lambda one: bytewise(one[1][place]), reverse=descending)
             kept = [*there, *nans, *nulls]
-        return kept[: self.n]
+        if self.n is None or not self.ties or len(kept) <= self.n:
+            return kept[: self.n]
+        places = [up.place(name) for name in self.by]
+
+        def order(one: tuple[int, Row]) -> str:
+            return repr([plain(one[1][place]) for place in places])
+
+        last = order(kept[self.n - 1])
+        return [one for i, one in enumerate(kept) if i < self.n or order(one) == last]
 
     def _table(self, text: str) -> list[tuple[Row, Row]]:
         key, kept = self.memory[text]

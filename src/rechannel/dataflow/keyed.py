@@ -364,12 +364,15 @@ class WindowedStream(Generic[Behind]):
         by: str | Sequence[str],
         *,
         descending: bool | Sequence[bool] = True,
+        ties: bool = False,
         rank: str | None = "rank",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
         """The first `n` rows of every key in every window, shown when it is complete. As `KeyedStream.top`.
+
+        ties: rows that are alike to the `n`th in the order are in as well.
 
         Windows that overlap, lateness and emit="change" are refused.
         """
@@ -382,7 +385,11 @@ class WindowedStream(Generic[Behind]):
             )
             raise DataflowError(msg)
         spec = TopSpec(
-            by=order_of(by, descending), n=number_of(n), rank=rank, window_us=window.size_us
+            by=order_of(by, descending),
+            n=number_of(n),
+            ties=ties,
+            rank=rank,
+            window_us=window.size_us,
         )
         settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
         inside = self._inside(settled if name else None, window.size_us)

@@ -23,6 +23,7 @@ class TopSpec:
     by: tuple[tuple[str, bool], ...]
     n: int | None
     latest: bool = False
+    ties: bool = False
     rank: str | None = "rank"
     window_us: int | None = None
 
@@ -58,6 +59,7 @@ class TopSpec:
             by=self.by,
             n=self.n,
             latest=self.latest,
+            ties=self.ties,
             rank=self.rank,
             window_us=self.window_us,
         )
@@ -69,7 +71,7 @@ class TopSpec:
     @property
     def fixed(self) -> str:
         """Which rows are kept: others are gone."""
-        return f"{self.n} by {self.by}, {self.latest}, {self.window_us}"
+        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {self.window_us}"
 
 
 def order_of(

@@ -25,6 +25,7 @@ from rechannel.kernels.plain import EveryRow
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashing import keys_equal
 
 RANK = pa.field("_rank", pa.int64(), False)
 
@@ -37,8 +38,9 @@ class TopLogic(EveryRow):
 
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
     columns they are ordered by, and whether the largest comes first. latest: of rows that are alike, the one that came
-    last is in front. rank: what the rank is called; None = it is not shown. window_us: length of the windows.
-    row_schema: the stream's columns. keep_late: late rows are somebody's.
+    last is in front. ties: rows that are alike to the last one are in as well. rank: what the rank is called; None =
+    it is not shown. window_us: length of the windows. row_schema: the stream's columns. keep_late: late rows are
+    somebody's.
     """
 
     keys: pa.Schema
@@ -47,6 +49,7 @@ class TopLogic(EveryRow):
     by: tuple[tuple[str, bool], ...]
     n: int | None
     latest: bool = False
+    ties: bool = False
     rank: str | None = "rank"
     window_us: int | None = None
     keep_late: bool = False
@@ -136,6 +139,8 @@ class TopLogic(EveryRow):
         rows, ranks = self._ranked(columns, owners, there, late)
         was = np.zeros(len(owners), dtype=np.int64)
         was[:count] = there
+        kept = np.bincount(owners[rows], minlength=arrivals.groups.count)
+        gone = np.flatnonzero(there > kept[held.owners])
         changed = was[rows] != ranks
         rows, ranks = rows[changed], ranks[changed]
         hashes = arrivals.hashes[owners[rows]]
@@ -146,15 +151,36 @@ class TopLogic(EveryRow):
         ]
         width = len(self.key_schema)
         shown = self.finish(whole[:width], whole[width:])
-        order = np.lexsort((ranks, hashes))
+        written = self._written(arrivals, gone, whole, hashes)
         return Applied(
             state=[],
             dropped=None,
             output=shown if self.window_us is None else shown.slice(0, 0),
             output_hashes=hashes if self.window_us is None else hashes[:0],
             late=None if late is None else self._late_rows(arrivals, late),
-            changed=Changed(hashes=hashes[order], columns=take(whole, order)),
+            changed=written,
         )
+
+    def _written(
+        self,
+        arrivals: Arrivals,
+        gone: IntArray,
+        whole: Columns,
+        hashes: npt.NDArray[np.uint64],
+    ) -> Changed:
+        """Ranks that changed, and tombstones of those that nobody has any more."""
+        held = arrivals.held
+        if held is None or not len(gone):
+            owners, ended = gone, [column.slice(0, 0) for column in whole]
+        else:
+            owners = held.owners[gone]
+            ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]
+        count, width = len(whole[0]), len(self.keys)
+        columns = [pa.concat_arrays([one, end]) for one, end in zip(whole, ended, strict=True)]
+        hashes = np.concatenate([hashes, arrivals.hashes[owners]])
+        order = np.lexsort((self.minor(columns[: width + 1]), hashes))
+        dropped = (np.arange(len(hashes)) >= count)[order] if len(gone) else None
+        return Changed(hashes=hashes[order], columns=take(columns, order), dropped=dropped)
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys, the end of the window, the rank, the other columns."""
@@ -192,9 +218,23 @@ class TopLogic(EveryRow):
         first = np.flatnonzero(np.diff(of, prepend=-1))
         ranks = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of)))) + 1
         if self.n is not None:
-            kept = ranks <= self.n
+            kept = (self._alike(columns, rows, of, ranks) if self.ties else ranks) <= self.n
             rows, ranks = rows[kept], ranks[kept]
         return rows, ranks
+
+    def _alike(self, columns: Columns, rows: IntArray, of: IntArray, ranks: IntArray) -> IntArray:
+        """Ranks in which rows that are alike share the first one."""
+        if not len(rows):
+            return ranks
+        names = self.rows.names
+        sorted_by = take([columns[names.index(column)] for column, _ in self.by], rows)
+        alike = np.zeros(len(rows), dtype=np.bool_)
+        alike[1:] = (of[1:] == of[:-1]) & keys_equal(
+            [column.slice(1) for column in sorted_by],
+            [column.slice(0, len(rows) - 1) for column in sorted_by],
+        )
+        shared: IntArray = ranks[np.maximum.accumulate(np.where(alike, 0, np.arange(len(rows))))]
+        return shared
 
     def _late(self, arrivals: Arrivals) -> Mask | None:
         """Which rows are of a window that was complete."""
