@@ -1,0 +1,1 @@
+"""NEXMark: auctions, the people who open them, and bids; queries over them."""

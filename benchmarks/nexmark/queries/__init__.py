@@ -1,0 +1,1 @@
+"""Queries of NEXMark, one per file."""

@@ -1,0 +1,28 @@
+"""Highest bid of every 10 seconds."""
+
+from benchmarks.nexmark.query import Query, Tables, select
+from rechannel import tumbling
+from rechannel.dataflow.stream import Stream
+
+SQL = """
+SELECT B.auction, B.price, B.bidder, B.dateTime, B.extra FROM (
+  SELECT *, window(dateTime, '10 seconds') AS w FROM bid
+) B JOIN (
+  SELECT max(price) AS most, window(dateTime, '10 seconds') AS w FROM bid GROUP BY 2
+) M ON B.w = M.w AND B.price = M.most
+WHERE unix_micros(B.w.end) <= {end}
+"""
+SCHEMA = "auction BIGINT, price BIGINT, bidder BIGINT, dateTime TIMESTAMP, extra STRING"
+
+
+def build(t: Tables) -> Stream:
+    """The first row of every window in the order of prices, with all that are alike."""
+    columns = ("auction", "price", "bidder", "dateTime", "extra")
+    bids = select(t.bid, SCHEMA, *columns)
+    highest = bids.window(tumbling("10 seconds"), on="dateTime").top(
+        1, by="price", ties=True, name="highest"
+    )
+    return select(highest, SCHEMA, *columns)
+
+
+QUERY = Query(name="q7", sql=SQL, build=build, reads=("bid",))

@@ -1,0 +1,30 @@
+"""The three streams of NEXMark, out of the generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rechannel as rc
+from benchmarks.nexmark.events import EVENTS, PER_EPOCH, SCHEMAS, Events
+from benchmarks.nexmark.query import Tables
+
+TIME = "dateTime"
+
+
+def generated(
+    events: Events, *, count: int, per_timestep: int, partitions: int = 1, spark: Any = None
+) -> Tables:
+    """Streams of so many events in all, so many of them in a timestep (in whole rounds of 50)."""
+
+    def stream(kind: str) -> Any:
+        rows = rc.read(spark).generator(
+            events.source(kind),
+            schema=SCHEMAS[kind],
+            per_timestep=per_timestep // EVENTS * PER_EPOCH[kind],
+            rows=count // EVENTS * PER_EPOCH[kind],
+            partitions=partitions,
+            name=kind,
+        )
+        return rows.event_time(TIME, events.jitter_ms, name=f"{kind}-time")
+
+    return Tables(person=stream("person"), auction=stream("auction"), bid=stream("bid"))
