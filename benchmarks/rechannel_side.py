@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from benchmarks.clock_source import ClockSource
 from benchmarks.harness import Measurement, Parameters
 from benchmarks.inputs import SCHEMA
 from benchmarks.measurements import BatchMeasurement, LatencyMeasurement
+from benchmarks.nexmark.events import SCHEMAS
+from benchmarks.nexmark.query import Tables, query
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
 from rechannel.dataflow.stream import Stream
@@ -58,6 +61,45 @@ def pipelining(parameters: Parameters) -> BatchMeasurement:
     )
     spread = counted.key_by("count").aggregate(keys=rc.count(), name="spread")
     return run_batches(parameters, spread)
+
+
+def nexmark(parameters: Parameters) -> BatchMeasurement:
+    """A query of NEXMark. Without state it is its SQL, over a DataFrame."""
+    spark = session(parameters)
+    asked = query(parameters["query"])
+    streams = {kind: nexmark_rows(spark, parameters, kind) for kind in asked.reads}
+    if not asked.stateful:
+        (kind,) = asked.reads
+        return run_batches(parameters, streams[kind].transform(Sql(asked.sql, kind)))
+    timed = {kind: rows.event_time("dateTime") for kind, rows in streams.items()}
+    nobody: Any = None
+    tables = Tables(**{kind: timed.get(kind, nobody) for kind in SCHEMAS})
+    return run_batches(parameters, asked.build(tables))
+
+
+def nexmark_rows(spark: Any, parameters: Parameters, kind: str) -> Stream:
+    """One kind of event, a batch per timestep."""
+    return rc.read(spark).files(
+        Path(parameters["input"]) / kind,
+        format="parquet",
+        schema=SCHEMAS[kind],
+        per_timestep=parameters["files"],
+        name=kind,
+    )
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A query over one table, as a function of a DataFrame."""
+
+    text: str
+    table: str
+
+    def __call__(self, frame: Any) -> Any:
+        """Its rows."""
+        return frame.sparkSession.sql(
+            self.text.replace(f"FROM {self.table}", "FROM {rows}"), rows=frame
+        )
 
 
 def python_state(parameters: Parameters) -> BatchMeasurement:

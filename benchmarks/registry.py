@@ -17,6 +17,7 @@ from benchmarks import (
     telemetry_overhead,
 )
 from benchmarks.harness import Benchmark
+from benchmarks.nexmark import benchmark as nexmark
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -31,5 +32,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         reconfigure,
         bins,
         rescale_peer,
+        nexmark,
     )
 }

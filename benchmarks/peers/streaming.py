@@ -41,7 +41,9 @@ def read_batches(spark: SparkSession, parameters: Parameters) -> DataFrame:
     )
 
 
-def measure_batches(result: DataFrame, parameters: Parameters) -> BatchMeasurement:
+def measure_batches(
+    result: DataFrame, parameters: Parameters, *, mode: str = "update"
+) -> BatchMeasurement:
     """Run all batches of `result` without a pause, throw the output away, and time each batch.
 
     The times are `StreamingQueryProgress.batchDuration`: from the start of a batch, planning and
@@ -49,7 +51,7 @@ def measure_batches(result: DataFrame, parameters: Parameters) -> BatchMeasureme
     """
     query = (
         result.writeStream.format("noop")
-        .outputMode("update")
+        .outputMode(mode)
         .option("checkpointLocation", str(Path(parameters["scratch"]) / "checkpoint"))
         .trigger(availableNow=True)
         .start()
