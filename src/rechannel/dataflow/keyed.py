@@ -353,6 +353,7 @@ class WindowedStream(Generic[Behind]):
             offset_us=self.window.offset_us,
             lateness_us=self.lateness_us,
             on_close=self.emit == "complete",
+            assigned=self.window.assigned,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         inside = self._inside(settled if name else None, spec.pane_us)

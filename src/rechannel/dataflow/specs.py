@@ -74,7 +74,7 @@ class AggregateSpec:
 class WindowSpec:
     """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
 
-    every_us: from one window to the next; as `size_us` where they do not overlap.
+    every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
     """
 
     aggregates: AggregateSpec
@@ -83,6 +83,7 @@ class WindowSpec:
     offset_us: int
     lateness_us: int
     on_close: bool
+    assigned: bool = False
 
     needs_time = True
 
@@ -105,6 +106,7 @@ class WindowSpec:
                 inner=inner,
                 row_schema=rows,
                 size_us=self.size_us,
+                offset_us=None if self.assigned else self.offset_us,
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
             )

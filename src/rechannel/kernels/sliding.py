@@ -34,7 +34,7 @@ class SlidingLogic(WindowLogic):
 
     length_us: int
     every_us: int
-    offset_us: int
+    offset_us: int = 0
 
     @property
     def hashed(self) -> int:

@@ -19,7 +19,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
-from rechannel.model.eventtime import Clock
+from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 START, END = "window_start", "window_end"
 ROWS = pa.field("_rows", pa.int64(), False)
@@ -58,14 +58,15 @@ class AssignWindows:
 class WindowLogic:
     """Aggregates of the rows of a key in a window: a `StatefulLogic`.
 
-    inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. on_close: emit a
-    window when it is complete, and when a row comes to it after that; else with every change. keep_late: late rows are
-    somebody's: all columns travel.
+    inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
+    begin there and every `size_us`; None = elsewhere too. on_close: emit a window when it is complete, and when a row
+    comes to it after that; else with every change. keep_late: late rows are somebody's: all columns travel.
     """
 
     inner: AggregateLogic
     row_schema: pa.Schema
     size_us: int
+    offset_us: int | None = None
     lateness_us: int = 0
     on_close: bool = True
     keep_late: bool = False
@@ -161,7 +162,18 @@ class WindowLogic:
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete, where they are shown then."""
-        return (clock.before, clock.watermark) if self.on_close else None
+        if not self.on_close or (not self.lateness_us and not self._completes(clock)):
+            return None
+        return clock.before, clock.watermark
+
+    def _completes(self, clock: Clock) -> bool:
+        """Whether a window may become complete: else nobody has to look for one."""
+        if self.offset_us is None:
+            return True
+        if clock.before == NEVER or clock.watermark in (NEVER, ENDED):
+            return clock.watermark != NEVER
+        before, now = (at - self.offset_us for at in (clock.before, clock.watermark))
+        return now // self.size_us > before // self.size_us
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
