@@ -15,6 +15,7 @@ from tests.property.twin_windows import (
     TIME,
     Deduplicate,
     LateRows,
+    Processing,
     Sessions,
     Sliding,
     Window,
@@ -125,6 +126,8 @@ class Writer:
                 columns = keyed.inputs[0].columns
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
+            elif rng.random() < 0.1 and "window_start" not in steps[-1].columns:
+                keyed = self.window(steps[-1], processing=True)
             elif rng.random() < 0.15 and (top := self.top(rng.choice(steps))) is not None:
                 keyed = top
                 if top.bounded and rng.random() < 0.5:
@@ -336,10 +339,11 @@ class Writer:
                 columns[shown] = joined.inputs[side].columns[name]
         return columns
 
-    def window(self, up: Step) -> Window:
+    def window(self, up: Step, *, processing: bool = False) -> Window:
         rng = self.rng
-        usable = [n for n in STANDARD if n not in up.near]
-        keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
+        usable = [n for n, kind in up.columns.items() if kind in AGGREGATES["min"].takes]
+        usable = [n for n in usable if n not in up.near and n not in (TIME, "window_end")]
+        keys = tuple(rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))))
         columns = {key: up.columns[key] for key in keys}
         columns |= {"window_start": "timestamp", "window_end": "timestamp"}
         chosen = self._chosen(up, {**columns, TIME: "timestamp"})
@@ -357,6 +361,13 @@ class Writer:
             "tasks": rng.choice((None, None, 1, 2, 3)),
             "delay": rng.choice((0, 0, 100, 300)),
         }
+        if processing:
+            size, every = rng.choice(((10, 10), (100, 100), (50, 20), (100, 10)))
+            if ORDERED & {how for how, _ in chosen.values()}:
+                every = size
+            complete = every != size or rng.random() < 0.7
+            name, lasting = self.name("processing"), {"lateness": 0, "complete": complete}
+            return Processing(name=name, size=size, every=every, **lasting, **common)
         if rng.random() < 0.3 and not ORDERED & {how for how, _ in chosen.values()}:
             common["keys"] = keys
             gap = rng.choice((10, 30, 100))

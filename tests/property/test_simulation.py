@@ -465,6 +465,7 @@ NEEDED = (
     "rows of Deduplicate",
     "rows of Join",
     "rows of Sessions",
+    "rows of Processing",
     "rows of Sliding",
     "rows of Top",
     "rows of Window",

@@ -330,3 +330,72 @@ class Sessions(Window):
             for user, kept in self.memory.values()
             for session in self._sessions(kept)
         ]
+
+
+@dataclass(eq=False, kw_only=True)
+class Processing(Window):
+    """Windows of processing time: `size` ms every `every` ms. A key remembers its rows and when they came."""
+
+    every: int
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        return self.user_keys
+
+    def minor(self, key: Row) -> int:
+        return ms_of(key[-1])
+
+    def build(self, *inputs: Any) -> Any:
+        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
+        windows = (
+            inputs[0]
+            .key_by(*self.user_keys)
+            .window(
+                rc.sliding(self.size, self.every),
+                emit="complete" if self.complete else "change",
+                time="processing",
+            )
+        )
+        return windows.aggregate(made, **self.options)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, before = self.inputs[0], self.watermark
+        touched = set()
+        for row in inputs[0]:
+            user = tuple(row[up.place(name)] for name in self.user_keys)
+            text = repr(list(map(plain, user)))
+            self.memory.setdefault(text, (user, []))[1].append((now_ms, row))
+            touched.add(text)
+        self.watermark = now_ms
+        emitted = []
+        for text, (user, kept) in list(self.memory.items()):
+            for start in sorted({s for came, _ in kept for s in self._starts(came)}):
+                mine = [row for came, row in kept if start <= came < start + self.size]
+                over = self.passed(start + self.size, now_ms)
+                if (
+                    over and not self.passed(start + self.size, before)
+                    if self.complete
+                    else text in touched and start <= now_ms < start + self.size
+                ):
+                    emitted.append(self._emitted(user, start, self.size, mine))
+            left = [one for one in kept if max(self._starts(one[0])) + self.size > now_ms]
+            self.memory[text] = (user, left)
+            if not left:
+                del self.memory[text]
+        return self._in_order(emitted)
+
+    def _starts(self, came: int) -> range:
+        return range(came // self.every * self.every, came - self.size, -self.every)
+
+    def _emitted(self, user: Row, start: int, length: int, rows: list[Row]) -> tuple[Row, Row]:
+        key = (*user, instant(start))
+        return key, (*key, instant(start + length), *self.shown(rows))
+
+    def state(self) -> list[Row]:
+        pane = gcd(self.size, self.every)
+        out = []
+        for user, kept in self.memory.values():
+            for start in sorted({came // pane * pane for came, _ in kept}):
+                mine = [row for came, row in kept if start <= came < start + pane]
+                out.append(self._emitted(user, start, pane, mine)[1])
+        return out

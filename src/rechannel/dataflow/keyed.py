@@ -194,6 +194,7 @@ class KeyedStream(Generic[Behind]):
         on: str | None = None,
         lateness: Duration = 0,
         emit: Literal["complete", "change"] = "complete",
+        time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
@@ -202,7 +203,11 @@ class KeyedStream(Generic[Behind]):
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
         and again when a row comes to it after that; "change" = every window that got rows, in every timestep.
+        time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
+        in, there is a timestep without rows.
         """
+        if time == "processing":
+            return self._processing(window, on, lateness, emit)
         if window == SAME:
             window = Windows(size_us=size_of(self.node), every_us=size_of(self.node), assigned=True)
         column = declared_column(self.node) if on is None and not window.assigned else on or START
@@ -224,6 +229,27 @@ class KeyedStream(Generic[Behind]):
             )
             raise DataflowError(msg)
         return WindowedStream(keyed=self, window=window, column=column, lateness_us=kept, emit=emit)
+
+    def _processing(
+        self, window: Windows, on: str | None, lateness: Duration, emit: str
+    ) -> WindowedStream[Behind]:
+        """Windows of processing time."""
+        what = f"window ({caller()})"
+        if window.gap_us is not None or window.assigned or on is not None or lateness:
+            msg = (
+                f"{what}: windows of processing time are rc.tumbling or rc.sliding, of no column, and nothing is late"
+                " for them"
+            )
+            raise DataflowError(msg)
+        if not self.keys:
+            msg = f"{what}: windows of processing time need a key; use key_by"
+            raise DataflowError(msg)
+        if emit not in ("complete", "change") or (
+            window.every_us != window.size_us and emit == "change"
+        ):
+            msg = f"{what}: emit is 'complete' or, of windows that do not overlap, 'change', not {emit!r}"
+            raise DataflowError(msg)
+        return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=emit)
 
     def _operator(
         self,
@@ -315,11 +341,11 @@ def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows."""
+    """A stream whose rows belong to keys and windows. column: of event times; None = windows of processing time."""
 
     keyed: KeyedStream[Behind]
     window: Windows
-    column: str
+    column: str | None
     lateness_us: int
     emit: str
 
@@ -339,7 +365,7 @@ class WindowedStream(Generic[Behind]):
         this returns, and counted in either case.
         """
         keyed = self.keyed
-        if self.window.gap_us is not None:
+        if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(
                 aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
                 gap_us=self.window.gap_us,
@@ -354,6 +380,7 @@ class WindowedStream(Generic[Behind]):
             lateness_us=self.lateness_us,
             on_close=self.emit == "complete",
             assigned=self.window.assigned,
+            processing=self.column is None,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         inside = self._inside(settled if name else None, spec.pane_us)
@@ -379,10 +406,10 @@ class WindowedStream(Generic[Behind]):
         """
         window = self.window
         fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle or self.lateness_us or self.emit != "complete":
+        if fickle or self.lateness_us or self.emit != "complete" or self.column is None:
             msg = (
-                f"top ({caller()}): windows follow one another, are shown when complete, and take no lateness; use"
-                " rc.tumbling or rc.same_window"
+                f"top ({caller()}): windows follow one another, are of event time, are shown when complete, and take no"
+                " lateness; use rc.tumbling or rc.same_window"
             )
             raise DataflowError(msg)
         spec = TopSpec(
@@ -408,6 +435,8 @@ class WindowedStream(Generic[Behind]):
         keys = (*keyed.keys, START)
         if self.window.assigned:
             return KeyedStream(node=keyed.node, keys=keys, then=keyed.then)
+        if self.column is None:
+            return keyed
         assigned = MapBatches(
             name=f"{name}.windows" if name else stateless_name(keyed.node, "windows"),
             where=caller(),

@@ -18,7 +18,7 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
-from rechannel.kernels.marks import need_time
+from rechannel.kernels.marks import MICROS, need_time
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
 from rechannel.kernels.sliding import SlidingLogic
@@ -75,6 +75,7 @@ class WindowSpec:
     """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
+    processing: windows of the time of timesteps; finished: all rows are in the next one.
     """
 
     aggregates: AggregateSpec
@@ -84,8 +85,13 @@ class WindowSpec:
     lateness_us: int
     on_close: bool
     assigned: bool = False
+    processing: bool = False
+    finished: bool = False
 
-    needs_time = True
+    @property
+    def needs_time(self) -> bool:
+        """Whether it goes by the rows' own time."""
+        return not self.processing
 
     @property
     def kind(self) -> str:
@@ -98,6 +104,10 @@ class WindowSpec:
             if name == END:
                 msg = f"aggregate {name!r} has the name of the window's end; name it otherwise"
                 raise DataflowError(msg)
+        if self.processing:
+            known = [field for field in schema if field.name not in (START, END)]
+            schema = pa.schema([*known, pa.field(START, MICROS)])
+            keys = (*keys, START)
         self.aggregates.bind(keys, schema)
         inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
         rows = schema.remove(schema.get_field_index(START))
@@ -109,6 +119,7 @@ class WindowSpec:
                 offset_us=None if self.assigned else self.offset_us,
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
+                processing=self.processing,
             )
         _need_orderless(inner, "windows that overlap")
         return SlidingLogic(
@@ -118,6 +129,7 @@ class WindowSpec:
             length_us=self.size_us,
             every_us=self.every_us,
             offset_us=self.offset_us,
+            processing=self.processing,
         )
 
     @property
@@ -132,7 +144,8 @@ class WindowSpec:
     @property
     def fixed(self) -> str:
         """Which windows there are, and how long."""
-        return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
+        kind = ", processing" if self.processing else ""
+        return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -11,6 +11,9 @@ from rechannel.model.eventtime import TimeInput
 
 def time_inputs(node: Stateful) -> tuple[TimeInput, ...]:
     """Inputs of time of an operator, in a fixed order; none if no rows with event time get there."""
+    if getattr(node.spec, "processing", False):
+        finished = bool(getattr(node.spec, "finished", False))
+        return (TimeInput(name=node.name, processing=True, finished=finished),)
     return tuple(_input(each) for each in _declared(node.upstream))
 
 
@@ -23,7 +26,7 @@ def untimed(node: Node) -> list[Node]:
     """Sources, and late rows, that reach a node without an event time."""
     if _own(node) is not None:
         return []
-    if isinstance(node, Source | Late):
+    if isinstance(node, Source | Late) or getattr(getattr(node, "spec", None), "processing", False):
         return [node]
     return list({id(n): n for up in node.upstreams for n in untimed(up)}.values())
 
@@ -44,7 +47,7 @@ def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
     if isinstance(node, MapBatches) and _own(node):
         yield node
     elif isinstance(node, Stateful):
-        if _declared(node.upstream):
+        if _declared(node.upstream) and not getattr(node.spec, "processing", False):
             yield node
     else:
         for upstream in node.upstreams:

@@ -316,6 +316,8 @@ class Driver:
             self._exchange_program(decision, place)
             return self._decide(now)
         slices = self._intake.look(place.time_ms, decision.configuration.bounds)
+        if slices is None and place.drained and self._flights.due(place.time_ms):
+            slices = self._intake.nothing()
         if slices is None:
             self._seen_all = True
             if place.drained:

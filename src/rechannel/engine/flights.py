@@ -11,7 +11,7 @@ from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
 from rechannel.engine.steps import edit_of, stage_step, timed, times_of
 from rechannel.errors import TimestepError
-from rechannel.model.eventtime import Times
+from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
@@ -84,6 +84,23 @@ class Flights:
         """How far event time has come, of every operator that goes by it, as of the timestep that it finished last."""
         timed = (stage.name for stage in self._plan.stages if stage.times)
         return {name: self.times.get(name, Times()).watermark for name in timed}
+
+    def due(self, now_ms: int) -> bool:
+        """Whether anything waits for the time of a timestep, and it has come. Nothing is under way."""
+        for stage in self._plan.stages:
+            if stage.logic is None or not any(each.processing for each in stage.times):
+                continue
+            before = self.times.get(stage.name, Times()).watermark
+            awaited = stage.logic.awaited(
+                Clock(now_ms=now_ms, before=before, watermark=now_ms * 1_000)
+            )
+            if awaited is None:
+                continue
+            after, until = awaited
+            runs = self.manifests[stage.name].runs if stage.name in self.manifests else ()
+            if any(run.due and run.due[0] <= until and run.due[1] > after for run in runs):
+                return True
+        return False
 
     def follow(
         self,

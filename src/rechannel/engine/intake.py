@@ -69,6 +69,13 @@ class Intake:
         self.polled_ms = self._clock() - began
         return None
 
+    def nothing(self) -> dict[str, SourceSlice]:
+        """What a timestep reads that is there for something that has waited for its time."""
+        return {
+            name: SourceSlice(start=offset, end=offset, layout=())
+            for name, offset in self._offsets.items()
+        }
+
     def take(self, decided: Timestep, began: float) -> None:
         """A timestep was decided: go on behind it. began: when, for the next one's interval."""
         self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)

@@ -158,8 +158,15 @@ class StatefulLogic(Protocol):
         """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
 
     @property
+    def sent(self) -> int:
+        """How many key columns, from the first on, travel; those that do not are no columns of the rows."""
+
+    def stamped(self, keys: Columns, clock: Clock) -> Columns:
+        """Keys that arrived, with what follows from the time in which they did."""
+
+    @property
     def collects(self) -> bool:
-        """Whether a key has several state rows: `hashed` key columns travel, and the others tell its rows apart."""
+        """Whether a key has several state rows: key columns that do not travel tell them apart."""
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Columns of `value_schema`, of rows that are about to travel."""
@@ -221,9 +228,9 @@ class StatefulLogic(Protocol):
         """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""
 
 
-def sent_keys(logic: StatefulLogic) -> int:
-    """How many key columns travel."""
-    return logic.hashed if logic.collects else len(logic.key_schema)
+def minor_of(logic: StatefulLogic, keys: Columns) -> npt.NDArray[np.int64] | None:
+    """What rows of one hash that travel are sorted by; None = nothing, as where that is a column that does not."""
+    return logic.minor(keys) if logic.sent == len(logic.key_schema) else None
 
 
 def columns_of(batch: pa.RecordBatch, schema: pa.Schema) -> Columns:

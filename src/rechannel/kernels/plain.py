@@ -36,6 +36,15 @@ class Prompt:
         return len(self.key_schema)
 
     @property
+    def sent(self) -> int:
+        """The whole key, unless some of it tells the rows of a key apart."""
+        return self.hashed if self.collects else len(self.key_schema)
+
+    def stamped(self, keys: Columns, clock: Clock) -> Columns:
+        """Keys are keys."""
+        return keys
+
+    @property
     def collects(self) -> bool:
         """A key has one state row."""
         return False

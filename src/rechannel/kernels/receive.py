@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Columns, StatefulLogic, sent_keys
+from rechannel.kernels.groups import Groups
+from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
 from rechannel.kernels.send import wire_schema
 from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, MARK, REPORT, Blob
@@ -65,7 +65,7 @@ def receive(logic: StatefulLogic, blobs: list[Blob]) -> Received:
     combined = bool(blobs) and blobs[0].combined
     schema = wire_schema(logic, combined=combined)
     batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
-    width = sent_keys(logic)
+    width = logic.sent
     columns = [
         pa.concat_arrays([batch.column(i) for batch in batches])
         if batches
@@ -78,7 +78,7 @@ def receive(logic: StatefulLogic, blobs: list[Blob]) -> Received:
     if logic.ordered and not combined:
         values = values[:-1]
     hashes, keys, values = hashes[order], take(keys, order), take(values, order)
-    groups, untangled = group_rows(hashes, keys, _minor(logic, keys))
+    groups, untangled = group_rows(hashes, keys, minor_of(logic, keys))
     if untangled is not None:
         hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
     first = groups.starts
@@ -105,14 +105,9 @@ def _order(
 ) -> npt.NDArray[np.int64]:
     """Stable order by hash; every blob is sorted already, so merging them is nearly linear (timsort)."""
     if not (logic.ordered and not combined and len(hashes)):
-        minor = _minor(logic, keys)
+        minor = minor_of(logic, keys)
         return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)
     sizes = [batch.num_rows for batch in batches]
     inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
     stream = values[-1].to_numpy(zero_copy_only=False)
     return np.lexsort((stream, inputs, hashes))
-
-
-def _minor(logic: StatefulLogic, keys: Columns) -> IntArray | None:
-    """What tells rows of a key apart in state is not known of rows that travel."""
-    return None if logic.collects else logic.minor(keys)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.logic import Columns, StatefulLogic, sent_keys
+from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
 from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, Blob, encode, pack
 from rechannel.model.canonical import canonical
@@ -73,13 +73,13 @@ class Sender:
 
     def _chunk(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         logic = self.channel.logic
-        names = logic.key_schema.names[: sent_keys(logic)]
+        names = logic.key_schema.names[: logic.sent]
         keys = [plain_key(_column(batch, name)) for name in names]
         values = logic.values_of(batch)
         if logic.ordered:
             values.append(_order_column(order, batch.num_rows))
         hashes = hash_columns(keys[: logic.hashed])
-        minor = None if logic.collects else logic.minor(keys)
+        minor = minor_of(logic, keys)
         rows = sort_index(hashes, minor)
         hashes, keys, values = hashes[rows], take(keys, rows), take(values, rows)
         groups, untangled = group_rows(hashes, keys, None if minor is None else minor[rows])
@@ -121,7 +121,7 @@ class Sender:
 
 def wire_schema(logic: StatefulLogic, *, combined: bool) -> pa.Schema:
     """Columns of a blob: keys, what the logic sends, and the stream order where the logic needs it."""
-    keys = list(logic.key_schema)[: sent_keys(logic)]
+    keys = list(logic.key_schema)[: logic.sent]
     fields = [*keys, *logic.wire_schema(combined=combined)]
     if logic.ordered and not combined:
         fields.append(ORDER)

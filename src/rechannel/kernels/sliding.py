@@ -41,6 +41,10 @@ class SlidingLogic(WindowLogic):
         """All panes of a key are in one task."""
         return len(self.key_schema) - 1
 
+    def _completes(self, clock: Clock) -> bool:
+        """Whether a window may become complete."""
+        return bool(self.complete(clock))
+
     def minor(self, keys: Columns) -> IntArray:
         """Begins of the panes."""
         return micros(keys[-1])[0]

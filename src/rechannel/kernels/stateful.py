@@ -93,7 +93,7 @@ class StatefulTask:
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"):
             applied = self._user(logic, arrivals)
-        fresh = _fresh(received, applied, has_older=bool(runs))
+        fresh = _fresh(arrivals, applied, has_older=bool(runs))
         shown = self._shown(applied, fresh, runs, clock, measures)
         edit = self._store(fresh, runs, measures, clock)
         parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
@@ -129,15 +129,16 @@ class StatefulTask:
         """
         count = len(received.hashes)
         before = replace(clock, watermark=clock.before)
+        keys = logic.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
         if logic.collects:
-            held = collect(logic, runs, received.hashes, received.keys, live_at(logic, before))
+            held = collect(logic, runs, received.hashes, keys, live_at(logic, before))
         else:
-            hits = find(runs, received.hashes, received.keys)
+            hits = find(runs, received.hashes, keys)
             old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
-            found = _alive(logic, received.keys, old, found, before)
+            found = _alive(logic, keys, old, found, before)
         return Arrivals(
-            keys=received.keys,
+            keys=keys,
             hashes=received.hashes,
             values=received.values,
             groups=received.groups,
@@ -315,9 +316,9 @@ def _awaited(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.ND
     return np.zeros(len(rows), dtype=np.bool_) if due is None else (due > after) & (due <= until)
 
 
-def _fresh(received: Received, applied: Applied, *, has_older: bool) -> Rows:
+def _fresh(arrivals: Arrivals, applied: Applied, *, has_older: bool) -> Rows:
     """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
-    rows = Rows(received.hashes, [*received.keys, *applied.state], applied.dropped)
+    rows = Rows(arrivals.hashes, [*arrivals.keys, *applied.state], applied.dropped)
     if applied.changed is not None:
         rows = Rows(applied.changed.hashes, applied.changed.columns, applied.changed.dropped)
     if applied.untouched is not None:

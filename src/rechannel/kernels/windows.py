@@ -61,6 +61,7 @@ class WindowLogic:
     inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
     begin there and every `size_us`; None = elsewhere too. on_close: emit a window when it is complete, and when a row
     comes to it after that; else with every change. keep_late: late rows are somebody's: all columns travel.
+    processing: windows are of the time of timesteps, not of the rows' own.
     """
 
     inner: AggregateLogic
@@ -70,11 +71,25 @@ class WindowLogic:
     lateness_us: int = 0
     on_close: bool = True
     keep_late: bool = False
+    processing: bool = False
 
     @property
     def key_schema(self) -> pa.Schema:
         """The user's keys and the window's start."""
         return self.inner.key_schema
+
+    @property
+    def sent(self) -> int:
+        """Windows of processing time are known when rows arrive."""
+        return len(self.key_schema) - self.processing
+
+    def stamped(self, keys: Columns, clock: Clock) -> Columns:
+        """With the window of processing time, which all rows of a timestep share."""
+        if not self.processing:
+            return keys
+        offset = self.offset_us or 0
+        start = (clock.now_ms * 1_000 - offset) // self.size_us * self.size_us + offset
+        return [*keys, pa.repeat(pa.scalar(start, pa.int64()).cast(MICROS), len(keys[0]))]
 
     @property
     def collects(self) -> bool:
@@ -86,7 +101,8 @@ class WindowLogic:
         return columns_of(batch, self.value_schema)
 
     def minor(self, keys: Columns) -> IntArray | None:
-        """Windows of one hash are rare."""
+        """Windows of one hash are rare, but for those of processing time."""
+        return micros(keys[-1])[0] if self.processing else None
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -107,8 +123,8 @@ class WindowLogic:
 
     @property
     def hashed(self) -> int:
-        """Windows of a key are anywhere: no task has all rows of a hot key."""
-        return len(self.key_schema)
+        """Windows of a key are anywhere: no task has all rows of a hot key. Those of processing time are not known."""
+        return self.sent
 
     @property
     def value_schema(self) -> pa.Schema:

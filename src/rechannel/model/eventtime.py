@@ -33,13 +33,14 @@ class TimeInput:
 
     name: of the node that declares it, or of the operator with event time. delay_us: how much later than the latest
     one rows may come. idle_ms: without rows for longer, the input holds nobody back; None = it always does. finished:
-    all its rows are in the next timestep.
+    all its rows are in the next timestep. processing: its time is that of the timesteps, whatever rows say.
     """
 
     name: str
     delay_us: int = 0
     idle_ms: int | None = None
     finished: bool = False
+    processing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ def advance(
         mark = times.marks.get(each.name, Mark(active_ms=now_ms))
         if each.name in seen:
             mark = Mark(latest=max(mark.latest, seen[each.name]), active_ms=now_ms)
+        if each.processing:
+            mark = Mark(latest=now_ms * 1_000, active_ms=now_ms)
         if each.finished:
             mark = Mark(latest=ENDED, active_ms=now_ms)
         marks[each.name] = mark
