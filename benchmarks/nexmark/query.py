@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from rechannel.dataflow.stream import Stream
 
 NAMES = (
-    "q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q11", "q14", "q17", "q18", "q19", "q20", "q21", "q22",
-)  # fmt: skip
+    *("q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q11"),
+    *("q13", "q14", "q15", "q16", "q17", "q18", "q19", "q20", "q21", "q22"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
