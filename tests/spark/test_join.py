@@ -93,8 +93,15 @@ CASES = {
 SQL = {"inner": "INNER", "full": "FULL", "left": "LEFT", "anti": "LEFT ANTI"}
 
 
+FAST = {"full, near, changed", "left, windows, changed"}
+
+
 @pytest.mark.parametrize(
-    ("how", "within", "condition", "due", "changed"), CASES.values(), ids=CASES.keys()
+    ("how", "within", "condition", "due", "changed"),
+    [
+        pytest.param(*case, id=name, marks=[] if name in FAST else pytest.mark.slow)
+        for name, case in CASES.items()
+    ],
 )
 def test_pairs_are_those_of_a_batch(spark, tmp_path, how, within, condition, due, changed):
     left, right = sides(spark)

@@ -17,7 +17,13 @@ ORDERS = {"in order": Events(rate=1_000), "out of order": Events(rate=1_000, jit
 PATIENCE = 240
 
 
-@pytest.fixture(scope="module", params=ORDERS.values(), ids=ORDERS.keys())
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(ORDERS["in order"], marks=pytest.mark.slow, id="in order"),
+        pytest.param(ORDERS["out of order"], id="out of order"),
+    ],
+)
 def events(request, spark):
     """The events, as views too."""
     views(spark, request.param)
