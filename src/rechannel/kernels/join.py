@@ -128,6 +128,15 @@ class JoinLogic(EveryRow):
         """Whether event time ends what rows can match."""
         return self.window_us is not None or self.least_us is not None
 
+    @property
+    def behind_us(self) -> int:
+        """Rows leave when another one comes, or when none will: as late as that can be."""
+        if self.window_us is not None:
+            return self.window_us
+        if self.least_us is None or self.most_us is None:
+            return 0
+        return max(self.most_us, -self.least_us, 0) + 1
+
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Event time from which on nothing can match."""
         if not self.bounded:

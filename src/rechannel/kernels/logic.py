@@ -210,6 +210,10 @@ class StatefulLogic(Protocol):
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
 
+    @property
+    def behind_us(self) -> int:
+        """By how much rows that leave may be behind the watermark of the timestep before: it is handed on less that."""
+
     def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
         """Event time that each state row waits for, or is there for; None where it is there whatever the time."""
 

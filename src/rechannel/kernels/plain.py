@@ -61,6 +61,11 @@ class Prompt:
         """State is shown as it is emitted."""
         return self.output_schema
 
+    @property
+    def behind_us(self) -> int:
+        """Rows leave when they come."""
+        return 0
+
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 

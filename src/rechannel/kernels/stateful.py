@@ -66,14 +66,20 @@ class StatefulTask:
         )
         report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
-        own = {self.program.operator: times.watermark} if times.watermark > NEVER else {}
-        yield from emitter.marks(own)
+        yield from emitter.marks(self._handed_on(times.watermark))
         report.update(emitter.finish())
         if self.program.times:
             report["times"] = times.to_json()
         report.update(measures.to_json())
         for body in [*inbox.reports, encode_report(report)]:
             yield self.step.reports_to, report_blob(self.task, body)
+
+    def _handed_on(self, watermark: int) -> dict[str, int]:
+        """Event time for those behind the operator, once it is known."""
+        if watermark == NEVER:
+            return {}
+        behind = 0 if watermark == ENDED else logic_of(self.program).behind_us
+        return {self.program.operator: watermark - behind}
 
     def _times(self, inbox: Inbox) -> Times:
         """Event time after this timestep: every task comes to the same."""

@@ -93,6 +93,11 @@ class TopLogic(EveryRow):
 
     # Time -------------------------------------------------------------------------------------------------------
 
+    @property
+    def behind_us(self) -> int:
+        """Rows of a window leave when it is complete."""
+        return self.window_us or 0
+
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Ends of the windows."""
         return None if self.window_us is None else self._ends(keys)[0]

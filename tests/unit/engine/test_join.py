@@ -216,3 +216,31 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
             wrong()
+
+
+@pytest.mark.parametrize("within", [NEAR, rc.tumbling("10 seconds")], ids=["near", "windows"])
+@pytest.mark.parametrize("column", ["at", "at_right"])
+def test_windows_behind_a_join_miss_nothing(within, column):
+    rows = script(LEFT), script(RIGHT)
+    left, right = (
+        rc.read().memory(each, name=name).event_time("at", "3 seconds", name=f"{name}-time")
+        for name, each in zip(("left", "right"), rows, strict=True)
+    )
+    joined = left.join(right, {"k": "id"}, how="full", within=within, name="joined")
+    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), on=column)
+    counted = counts.aggregate(n=rc.count(), name="counts")
+    ends = [joined.write.memory("out", name="out"), counted.write.memory("n", name="n")]
+    ends.append(counted.late.write.memory("late", name="late"))
+    harness = Harness(ends, settings=SETTINGS)
+    harness.start()
+    for number in range(60):
+        rows[0].push([{"k": number % 3, "a": "l", "at": at(2 * number - number % 4)}])
+        rows[1].push([{"id": number % 4, "a": "r", "n": 1, "at": at(2 * number - number % 3)}])
+    harness.process.run()
+    shown = [row for table in harness.outputs("out").values() for row in table.to_pylist()]
+    late = [row for table in harness.outputs("late").values() for row in table.to_pylist()]
+    # Rows without a time are of no window, whatever it is that went before.
+    assert [row for row in late if row[column] is not None] == []
+    found = sum(row["n"] for table in harness.outputs("n").values() for row in table.to_pylist())
+    assert found > 50
+    assert len([row for row in shown if row[column] is not None]) - found < 20

@@ -1,0 +1,117 @@
+"""All state rows of keys: ranges of hashes in runs, the newest of each row, in whole files and in parts of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rechannel.kernels import collect, sorting
+from rechannel.kernels.join import JoinLogic
+from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.sides import LEFT, ROW, Side
+from rechannel.kernels.sorting import take
+from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.settings import Durability
+from rechannel.state.local import LocalStore
+from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+from rechannel.state.shared import SharedStore
+
+KEYS = pa.schema([("a", pa.int64()), ("b", pa.string())])
+SLOTS = pa.schema([("slot_0", pa.string())])
+LOGIC = JoinLogic(
+    keys=KEYS,
+    left=Side(fields=SLOTS, sources=("left.x",), slots=(0,)),
+    right=Side(fields=pa.schema([]), sources=(), slots=()),
+    slots=SLOTS,
+    how="inner",
+)
+
+Row = tuple[int | None, str | None, int]
+"""Key and number."""
+
+
+def hashes_of(columns, bits):
+    return hash_columns(columns) & np.uint64(SPACE - (SPACE >> bits))
+
+
+def columns_of(rows):
+    kinds = (pa.int64(), pa.string(), ROW.type)
+    return [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
+
+
+def write(store, rows, number, bits):
+    """A run of rows; those without a text are tombstones."""
+    columns = [*columns_of(list(rows)), pa.array(list(rows.values()), pa.string())]
+    hashes = hashes_of(columns[:2], bits)
+    order = np.lexsort((columns[2].to_numpy(), hashes))
+    batch = pa.RecordBatch.from_arrays(
+        take(columns, order), schema=pa.schema([*LOGIC.key_schema, *LOGIC.state_schema])
+    )
+    dropped = np.array([text is None for text in rows.values()])[order]
+    meta = SegmentMeta(operator="op", timestep=1, task=0, attempt="a", logic=1, schema="")
+    key = f"segments/op/{number}.arrow"
+    write_segment(
+        store, key, hashes[order], batch, meta, dropped=dropped if dropped.any() else None
+    )
+    return key
+
+
+def random_key(rng):
+    return rng.choice((None, *range(12))), rng.choice((None, "", "x", "y"))
+
+
+@pytest.mark.parametrize("bits", [0, 2, 64], ids=["one hash", "four hashes", "good hashes"])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole files", "parts of files"])
+def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
+    monkeypatch.setattr(collect, "hash_is_key", lambda _: False)
+    monkeypatch.setattr(sorting, "hash_is_key", lambda _: False)
+    found = 0
+    for seed in range(25):
+        rng = Random(seed)
+        local = LocalStore(tmp_path / f"{seed}", Durability.PROCESS)
+        known: dict[Row, str | None] = {}
+        names = []
+        for number in range(rng.randint(0, 4)):
+            rows: dict[Row, str | None] = {}
+            for _ in range(rng.choice((1, 5, 60))):
+                text = None if rng.random() < 0.2 else f"t{rng.randrange(99)}"
+                rows[*random_key(rng), rng.randrange(6)] = text
+            known.update(rows)
+            names.append(write(local, rows, number, bits))
+        store = local if whole else SharedStore(local, str(tmp_path / f"cache-{seed}"), 1 << 30)
+        clip = Intervals.of([(0, SPACE // 3), (SPACE // 2, SPACE)])
+        runs = [OpenRun(open_segment(store, name), clip) for name in reversed(names)]
+        wanted = list({random_key(rng) for _ in range(rng.choice((1, 4, 30)))})
+        keys = columns_of([(*key, 0) for key in wanted])[:2]
+        hashes = hashes_of(keys, bits)
+        order = np.argsort(hashes, kind="stable")
+        hashes, keys = hashes[order], take(keys, order)
+        held = collect.collect(LOGIC, runs, hashes, keys, lambda keys, state: None)
+        got = list(
+            zip(
+                held.owners.tolist(),
+                *(column.to_pylist() for column in (*held.keys, *held.state)),
+                strict=True,
+            )
+        )
+        places = {wanted[i]: place for place, i in enumerate(order.tolist())}
+        inside = np.zeros(len(hashes), dtype=np.bool_)
+        for piece in clip.slices(hashes):
+            inside[piece] = True
+        assert got == sorted(
+            (places[a, b], a, b, number, text)
+            for (a, b, number), text in known.items()
+            if (a, b) in places and text is not None and inside[places[a, b]]
+        )
+        found += len(got)
+    assert found > 50
+
+
+def test_rows_of_a_key_come_by_side_and_age():
+    numbers = [3, (1 << 61) | 1, 1]
+    assert LOGIC.minor(columns_of([(1, "x", n) for n in numbers])).tolist() == numbers
+    assert LEFT == 0
