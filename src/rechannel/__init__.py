@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         variance,
     )
     from rechannel.dataflow.joins import between
-    from rechannel.dataflow.keyed import same_window, sessions, sliding, tumbling
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
+    from rechannel.dataflow.windowing import same_window, sessions, sliding, tumbling
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -108,18 +108,18 @@ _HOMES = {
     "remove": "rechannel.reconfigure.program",
     "rescale": "rechannel.reconfigure.ask",
     "rewrite": "rechannel.reconfigure.ask",
-    "same_window": "rechannel.dataflow.keyed",
+    "same_window": "rechannel.dataflow.windowing",
     "run_batch": "rechannel.batch",
     "session": "rechannel.engine.spark.session",
-    "sessions": "rechannel.dataflow.keyed",
+    "sessions": "rechannel.dataflow.windowing",
     "set_bound": "rechannel.reconfigure.ask",
     "set_in_flight": "rechannel.reconfigure.ask",
     "set_interval": "rechannel.reconfigure.ask",
-    "sliding": "rechannel.dataflow.keyed",
+    "sliding": "rechannel.dataflow.windowing",
     "split": "rechannel.reconfigure.ask",
     "stddev": "rechannel.dataflow.functions",
     "sum": "rechannel.dataflow.functions",
-    "tumbling": "rechannel.dataflow.keyed",
+    "tumbling": "rechannel.dataflow.windowing",
     "variance": "rechannel.dataflow.functions",
 }
 

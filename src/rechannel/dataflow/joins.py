@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, Paired, Stateful
-from rechannel.dataflow.keyed import Windows, check_numbers
+from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
+from rechannel.dataflow.windowing import Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.join import OUTER, JoinLogic
 from rechannel.kernels.logic import StatefulLogic

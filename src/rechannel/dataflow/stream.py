@@ -20,12 +20,13 @@ from rechannel.dataflow.graph import (
     Union,
 )
 from rechannel.dataflow.joins import How, On, Within, join
-from rechannel.dataflow.keyed import KeyedStream, WindowedStream, Windows
+from rechannel.dataflow.keyed import KeyedStream, WindowedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
+from rechannel.dataflow.windowing import Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
 from rechannel.kernels.marks import EventTime

@@ -1,0 +1,77 @@
+"""Windows as users name them: of one length, or of as long as rows come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.graph import Node, Stateful
+from rechannel.dataflow.naming import caller
+from rechannel.dataflow.specs import WindowSpec
+from rechannel.errors import DataflowError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Windows of one length. In microseconds: their length, from one's begin to the next one's, begin of one.
+
+    assigned: rows have their window. gap_us: of sessions, which have no length.
+    """
+
+    size_us: int
+    every_us: int
+    offset_us: int = 0
+    assigned: bool = False
+    gap_us: int | None = None
+
+
+SAME = Windows(size_us=0, every_us=0, assigned=True)
+
+
+def same_window() -> Windows:
+    """The windows that rows come out of: `counts.key_by().window(rc.same_window()).top(1, by="bids")`."""
+    return SAME
+
+
+def size_of(node: Node) -> int:
+    """Length of the windows that a node's rows come out of. Raises DataflowError where there are none."""
+    sizes = {spec.size_us for each in _nearest(node) if isinstance(spec := each.spec, WindowSpec)}
+    if len(sizes) != 1:
+        msg = f"window ({caller()}): rows of {node.name!r} do not come out of windows of one length"
+        raise DataflowError(msg)
+    return sizes.pop()
+
+
+def _nearest(node: Node) -> list[Stateful]:
+    """Operators that a node's rows come out of."""
+    if isinstance(node, Stateful):
+        return [node]
+    return [found for up in node.upstreams for found in _nearest(up)]
+
+
+def tumbling(size: Duration, offset: Duration = 0) -> Windows:
+    """Windows of one length, one behind the other: [offset + n * size, offset + (n + 1) * size) since 1970, UTC."""
+    return sliding(size, size, offset)
+
+
+def sessions(gap: Duration) -> Windows:
+    """Rows of a key that are less than `gap` apart from the next: from the first one to the gap behind the last one."""
+    length = microseconds(gap, "gap between sessions")
+    return Windows(size_us=length, every_us=length, gap_us=length)
+
+
+def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
+    """Windows that overlap: [offset + n * every, offset + n * every + size) since 1970, UTC.
+
+    A row is in all windows that hold it. It is kept once, in a pane; there are up to size / gcd(size, every) panes of
+    a key.
+    """
+    made = Windows(
+        size_us=microseconds(size, "size of a window"),
+        every_us=microseconds(every, "distance between windows"),
+        offset_us=microseconds(offset, "offset of a window", least=0),
+    )
+    if made.every_us > made.size_us:
+        msg = f"windows of {size!r} every {every!r} would leave rows out: make them as long as they are apart"
+        raise DataflowError(msg)
+    return made
