@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import IntArray
+from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import EveryRow
@@ -60,6 +60,12 @@ class DeduplicateLogic(EveryRow):
     def value_schema(self) -> pa.Schema:
         """All columns that are not keys."""
         return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
+
+    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+        """The first row of every key; all, where each of them may be late."""
+        if self.within_us is not None or groups.count == groups.rows:
+            return None
+        return groups.starts, take(values, groups.starts)
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Let the first timely row of every key that is not known pass."""

@@ -171,6 +171,12 @@ class StatefulLogic(Protocol):
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Columns of `value_schema`, of rows that are about to travel."""
 
+    def thin(self, values: Columns, groups: Groups) -> tuple[npt.NDArray[np.int64], Columns] | None:
+        """Which of some raw rows need to travel (ascending), and their columns; None = all of them as they are.
+
+        The others change nothing, whatever else there is of their keys. Groups: rows by key, in the stream's order.
+        """
+
     def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:
         """What rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
 

@@ -53,6 +53,9 @@ class Prompt:
         """By their names."""
         return columns_of(batch, self.value_schema)
 
+    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+        """Every row counts."""
+
     def minor(self, keys: Columns) -> IntArray | None:
         """Keys of one hash are rare."""
 

@@ -90,6 +90,10 @@ class Sender:
         if self.channel.combined:
             values = logic.combine(values, groups)
             hashes, keys = hashes[groups.starts], take(keys, groups.starts)
+        elif (kept := logic.thin(values[: len(logic.value_schema)], groups)) is not None:
+            rows, thinned = kept
+            values = [*thinned, *take(values[len(thinned) :], rows)]
+            hashes, keys = hashes[rows], take(keys, rows)
         yield from self._cut(
             hashes, wire_batch(logic, keys, values, combined=self.channel.combined)
         )

@@ -18,16 +18,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
+from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.logic import (
+    Applied,
+    Arrivals,
+    Changed,
+    Columns,
+    Held,
+    Late,
+    columns_of,
+)
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import EveryRow
 from rechannel.kernels.sorting import from_numpy, take
-from rechannel.kernels.windows import END
+from rechannel.kernels.windows import END, ROWS
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import keys_equal
 
 RANK = pa.field("_rank", pa.int64(), False)
+THIN = 1.5
+"""Rows of a key, on average, from which on it pays to look which of them need to travel."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -76,8 +86,34 @@ class TopLogic(EveryRow):
 
     @property
     def value_schema(self) -> pa.Schema:
-        """All columns that are not keys."""
-        return self.rows
+        """All columns that are not keys; in windows also for how many rows one stands, should they be late."""
+        return self.rows.append(ROWS) if self._counted else self.rows
+
+    @property
+    def _counted(self) -> bool:
+        """Whether a row may stand for others, whose number matters."""
+        return self.window_us is not None and not self.keep_late
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """By their names; every row stands for itself."""
+        ones = [from_numpy(np.ones(batch.num_rows, dtype=np.int64), ROWS.type)]
+        return [*columns_of(batch, self.rows), *(ones if self._counted else [])]
+
+    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+        """The first rows of every key: none of the others can get a rank."""
+        if self.keep_late or self.n is None or groups.rows < THIN * groups.count:
+            return None
+        none = np.empty(0, dtype=np.int64)
+        rows = np.sort(self._ranked(values[: len(self.rows)], groups.ids, none, None)[0])
+        kept = take(values, rows)
+        if self._counted:
+            # The first of a key that is sent stands for those that are not.
+            of = groups.ids[rows]
+            first = np.flatnonzero(np.diff(of, prepend=-1))
+            stands = np.ones(len(rows), dtype=np.int64)
+            stands[first] += groups.sizes - np.diff(np.append(first, len(rows)))
+            kept[-1] = from_numpy(stands, ROWS.type)
+        return rows, kept
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -137,7 +173,7 @@ class TopLogic(EveryRow):
         count = len(held.owners)
         columns = [
             pa.concat_arrays([old, new])
-            for old, new in zip(held.state, arrivals.values, strict=True)
+            for old, new in zip(held.state, arrivals.values[: len(self.rows)], strict=True)
         ]
         owners = np.concatenate([held.owners, arrivals.groups.ids])
         there = self.minor(held.keys)
@@ -254,7 +290,8 @@ class TopLogic(EveryRow):
     def _late_rows(self, arrivals: Arrivals, late: Mask) -> Late:
         rows = np.flatnonzero(late)
         if not self.keep_late:
-            return Late(count=len(rows))
+            counts = arrivals.values[-1].to_numpy(zero_copy_only=False)
+            return Late(count=int(counts[rows].sum()))
         owners = arrivals.groups.ids[rows]
         known = dict(zip(self.keys.names, take(arrivals.keys, owners), strict=True))
         known |= dict(zip(self.rows.names, take(arrivals.values, rows), strict=True))

@@ -100,6 +100,9 @@ class WindowLogic:
         """By their names."""
         return columns_of(batch, self.value_schema)
 
+    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+        """Every row counts."""
+
     def minor(self, keys: Columns) -> IntArray | None:
         """Windows of one hash are rare, but for those of processing time."""
         return micros(keys[-1])[0] if self.processing else None

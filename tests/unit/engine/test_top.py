@@ -132,3 +132,23 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
             wrong()
+
+
+def test_rows_that_cannot_be_among_the_best_do_not_travel_and_count_as_late_all_the_same():
+    def best(stream):
+        return stream.key_by("k").window(rc.tumbling("10 seconds")).top(1, by="price", name="top")
+
+    bench, told = Bench(best), []
+    run = bench.harness.process.runner.run
+    bench.harness.process.runner.run = lambda *step: told.extend(found := run(*step)) or found
+
+    def counted(name):
+        return sum(report["counts"].get(name, 0) for report in told if report["operator"] == "top")
+
+    bench.step(*(row(k, float(i), "x", 1) for k in "ab" for i in range(50)))
+    assert (counted("rows_in"), counted("rows_late")) == (2, 0)
+    bench.step(row("a", 1.0, "x", 25))
+    told.clear()
+    assert bench.step(*(row(k, float(i), "x", 1) for k in "abc" for i in range(20))) == []
+    assert counted("rows_in") < 10
+    assert counted("rows_late") == 60
