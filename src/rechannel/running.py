@@ -230,6 +230,7 @@ class RunningJob:
         if not self.is_active:
             msg = f"job {self.name!r} does not run: start it, then change it"
             raise RefusedError(msg)
+        _check_at(at)
         exchange, opener = self._parts.exchange, self._parts.opener
         with asking(sort(wanted), exchange, opener, self._driver.place()) as made:
             request = Request(
@@ -295,6 +296,15 @@ class RunningJob:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"
         raise UnknownOperatorError(msg)
+
+
+def _check_at(at: object) -> None:
+    if isinstance(at, bool) or not isinstance(at, int | datetime | EventMoment | None):
+        msg = f"at is a timestep's number, a datetime or rc.event_time(...), not {at!r}"
+        raise RefusedError(msg)
+    if isinstance(at, datetime) and at.tzinfo is None:
+        msg = f"at={at.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
+        raise RefusedError(msg)
 
 
 class Reconfiguration:

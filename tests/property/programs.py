@@ -331,7 +331,7 @@ class Writer:
     def late_columns(self, joined: Join) -> dict[str, str]:
         """Columns of the rows that came too late for a join: as its state shows them."""
         columns = {name: joined.columns[name] for name in joined.keys}
-        columns["side"] = "string"
+        columns["_side"] = "string"
         ends = {*columns, "window_end"}
         for side in (0, 1):
             for name in joined.others(side):

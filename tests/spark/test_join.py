@@ -125,8 +125,8 @@ def test_pairs_are_those_of_a_batch(spark, tmp_path, how, within, condition, due
     columns = ["number"] if how == "anti" else ["number", "number_right"]
     found = spark.read.parquet(str(tmp_path / "out")).select(*columns).collect()
     assert sorted((tuple(row) for row in found), key=repr) == pairs
-    told = spark.read.parquet(str(tmp_path / "late")).groupBy("side").count().collect()
-    assert {row["side"]: row["count"] for row in told} == late
+    told = spark.read.parquet(str(tmp_path / "late")).groupBy("_side").count().collect()
+    assert {row["_side"]: row["count"] for row in told} == late
 
 
 def test_a_stream_for_ever_meets_another_as_in_a_batch(spark, tmp_path):

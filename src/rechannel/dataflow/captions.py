@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Sink, Source, Stateful, Transform
+from rechannel.dataflow.graph import (
+    Late,
+    MapBatches,
+    Node,
+    Paired,
+    Sink,
+    Source,
+    Stateful,
+    Transform,
+)
 from rechannel.dataflow.rules import kind_of
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.sides import Sided
 from rechannel.kernels.user_errors import function_name
 from rechannel.kernels.windows import START, AssignWindows
 
@@ -34,7 +44,9 @@ def _what(node: Node) -> str:
         return node.outlet.describe()
     if isinstance(node, Stateful):
         keys = ", ".join(key for key in node.keys if key != START)
-        return f"{node.spec.kind} by {keys}"
+        return f"{node.spec.kind} by {keys}" if keys else node.spec.kind
+    if isinstance(node, Paired):
+        return "both sides"
     if isinstance(node, Transform):
         condition = getattr(node.function, "condition", None)
         if isinstance(condition, str):
@@ -51,6 +63,8 @@ def _map(node: MapBatches) -> str:
         return f"event time {function.column}"
     if isinstance(function, AssignWindows):
         return f"windows of {function.size_us / 1e6:g} s"
+    if isinstance(function, Sided):
+        return "right rows" if function.side else "left rows"
     kind = _ROW_KINDS.get(type(function), "map_batches")
     return f"{kind} {_name(getattr(function, 'function', function))}".rstrip()
 

@@ -34,6 +34,7 @@ from rechannel.dataflow.specs import (
     WindowSpec,
 )
 from rechannel.dataflow.stream import Columns, SqlFilter, Stream
+from rechannel.dataflow.succession import INSTEAD
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
@@ -180,6 +181,9 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, update=logic)
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
+    if spec.kind in ("join", "top", "deduplicate"):
+        msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
+        raise RefusedError(msg)
     raise _unfit(
         node,
         logic,

@@ -13,11 +13,11 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, Paired, Stateful
 from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.rules import need_columns
+from rechannel.dataflow.rules import need_columns, suggest
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.windowing import Windows
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.join import OUTER, JoinLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.marks import need_time
@@ -71,10 +71,12 @@ Within = Between | Windows
 class JoinSpec:
     """Pairs of rows of two streams. See `kernels.join`.
 
-    times: columns of event times, left and right. suffix: ends names that both sides have.
+    on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
+    both sides have.
     """
 
     how: str
+    on: tuple[tuple[str, str], ...] = ()
     within: Within | None = None
     times: tuple[str, str] | None = None
     suffix: str = "_right"
@@ -94,7 +96,7 @@ class JoinSpec:
         others = schema.names[len(keys) + 1 :]
         names = [[n for n in others if n.startswith(PREFIXES[side])] for side in (LEFT, RIGHT)]
         left_slots, right_slots, slots = slots_of(
-            *([schema.field(name).type for name in side] for side in names)
+            *([schema.field(name) for name in side] for side in names)
         )
         shown = [_plain(name) for name in names[LEFT]]
         taken = {*keys, *shown, *({END} if isinstance(self.within, Windows) else ())}
@@ -112,6 +114,7 @@ class JoinSpec:
             least_us=None if near is None else near.least_us,
             most_us=None if near is None else near.most_us,
             window_us=None if window is None else window.size_us,
+            offset_us=None if window is None else window.offset_us,
         )
 
     def _named(self, name: str, taken: set[str]) -> str:
@@ -135,6 +138,9 @@ class JoinSpec:
         if timed is not None and self.times is not None:
             column = self.times[timed]
             plain = [_plain(name) for name in names]
+            if column not in (*plain, *(pair[timed] for pair in self.on)):
+                msg = f"there is no column {column!r} of event times{suggest(column, plain)}"
+                raise UnknownColumnError(msg)
             if column not in plain:
                 msg = (
                     f"column {column!r} of event times is a key of the join, so rows that match have the same time:"
@@ -152,7 +158,7 @@ class JoinSpec:
     @property
     def fixed(self) -> str:
         """Which rows match, and which are kept."""
-        return f"{self.how}; {self.within}; {self.times}"
+        return f"{self.how} on {self.on}; {self.within}; {self.times}"
 
 
 def join(  # noqa: PLR0913 - the arguments of `Stream.join`
@@ -179,9 +185,16 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
         if schema is not None:
             need_columns(what, names, schema)
     times = None
+    if within is None and (left_time is not None or right_time is not None):
+        msg = f"{what}: left_time and right_time say what within= goes by; say within=rc.between(...), for example"
+        raise DataflowError(msg)
+    if not isinstance(suffix, str):
+        msg = f"{what}: suffix ends names: it is a text, not {suffix!r}"
+        raise DataflowError(msg)
     if within is not None:
         times = (_time(left, left_time, "left", what), _time(right, right_time, "right", what))
-    spec = JoinSpec(how=how, within=within, times=times, suffix=suffix)
+    alike = tuple(pairs.items())
+    spec = JoinSpec(how=how, on=alike, within=within, times=times, suffix=suffix)
     keys = tuple(pairs)
     settled = given(name, keyed_name(left.node, spec.kind, keys))
     nodes: list[Node] = []
@@ -221,11 +234,12 @@ def _mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatche
 
 def _pairs(on: On, what: str) -> dict[str, str]:
     """Names on the left to names on the right."""
+    pairs: dict[str, str] = {}
     if isinstance(on, str):
         pairs = {on: on}
     elif isinstance(on, Mapping):
         pairs = dict(on)
-    else:
+    elif isinstance(on, Sequence):
         pairs = {name: name for name in on}
     if not pairs or not all(isinstance(n, str) for n in (*pairs, *pairs.values())):
         msg = f"{what}: say which columns are alike, as in on='id' or on={{'auction': 'id'}}"

@@ -23,7 +23,7 @@ from rechannel.dataflow.specs import (
 )
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
-from rechannel.dataflow.windowing import SAME, Windows, size_of
+from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
@@ -207,10 +207,22 @@ class KeyedStream(Generic[Behind]):
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
         """
+        if not isinstance(window, Windows):
+            msg = f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding or rc.sessions, not {window!r}"
+            raise DataflowError(msg)
+        if time not in ("event", "processing"):
+            msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
+            raise DataflowError(msg)
         if time == "processing":
             return self._processing(window, on, lateness, emit)
+        if window.assigned and on is not None:
+            msg = f"window ({caller()}): rc.same_window() goes by the window that rows have; leave on= away"
+            raise DataflowError(msg)
         if window == SAME:
             window = Windows(size_us=size_of(self.node), every_us=size_of(self.node), assigned=True)
+        if not self.keys and window.every_us != window.size_us:
+            msg = f"window ({caller()}): windows that overlap need a key; use key_by"
+            raise DataflowError(msg)
         column = declared_column(self.node) if on is None and not window.assigned else on or START
         if column is None:
             msg = (
@@ -315,6 +327,7 @@ class WindowedStream(Generic[Behind]):
             lateness_us=self.lateness_us,
             on_close=self.emit == "complete",
             assigned=self.window.assigned,
+            column=self.column,
             processing=self.column is None,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
@@ -347,12 +360,20 @@ class WindowedStream(Generic[Behind]):
                 " lateness; use rc.tumbling or rc.same_window"
             )
             raise DataflowError(msg)
+        if window.assigned and corrects(self.keyed.node):
+            msg = (
+                f"top ({caller()}): the windows before it are shown again when rows come to them, and it would count"
+                " them twice; leave lateness= and emit='change' away there"
+            )
+            raise DataflowError(msg)
         spec = TopSpec(
             by=order_of(by, descending),
             n=number_of(n),
             ties=ties,
             rank=rank,
             window_us=window.size_us,
+            offset_us=None if window.assigned else window.offset_us,
+            column=self.column,
         )
         settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
         inside = self._inside(settled if name else None, window.size_us)

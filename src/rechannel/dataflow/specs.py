@@ -75,7 +75,7 @@ class WindowSpec:
     """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
-    processing: windows of the time of timesteps; finished: all rows are in the next one.
+    column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
     """
 
     aggregates: AggregateSpec
@@ -85,6 +85,7 @@ class WindowSpec:
     lateness_us: int
     on_close: bool
     assigned: bool = False
+    column: str | None = None
     processing: bool = False
     finished: bool = False
 
@@ -144,7 +145,7 @@ class WindowSpec:
     @property
     def fixed(self) -> str:
         """Which windows there are, and how long."""
-        kind = ", processing" if self.processing else ""
+        kind = ", processing" if self.processing else f" of {self.column}"
         return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}"
 
 

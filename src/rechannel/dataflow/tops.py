@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.rules import need_columns
@@ -18,7 +19,7 @@ from rechannel.model.ddl import type_name
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopSpec:
-    """The first rows of every key in an order. See `kernels.top`."""
+    """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows."""
 
     by: tuple[tuple[str, bool], ...]
     n: int | None
@@ -26,6 +27,8 @@ class TopSpec:
     ties: bool = False
     rank: str | None = "rank"
     window_us: int | None = None
+    offset_us: int | None = None
+    column: str | None = None
 
     @property
     def needs_time(self) -> bool:
@@ -42,16 +45,18 @@ class TopSpec:
         need_columns("top", [name for name, _ in self.by], schema)
         for name, _ in self.by:
             kind = schema.field(name).type
-            if name in keys or pa.types.is_nested(kind):
+            if name in keys or not _orderable(kind):
                 why = "a key" if name in keys else type_name(kind)
                 msg = f"top: rows of a key cannot be ordered by {name!r}, which is {why}"
                 raise DataflowError(msg)
         windowed = self.window_us is not None
         rows = [f for f in schema if f.name not in keys and not (windowed and f.name == END)]
-        for name in (RANK.name, *([] if self.rank is None else [self.rank])):
-            if name in schema.names:
-                msg = f"top: there is a column {name!r} already; say what the rank is called with rank="
-                raise DataflowError(msg)
+        if RANK.name in schema.names:
+            msg = f"top: column {RANK.name!r} has the name of a column of the state; rename it"
+            raise DataflowError(msg)
+        if self.rank is not None and self.rank in schema.names:
+            msg = f"top: there is a column {self.rank!r} already; say what the rank is called with rank="
+            raise DataflowError(msg)
         return TopLogic(
             keys=pa.schema([schema.field(key) for key in keys]),
             rows=pa.schema(rows),
@@ -62,6 +67,7 @@ class TopSpec:
             ties=self.ties,
             rank=self.rank,
             window_us=self.window_us,
+            offset_us=self.offset_us,
         )
 
     def fingerprint(self) -> str:
@@ -71,17 +77,31 @@ class TopSpec:
     @property
     def fixed(self) -> str:
         """Which rows are kept: others are gone."""
-        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {self.window_us}"
+        windows = f"{self.window_us} from {self.offset_us} of {self.column}"
+        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}"
+
+
+def _orderable(kind: pa.DataType) -> bool:
+    """Whether Arrow sorts values of a type."""
+    column = pa.array([], pa.int8() if pa.types.is_boolean(kind) else kind)
+    try:
+        pc.sort_indices(pa.table({"x": column}), sort_keys=[("x", "ascending")])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def order_of(
     by: str | Sequence[str], descending: bool | Sequence[bool]
 ) -> tuple[tuple[str, bool], ...]:
     """Columns and directions of an order. Raises DataflowError."""
-    names = [by] if isinstance(by, str) else list(by)
-    directions = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
+    directions = list(descending) if isinstance(descending, Sequence) else [descending] * len(names)
     if not names or not all(isinstance(name, str) for name in names):
         msg = f"top ({caller()}): say what rows are ordered by, as in by='price'"
+        raise DataflowError(msg)
+    if not all(isinstance(direction, bool) for direction in directions):
+        msg = f"top ({caller()}): descending is True or False, for all or for each, not {descending!r}"
         raise DataflowError(msg)
     if len(directions) != len(names):
         msg = f"top ({caller()}): descending has {len(directions)} values for {len(names)} columns"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.specs import WindowSpec
+from rechannel.dataflow.tops import TopSpec
 from rechannel.errors import DataflowError
 
 
@@ -29,17 +31,33 @@ SAME = Windows(size_us=0, every_us=0, assigned=True)
 
 
 def same_window() -> Windows:
-    """The windows that rows come out of: `counts.key_by().window(rc.same_window()).top(1, by="bids")`."""
+    """The windows that rows come out of: `counts.window(rc.same_window()).top(1, by="bids")`."""
     return SAME
 
 
 def size_of(node: Node) -> int:
     """Length of the windows that a node's rows come out of. Raises DataflowError where there are none."""
-    sizes = {spec.size_us for each in _nearest(node) if isinstance(spec := each.spec, WindowSpec)}
+    sizes = {size for each in _nearest(node) if (size := _size_of(each.spec)) is not None}
     if len(sizes) != 1:
         msg = f"window ({caller()}): rows of {node.name!r} do not come out of windows of one length"
         raise DataflowError(msg)
     return sizes.pop()
+
+
+def corrects(node: Node) -> bool:
+    """Whether windows that a node's rows come out of are shown more than once."""
+    specs = [each.spec for each in _nearest(node) if isinstance(each.spec, WindowSpec)]
+    return any(spec.lateness_us or not spec.on_close for spec in specs)
+
+
+def _size_of(spec: Any) -> int | None:
+    """Length of an operator's windows, None where it has none."""
+    if isinstance(spec, WindowSpec):
+        return spec.size_us
+    if isinstance(spec, TopSpec):
+        return spec.window_us
+    within = getattr(spec, "within", None)
+    return within.size_us if isinstance(within, Windows) else None
 
 
 def _nearest(node: Node) -> list[Stateful]:

@@ -82,7 +82,11 @@ class Flights:
     @property
     def event_times(self) -> dict[str, int]:
         """How far event time has come, of every operator that goes by it, as of the timestep that it finished last."""
-        timed = (stage.name for stage in self._plan.stages if stage.times)
+        timed = (
+            stage.name
+            for stage in self._plan.stages
+            if stage.times and not any(each.processing for each in stage.times)
+        )
         return {name: self.times.get(name, Times()).watermark for name in timed}
 
     def due(self, now_ms: int) -> bool:

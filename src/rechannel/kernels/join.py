@@ -27,11 +27,11 @@ from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import EveryRow
 from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, row_numbers, sides_of
 from rechannel.kernels.sorting import from_numpy, take
-from rechannel.kernels.windows import END
-from rechannel.model.eventtime import NEVER, Clock
+from rechannel.kernels.windows import END, completes
+from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 MATCHED = pa.field("matched", pa.bool_(), False)
-SHOWN_SIDE = pa.field("side", pa.string(), False)
+SHOWN_SIDE = pa.field("_side", pa.string(), False)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -45,7 +45,8 @@ class JoinLogic(EveryRow):
 
     keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
     inner, left, right, full, semi, anti. least_us, most_us: by how much the right row's time may be beyond the left
-    one's; None = time does not matter. window_us: length of the windows. keep_late: late rows are somebody's.
+    one's; None = time does not matter. window_us: length of the windows; offset_us: one begins there. keep_late: late
+    rows are somebody's.
     """
 
     keys: pa.Schema
@@ -56,6 +57,7 @@ class JoinLogic(EveryRow):
     least_us: int | None = None
     most_us: int | None = None
     window_us: int | None = None
+    offset_us: int | None = None
     keep_late: bool = False
 
     @property
@@ -156,15 +158,20 @@ class JoinLogic(EveryRow):
         """Rows that have found none, and will not, are shown then."""
         if not self.bounded or self.how in {"inner", "semi"}:
             return None
+        if self.window_us is not None and not completes(clock, self.window_us, self.offset_us):
+            return None
         return clock.before, clock.watermark
 
     def _dues(self, keys: Columns, slots: Columns, sides: IntArray) -> IntArray:
         if self.window_us is not None:
             return micros(keys[len(self.keys) - 1])[0] + self.window_us
         times = self._times(slots, sides)
+        untold = (
+            times == NEVER
+        )  # of a tombstone that was migrated: it goes when it is merged with its row
         assert self.least_us is not None and self.most_us is not None  # noqa: S101, PT018 - `bounded`
         reach = np.where(sides == LEFT, self.most_us, -self.least_us)
-        dues: IntArray = times + reach + 1
+        dues: IntArray = np.where(untold, ENDED, np.where(untold, 0, times) + reach + 1)
         return dues
 
     def _times(self, slots: Columns, sides: IntArray) -> IntArray:

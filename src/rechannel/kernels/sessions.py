@@ -174,8 +174,9 @@ class SessionLogic(EveryRow):
         fresh = rows[order]
         groups = Groups(np.flatnonzero(np.diff(met.session[count:][order], prepend=-1)), len(fresh))
         names = self.value_schema.names
+        values = take(arrivals.values, fresh)
         read = [
-            take(arrivals.values, fresh)[names.index(name)]
+            values[names.index(name)]
             if name in names
             else arrivals.keys[self.keys.names.index(name)].take(
                 pa.array(arrivals.groups.ids[fresh])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rechannel.errors import UnknownColumnError
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.sorting import from_numpy
@@ -58,6 +59,10 @@ class Sided:
 
     def _order(self, names: Sequence[str]) -> list[int]:
         """Columns that are keys, then the others."""
+        missing = [own for own, _ in self.keys if own not in names]
+        if missing:
+            msg = f"there is no column {missing[0]!r} to join on; there are {', '.join(names)}"
+            raise UnknownColumnError(msg)
         keys = [list(names).index(own) for own, _ in self.keys]
         return [*keys, *(i for i in range(len(names)) if i not in keys)]
 
@@ -85,22 +90,26 @@ class Side:
 
 
 def slots_of(
-    left: Sequence[pa.DataType], right: Sequence[pa.DataType]
+    left: Sequence[pa.Field], right: Sequence[pa.Field]
 ) -> tuple[tuple[int, ...], tuple[int, ...], pa.Schema]:
-    """Slots of both sides' columns, and their fields."""
-    kinds = list(left)
+    """Slots of both sides' columns, and their fields: they are called after what is in them, so that no other column
+    gets there unnoticed when the program changes.
+    """
+    kinds, names = [field.type for field in left], [field.name for field in left]
     free = list(range(len(kinds)))
     taken = []
-    for kind in right:
-        slot = next((i for i in free if kinds[i] == kind), None)
+    for field in right:
+        slot = next((i for i in free if kinds[i] == field.type), None)
         if slot is None:
-            kinds.append(kind)
+            kinds.append(field.type)
+            names.append(field.name)
             slot = len(kinds) - 1
         else:
             free.remove(slot)
+            names[slot] += f" {field.name}"
         taken.append(slot)
-    fields = pa.schema([pa.field(f"slot_{i}", kind) for i, kind in enumerate(kinds)])
-    return tuple(range(len(left))), tuple(taken), fields
+    fields = [pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return tuple(range(len(left))), tuple(taken), pa.schema(fields)
 
 
 def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:

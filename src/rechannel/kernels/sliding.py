@@ -70,14 +70,14 @@ class SlidingLogic(WindowLogic):
         """Windows made of panes: every pane goes into its windows, then the panes of a key and a window meet."""
         ends = self.complete(clock)
         panes = self.due(keys, state)
-        # Its first window ends with the pane or up to a distance later; others follow as long as it is in them.
-        begin = panes + (ends.start - panes) % self.every_us
-        count = (panes + self.length_us - self.size_us - begin) // self.every_us + 1
+        # Its first window ends with the pane or up to a distance later; others follow as long as it is in them. Only
+        # those that are complete now are looked at.
+        begin = np.maximum(panes + (ends.start - panes) % self.every_us, ends.start)
+        last = np.minimum(panes + self.length_us - self.size_us, ends[-1])
+        count = np.maximum(0, (last - begin) // self.every_us + 1)
         rows = np.repeat(np.arange(len(panes)), count)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
         window = begin[rows] + nth * self.every_us
-        kept = (window >= ends.start) & (window <= ends[-1])
-        rows, window = rows[kept], window[kept]
         order = np.lexsort((window, hashes[rows]))
         return self._met(keys, state, hashes, rows[order], window[order])
 

@@ -319,7 +319,11 @@ def _alive(
 def _awaited(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
     """Which rows wait for an event time in (after, until]."""
     due = logic.due(*halves(logic, rows))
-    return np.zeros(len(rows), dtype=np.bool_) if due is None else (due > after) & (due <= until)
+    if due is None:
+        return np.zeros(len(rows), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
+    # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
+    return found if rows.dropped is None else found | rows.dropped
 
 
 def _fresh(arrivals: Arrivals, applied: Applied, *, has_older: bool) -> Rows:

@@ -31,7 +31,7 @@ from rechannel.kernels.logic import (
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import EveryRow
 from rechannel.kernels.sorting import from_numpy, take
-from rechannel.kernels.windows import END, ROWS
+from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import keys_equal
 
@@ -49,8 +49,8 @@ class TopLogic(EveryRow):
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
     columns they are ordered by, and whether the largest comes first. latest: of rows that are alike, the one that came
     last is in front. ties: rows that are alike to the last one are in as well. rank: what the rank is called; None =
-    it is not shown. window_us: length of the windows. row_schema: the stream's columns. keep_late: late rows are
-    somebody's.
+    it is not shown. window_us: length of the windows; offset_us: one begins there, None = anywhere. row_schema: the
+    stream's columns. keep_late: late rows are somebody's.
     """
 
     keys: pa.Schema
@@ -62,6 +62,7 @@ class TopLogic(EveryRow):
     ties: bool = False
     rank: str | None = "rank"
     window_us: int | None = None
+    offset_us: int | None = None
     keep_late: bool = False
 
     @property
@@ -152,7 +153,9 @@ class TopLogic(EveryRow):
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete."""
-        return None if self.window_us is None else (clock.before, clock.watermark)
+        if self.window_us is None or not completes(clock, self.window_us, self.offset_us):
+            return None
+        return clock.before, clock.watermark
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock

@@ -192,12 +192,7 @@ class WindowLogic:
 
     def _completes(self, clock: Clock) -> bool:
         """Whether a window may become complete: else nobody has to look for one."""
-        if self.offset_us is None:
-            return True
-        if clock.before == NEVER or clock.watermark in (NEVER, ENDED):
-            return clock.watermark != NEVER
-        before, now = (at - self.offset_us for at in (clock.before, clock.watermark))
-        return now // self.size_us > before // self.size_us
+        return completes(clock, self.size_us, self.offset_us)
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
@@ -253,6 +248,16 @@ class WindowLogic:
         columns = [known[name] for name in self.row_schema.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.row_schema)
         return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def completes(clock: Clock, size_us: int, offset_us: int | None) -> bool:
+    """Whether a window of this size that begins at an offset may become complete. offset_us: None = not known."""
+    if offset_us is None:
+        return True
+    if clock.before == NEVER or clock.watermark in (NEVER, ENDED):
+        return clock.watermark != NEVER
+    before, now = (at - offset_us for at in (clock.before, clock.watermark))
+    return now // size_us > before // size_us
 
 
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:

@@ -55,6 +55,12 @@ def event_time(moment: datetime, operator: str | None = None) -> EventMoment:
 
     operator: whose event time; default: of all operators that the change is about. Raises RefusedError.
     """
+    if not isinstance(moment, datetime):
+        msg = f"event time is a datetime with a time zone, not {moment!r}"
+        raise RefusedError(msg)
+    if operator is not None and not isinstance(operator, str):
+        msg = f"event time is that of one operator, by its name, not of {operator!r}"
+        raise RefusedError(msg)
     if moment.tzinfo is None:
         msg = f"event time {moment.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
         raise RefusedError(msg)
@@ -90,4 +96,7 @@ def bound(
 def _text(us: int) -> str:
     if us == ENDED:
         return "the end"
-    return (_EPOCH + timedelta(microseconds=us)).isoformat()
+    try:
+        return (_EPOCH + timedelta(microseconds=us)).isoformat()
+    except OverflowError:  # rows may say anything
+        return f"{us} µs"

@@ -11,7 +11,7 @@ from typing import Any
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import PROGRAM, Change, Rewrite, parts_of
+from rechannel.reconfigure.changes import PROGRAM, Change, ChangeProgram, Rewrite, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Requested, Reversed
 from rechannel.reconfigure.grouping import steps_of
@@ -40,7 +40,8 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
     """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
     _check_when(request, now)
     asked = request.at_event
-    moment = None if asked is None else bound(asked, request.change.touches(), now.event_times)
+    about = _about(request.change)
+    moment = None if asked is None else bound(asked, about, now.event_times)
     gone: list[Record] = []
     if request.supersede:
         gone = [r for r in state.open if meet(r.touches, request.change.touches())]
@@ -124,6 +125,15 @@ def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configur
         before = OperatorConfiguration.from_json(data)
         operators[name] = replace(before, combining=operators[name].combining)
     return replace(configuration, operators=operators, **base["job"])
+
+
+def _about(change: Change) -> frozenset[str]:
+    """Operators that a change is about, also where it is one of the program."""
+    names = set(change.touches())
+    for part in parts_of(change):
+        if isinstance(part, ChangeProgram):
+            names |= {*part.logic, *part.operators, *part.removed}
+    return frozenset(names)
 
 
 def _check_when(request: Request, now: Now) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.errors import DataflowError, UnknownColumnError
+from rechannel.errors import DataflowError, RechannelError, UnknownColumnError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
 
@@ -55,7 +55,7 @@ class Bench:
 
     def state(self):
         rows = self.harness.state("joined").to_pylist()
-        return sorted((row["k"], row["side"], row["a"] or row["a_right"]) for row in rows)
+        return sorted((row["k"], row["_side"], row["a"] or row["a_right"]) for row in rows)
 
 
 NEAR = rc.between("-10 seconds", "5 seconds")
@@ -244,3 +244,74 @@ def test_windows_behind_a_join_miss_nothing(within, column):
     found = sum(row["n"] for table in harness.outputs("n").values() for row in table.to_pylist())
     assert found > 50
     assert len([row for row in shown if row[column] is not None]) - found < 20
+
+
+def test_other_columns_do_not_get_into_the_state_of_others_unnoticed():
+    rows = script("k BIGINT, price BIGINT, qty BIGINT"), script("k BIGINT, w STRING")
+
+    def flow(on="k", *, swapped=False, how="inner"):
+        left, right = (
+            rc.read().memory(each, name=name)
+            for name, each in zip(("left", "right"), rows, strict=True)
+        )
+        left = left.map(
+            lambda row: (row.k, row.qty, row.price) if swapped else (row.k, row.price, row.qty),
+            "k BIGINT, qty BIGINT, price BIGINT"
+            if swapped
+            else "k BIGINT, price BIGINT, qty BIGINT",
+            name="columns",
+        )
+        joined = left.join(right, on, how=how, name="joined")
+        return joined.write.memory("out", name="out")
+
+    harness = Harness(flow(), settings=SETTINGS)
+    process = harness.start()
+    rows[0].push([{"k": 1, "price": 100, "qty": 7}])
+    process.run()
+    for other, words in (
+        (flow({"price": "k"}), "which rows it keeps"),
+        (flow(how="semi"), "which rows it keeps"),
+    ):
+        with pytest.raises(RechannelError, match=words):
+            process.reconfigure(rc.change_dataflow(other))
+    # What was stored under a name is found under it, wherever it stands now.
+    process.reconfigure(rc.change_dataflow(flow(swapped=True)))
+    rows[0].push([{"k": 1, "price": 200, "qty": 8}])
+    rows[1].push([{"k": 1, "w": "x"}])
+    process.run()
+    shown = [r for t in harness.outputs("out").values() for r in t.to_pylist()]
+    assert sorted((r["price"], r["qty"]) for r in shown) == [(100, 7), (200, 8)]
+
+
+def test_tombstones_that_are_migrated_hide_their_rows():
+    rows = script("k BIGINT, x BIGINT, at TIMESTAMP"), script("k BIGINT, at TIMESTAMP")
+
+    def flow(columns):
+        left, right = (
+            rc.read().memory(each, name=name).event_time("at", name=f"{name}-time")
+            for name, each in zip(("left", "right"), rows, strict=True)
+        )
+        left = left.map(
+            lambda row: (row.k, row.x, row.at, 5)[: len(columns.split(","))], columns, name="wider"
+        )
+        left = left.event_time("at", name="again")
+        joined = left.join(right, "k", how="anti", within=NEAR, name="joined")
+        return joined.write.memory("out", name="out")
+
+    settings = rc.Settings(tasks=1, bins=1)
+    harness = Harness(flow("k BIGINT, x BIGINT, at TIMESTAMP"), settings=settings)
+    process = harness.start()
+    left, right = rows
+    left.push([{"k": k, "x": k, "at": at(100)} for k in range(50)])
+    right.push([])
+    left.push([])
+    right.push([{"k": k, "at": at(100)} for k in range(5)])
+    process.run()
+    migration = rc.migrate(add={"left.y": None})
+    wider = flow("k BIGINT, x BIGINT, at TIMESTAMP, y BIGINT")
+    process.reconfigure(rc.change_dataflow(wider, migrate={"joined": migration}))
+    left.push([{"k": 99, "x": 1, "at": at(200)}])
+    right.push([{"k": 98, "at": at(200)}])
+    process.run()
+    shown = [r["k"] for t in harness.outputs("out").values() for r in t.to_pylist()]
+    assert sorted(shown) == list(range(5, 50))

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 import rechannel as rc
@@ -142,3 +143,31 @@ def test_what_makes_no_sense_is_refused(window, options, aggregates, message):
         dataflow_of(
             stream.key_by("user").window(window(), **options).aggregate(n=rc.count(), **aggregates)
         )
+
+
+def test_a_window_of_many_panes_costs_its_panes_and_not_their_windows():
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    stream = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+    sums = stream.window(rc.sliding("400 seconds", "1 second")).aggregate(
+        total=rc.sum("x"), name="sums"
+    )
+    harness = Harness(sums.write.memory("out", name="out"), settings=rc.Settings(tasks=1, bins=1))
+    harness.start()
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    made = []
+    lexsort = np.lexsort
+    for seconds in range(500):
+        rows.push([{"user": "ann", "x": 1, "at": start + timedelta(seconds=seconds)}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "lexsort", lambda keys: made.append(len(keys[0])) or lexsort(keys))
+        harness.process.run()
+    assert max(made) <= 2 * 400
+    shown = [r for t in harness.outputs("out").values() for r in t.to_pylist()]
+    assert max(row["total"] for row in shown) == 400
+    assert len(shown) == 499
+
+
+def test_windows_that_overlap_need_a_key():
+    stream = rc.read().memory("user STRING, at TIMESTAMP", name="rows").event_time("at")
+    with pytest.raises(DataflowError, match="need a key"):
+        stream.window(rc.sliding("10 seconds", "5 seconds"))
