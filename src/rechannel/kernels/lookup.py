@@ -5,7 +5,7 @@ Cost follows the keys asked for, not the rows stored: a needle is searched only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,17 @@ class Hit:
     rows: IntArray
 
 
-def find(runs: Sequence[OpenRun], hashes: HashArray, keys: Columns) -> list[Hit]:
+Minor = Callable[[Columns], IntArray | None]
+"""What rows of one hash are sorted by: a number that follows from the last key column; None = nothing."""
+
+
+def no_minor(keys: Columns) -> None:
+    """Keys of one hash are rare."""
+
+
+def find(
+    runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, minor: Minor = no_minor
+) -> list[Hit]:
     """The newest row of every key, tombstones included. Needles are ascending and distinct as keys."""
     hits: list[Hit] = []
     open_needles = np.arange(len(hashes), dtype=np.int64)
@@ -61,7 +71,7 @@ def find(runs: Sequence[OpenRun], hashes: HashArray, keys: Columns) -> list[Hit]
         wanted = within(run, hashes, open_needles)
         if len(wanted) == 0:
             continue
-        needles, rows = _search(run, hashes, keys, wanted, exact=exact)
+        needles, rows = _search(run, hashes, keys, wanted, minor, exact=exact)
         if len(needles):
             run.segment.touch(rows)
             hits.append(Hit(run, needles, rows))
@@ -102,7 +112,13 @@ def within(run: OpenRun, hashes: HashArray, needles: IntArray) -> IntArray:
 
 
 def _search(
-    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, *, exact: bool
+    run: OpenRun,
+    hashes: HashArray,
+    keys: Columns,
+    needles: IntArray,
+    minor: Minor,
+    *,
+    exact: bool,
 ) -> tuple[IntArray, IntArray]:
     segment = run.segment
     if segment.rows == 0:
@@ -112,12 +128,53 @@ def _search(
     if maybe is not None:
         needles, asked = needles[maybe], asked[maybe]
     rows = segment.search(asked, run.clip)
+    among = minor(keys)
+    if among is not None:
+        last = segment.search(asked, run.clip, "right")
+        needles, rows = _among(
+            segment, needles, rows, last, among=among, minor=minor, keys=len(keys)
+        )
+        return _same_keys(segment, hashes, keys, needles, rows)
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked
     needles, rows = needles[match], rows[match]
     if exact and hash_is_key([segment.column(i) for i in range(len(keys))]):
         return needles, rows
     return _same_keys(segment, hashes, keys, needles, rows)
+
+
+def _among(
+    segment: Segment,
+    needles: IntArray,
+    first: IntArray,
+    last: IntArray,
+    *,
+    among: IntArray,
+    minor: Minor,
+    keys: int,
+) -> tuple[IntArray, IntArray]:
+    """The first row of every needle's hash that has its minor, bisecting all of them at once; needles that have one.
+
+    first, last: rows of each needle's hash.
+    """
+    wanted, low, high = among[needles], first.copy(), last.copy()
+    open_ = np.flatnonzero(low < high)
+    while len(open_):
+        middle = (low[open_] + high[open_]) // 2
+        below = _minors(segment, middle, minor, keys) < wanted[open_]
+        low[open_[below]] = middle[below] + 1
+        high[open_[~below]] = middle[~below]
+        open_ = open_[low[open_] < high[open_]]
+    inside = np.flatnonzero(low < last)
+    found = inside[_minors(segment, low[inside], minor, keys) == wanted[inside]]
+    return needles[found], low[found]
+
+
+def _minors(segment: Segment, rows: IntArray, minor: Minor, keys: int) -> IntArray:
+    segment.touch(rows)
+    minors = minor([fast_take(segment.column(keys - 1), rows)])
+    assert minors is not None  # noqa: S101 - it has told some before
+    return minors
 
 
 def _same_keys(

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
-from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.lookup import Minor, OpenRun, no_minor
 from rechannel.kernels.migrate import converted
 from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.model.hashspace import HashArray, Intervals
@@ -44,14 +43,6 @@ class Rows:
 
 Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
 """Which rows still count, from their key and state columns; None = all."""
-
-
-Minor = Callable[[Columns], IntArray | None]
-"""What rows of one hash are sorted by, from their key columns; None = nothing."""
-
-
-def no_minor(keys: Columns) -> None:
-    """Keys of one hash are rare."""
 
 
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:

@@ -140,7 +140,7 @@ class StatefulTask:
         if logic.collects:
             held = collect(logic, runs, received.hashes, keys, live_at(logic, before))
         else:
-            hits = find(runs, received.hashes, keys)
+            hits = find(runs, received.hashes, keys, logic.minor)
             old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
             found = _alive(logic, keys, old, found, before)
         return Arrivals(
