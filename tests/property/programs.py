@@ -368,9 +368,9 @@ class Writer:
             complete = every != size or rng.random() < 0.7
             name, lasting = self.name("processing"), {"lateness": 0, "complete": complete}
             return Processing(name=name, size=size, every=every, **lasting, **common)
-        if rng.random() < 0.3 and not ORDERED & {how for how, _ in chosen.values()}:
+        if rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}:
             common["keys"] = keys
-            gap = rng.choice((10, 30, 100))
+            gap = rng.choice((10, 20, 50))
             name = self.name("sessions")
             return Sessions(name=name, size=gap, lateness=0, complete=True, **common)
         if slides:

@@ -63,7 +63,7 @@ from tests.property.reconfigurations import (
 )
 from tests.property.twin_values import alike
 
-PARTS = 5
+PARTS = 2
 PIECE = 10
 """Schedules that a process runs between two words to its parent."""
 LIVES = 6
@@ -212,7 +212,7 @@ class Disturbed:
         """Ask for something, or take something back, now and then."""
         open_ = process.driver.changes.coordination.open
         try:
-            if self.rng.random() < 0.03:
+            if self.rng.random() < 0.04:
                 dataflow = process.exchange.current.program.dataflow
                 process.reconfigure(random_edit(self.rng, dataflow))
                 self.happened["program asked"] += 1
