@@ -197,3 +197,9 @@ def test_batches_have_the_columns_of_the_reader():
     splits = reader.split_reader({}, {"at": 1}, [{"order": 0}])
     assert all(isinstance(b, pa.RecordBatch) for b in splits.read({"order": 0}))
     assert all(b.schema.equals(reader.schema) for b in splits.read({"order": 0}))
+
+
+def test_a_timestep_that_has_nothing_of_it_reads_nothing():
+    reader = opened()
+    start = reader.initial()
+    assert list(reader.split_reader(start, start, []).partitions) == []
