@@ -16,7 +16,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
-from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.plain import EveryRow, as_they_came
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -134,10 +134,8 @@ class DeduplicateLogic(EveryRow):
         return [from_numpy(self._untils(arrivals, rows), pa.int64())]
 
     def _rows(self, arrivals: Arrivals, rows: IntArray, owners: IntArray) -> pa.RecordBatch:
-        known = dict(zip(self.key_schema.names, take(arrivals.keys, owners), strict=True))
-        known |= dict(zip(self.value_schema.names, take(arrivals.values, rows), strict=True))
-        columns = [known[name] for name in self.row_schema.names]
-        return pa.RecordBatch.from_arrays(columns, schema=self.row_schema)
+        columns = self.key_schema, self.value_schema
+        return as_they_came(arrivals, rows, owners, columns, self.row_schema)
 
     def _late_rows(self, arrivals: Arrivals, late: Mask | None) -> Late | None:
         if late is None:

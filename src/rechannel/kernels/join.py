@@ -22,9 +22,9 @@ import pyarrow as pa
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
+from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late
 from rechannel.kernels.marks import MICROS, micros
-from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.plain import ManyRows, held_by
 from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, row_numbers, sides_of
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, completes
@@ -40,7 +40,7 @@ OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinLogic(EveryRow):
+class JoinLogic(ManyRows):
     """Pairs of rows: a `StatefulLogic`.
 
     keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
@@ -64,21 +64,6 @@ class JoinLogic(EveryRow):
     def key_schema(self) -> pa.Schema:
         """Keys, and what tells the rows of a key apart."""
         return self.keys.append(ROW)
-
-    @property
-    def hashed(self) -> int:
-        """The keys proper."""
-        return len(self.keys)
-
-    @property
-    def collects(self) -> bool:
-        """A key has a state row per row."""
-        return True
-
-    def minor(self, keys: Columns) -> IntArray:
-        """Numbers of the rows."""
-        numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
-        return numbers
 
     @property
     def value_schema(self) -> pa.Schema:
@@ -166,9 +151,8 @@ class JoinLogic(EveryRow):
         if self.window_us is not None:
             return micros(keys[len(self.keys) - 1])[0] + self.window_us
         times = self._times(slots, sides)
-        untold = (
-            times == NEVER
-        )  # of a tombstone that was migrated: it goes when it is merged with its row
+        # A tombstone that was migrated has no time: it goes when it is merged with its row.
+        untold = times == NEVER
         assert self.least_us is not None and self.most_us is not None  # noqa: S101, PT018 - `bounded`
         reach = np.where(sides == LEFT, self.most_us, -self.least_us)
         dues: IntArray = np.where(untold, ENDED, np.where(untold, 0, times) + reach + 1)
@@ -212,12 +196,7 @@ class JoinLogic(EveryRow):
         names, slots, sides = take(keys[: len(self.keys)], rows), take(state, rows), sides[rows]
         if self.how == "anti":
             return self._shown(names, self.left.columns(slots)), hashes[rows]
-        columns: Columns = []
-        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
-            of = pa.array(sides == number)
-            whole = zip(side.columns(slots), side.nulls(len(rows)), strict=True)
-            columns += [pa.compute.if_else(of, column, null) for column, null in whole]
-        return self._shown(names, columns), hashes[rows]
+        return self._shown(names, self._apart(slots, sides)), hashes[rows]
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Rows that are kept."""
@@ -226,13 +205,18 @@ class JoinLogic(EveryRow):
 
     def _told(self, keys: Columns, slots: Columns, sides: IntArray) -> pa.RecordBatch:
         """Rows of both sides, as people see them."""
-        columns = []
+        words = pa.array(["left", "right"]).take(pa.array(sides))
+        columns = [*keys, words, *self._apart(slots, sides)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+
+    def _apart(self, slots: Columns, sides: IntArray) -> Columns:
+        """Columns of the left side, then of the right one; null where a row is of the other."""
+        columns: Columns = []
         for number, side in ((LEFT, self.left), (RIGHT, self.right)):
             of = pa.array(sides == number)
             whole = zip(side.columns(slots), side.nulls(len(sides)), strict=True)
             columns += [pa.compute.if_else(of, column, null) for column, null in whole]
-        words = pa.array(["left", "right"]).take(pa.array(sides))
-        return pa.RecordBatch.from_arrays([*keys, words, *columns], schema=self.shown_schema)
+        return columns
 
     def _matches(
         self, pool: _Pool, left: IntArray, right: IntArray
@@ -330,7 +314,7 @@ class _Pool:
     @classmethod
     def of(cls, logic: JoinLogic, arrivals: Arrivals) -> _Pool:
         """Put the two together."""
-        held = arrivals.held or Held(keys=[], state=[], owners=np.empty(0, dtype=np.int64))
+        held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
         try:
             fresh = row_numbers(came, arrivals.timestep, arrivals.groups)

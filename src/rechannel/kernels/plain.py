@@ -1,4 +1,4 @@
-"""What is alike in operators that show every change at once and keep state under the whole key."""
+"""What is alike in operators: nothing waits, every row is seen, a key has many state rows; and rows as they came."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Columns, columns_of
+from rechannel.kernels.logic import Arrivals, Columns, Held, Late, columns_of
+from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import Clock
 
 
@@ -111,3 +112,61 @@ class EveryRow(Prompt):
         """Never called: `combinable` says no."""
         msg = f"{type(self).__name__} does not combine ({len(values)} columns, {groups.count} keys)"
         raise ValueError(msg)
+
+
+class ManyRows(EveryRow):
+    """A part of a `StatefulLogic` whose keys have several state rows, told apart by key columns that do not travel.
+
+    The last of those is a whole number by which the rows of a key are sorted.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def keys(self) -> pa.Schema:
+            """The keys proper."""
+
+    @property
+    def hashed(self) -> int:
+        """The keys proper."""
+        return len(self.keys)
+
+    @property
+    def collects(self) -> bool:
+        """A key has several."""
+        return True
+
+    def minor(self, keys: Columns) -> IntArray:
+        """The last column."""
+        numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def held_by(arrivals: Arrivals) -> Held:
+    """The state rows of the keys that received rows. Raises ValueError for an operator whose keys have one each."""
+    if arrivals.held is None:
+        msg = "the state of these keys was looked up, and not collected"
+        raise ValueError(msg)
+    return arrivals.held
+
+
+def as_they_came(
+    arrivals: Arrivals,
+    rows: IntArray,
+    owners: IntArray,
+    columns: tuple[pa.Schema, pa.Schema],
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    """Rows with the columns that the stream has, out of columns: (keys, others)."""
+    known = dict(zip(columns[0].names, take(arrivals.keys, owners), strict=True))
+    known |= dict(zip(columns[1].names, take(arrivals.values, rows), strict=True))
+    return pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema)
+
+
+def late_rows(
+    arrivals: Arrivals, rows: IntArray, columns: tuple[pa.Schema, pa.Schema], schema: pa.Schema
+) -> Late:
+    """Rows that came too late, for whoever wants them."""
+    owners = arrivals.groups.ids[rows]
+    batch = as_they_came(arrivals, rows, owners, columns, schema)
+    return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])

@@ -23,7 +23,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
 from rechannel.kernels.marks import MICROS, micros
-from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, START
 from rechannel.model.eventtime import Clock
@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionLogic(EveryRow):
+class SessionLogic(ManyRows):
     """Aggregates of the rows of a key in a session: a `StatefulLogic`. They are shown when it is complete.
 
     inner: over the user's keys. row_schema: the stream's columns. on: the column of event times. gap_us: how far apart
@@ -57,21 +57,6 @@ class SessionLogic(EveryRow):
     def key_schema(self) -> pa.Schema:
         """Keys, and the session's first and last event time, microseconds."""
         return pa.schema([*self.keys, FIRST, LAST])
-
-    @property
-    def hashed(self) -> int:
-        """The user's keys."""
-        return len(self.keys)
-
-    @property
-    def collects(self) -> bool:
-        """A key has a state row per session."""
-        return True
-
-    def minor(self, keys: Columns) -> IntArray:
-        """Last event times: those of two sessions of a key differ."""
-        last: IntArray = keys[-1].to_numpy(zero_copy_only=False)
-        return last
 
     @cached_property
     def value_schema(self) -> pa.Schema:
@@ -140,7 +125,7 @@ class SessionLogic(EveryRow):
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Put rows into sessions, and sessions together."""
-        held = arrivals.held or Held(keys=[], state=[], owners=np.empty(0, dtype=np.int64))
+        held = held_by(arrivals)
         times, nulls = micros(self._times(arrivals))
         first = held.keys[-2].to_numpy(zero_copy_only=False)
         last = self.minor(held.keys)
@@ -249,13 +234,7 @@ class SessionLogic(EveryRow):
             return None
         if not self.keep_late:
             return Late(count=len(rows))
-        owners = arrivals.groups.ids[rows]
-        known = dict(zip(self.keys.names, take(arrivals.keys, owners), strict=True))
-        known |= dict(zip(self.value_schema.names, take(arrivals.values, rows), strict=True))
-        batch = pa.RecordBatch.from_arrays(
-            [known[name] for name in self.row_schema.names], schema=self.row_schema
-        )
-        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+        return late_rows(arrivals, rows, (self.keys, self.value_schema), self.row_schema)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -298,7 +298,7 @@ def _found(arrivals: Arrivals) -> int:
     """How many keys had state."""
     if arrivals.held is None:
         return int(arrivals.found.sum())
-    return len(np.unique(arrivals.held.owners))
+    return int(np.count_nonzero(np.diff(arrivals.held.owners, prepend=-1)))
 
 
 def _everything(keys: Columns, state: Columns) -> None:

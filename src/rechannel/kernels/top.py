@@ -24,12 +24,11 @@ from rechannel.kernels.logic import (
     Arrivals,
     Changed,
     Columns,
-    Held,
     Late,
     columns_of,
 )
 from rechannel.kernels.marks import MICROS, micros
-from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
@@ -43,7 +42,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopLogic(EveryRow):
+class TopLogic(ManyRows):
     """The first `n` rows of every key (None = all): a `StatefulLogic`.
 
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
@@ -69,21 +68,6 @@ class TopLogic(EveryRow):
     def key_schema(self) -> pa.Schema:
         """Keys and rank."""
         return self.keys.append(RANK)
-
-    @property
-    def hashed(self) -> int:
-        """The keys proper."""
-        return len(self.keys)
-
-    @property
-    def collects(self) -> bool:
-        """A key has a state row per rank."""
-        return True
-
-    def minor(self, keys: Columns) -> IntArray:
-        """Ranks."""
-        ranks: IntArray = keys[-1].to_numpy(zero_copy_only=False)
-        return ranks
 
     @property
     def value_schema(self) -> pa.Schema:
@@ -172,7 +156,7 @@ class TopLogic(EveryRow):
     def apply(self, arrivals: Arrivals) -> Applied:
         """Ranks whose row is another one now."""
         late = self._late(arrivals)
-        held = arrivals.held or Held(keys=[], state=[], owners=np.empty(0, dtype=np.int64))
+        held = held_by(arrivals)
         count = len(held.owners)
         columns = [
             pa.concat_arrays([old, new])
@@ -213,12 +197,9 @@ class TopLogic(EveryRow):
         hashes: npt.NDArray[np.uint64],
     ) -> Changed:
         """Ranks that changed, and tombstones of those that nobody has any more."""
-        held = arrivals.held
-        if held is None or not len(gone):
-            owners, ended = gone, [column.slice(0, 0) for column in whole]
-        else:
-            owners = held.owners[gone]
-            ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]
+        held = held_by(arrivals)
+        owners = held.owners[gone]
+        ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]
         count, width = len(whole[0]), len(self.keys)
         columns = [pa.concat_arrays([one, end]) for one, end in zip(whole, ended, strict=True)]
         hashes = np.concatenate([hashes, arrivals.hashes[owners]])
@@ -295,13 +276,7 @@ class TopLogic(EveryRow):
         if not self.keep_late:
             counts = arrivals.values[-1].to_numpy(zero_copy_only=False)
             return Late(count=int(counts[rows].sum()))
-        owners = arrivals.groups.ids[rows]
-        known = dict(zip(self.keys.names, take(arrivals.keys, owners), strict=True))
-        known |= dict(zip(self.rows.names, take(arrivals.values, rows), strict=True))
-        batch = pa.RecordBatch.from_arrays(
-            [known[name] for name in self.row_schema.names], schema=self.row_schema
-        )
-        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+        return late_rows(arrivals, rows, (self.keys, self.rows), self.row_schema)
 
 
 def _sortable(column: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
+from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -242,12 +243,7 @@ class WindowLogic:
         rows = np.flatnonzero(late[groups.ids])
         if not self.keep_late:
             return Late(count=len(rows))
-        owners = groups.ids[rows]
-        known = dict(zip(self.key_schema.names, take(arrivals.keys, owners), strict=True))
-        known |= dict(zip(self.value_schema.names, take(arrivals.values, rows), strict=True))
-        columns = [known[name] for name in self.row_schema.names]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.row_schema)
-        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+        return late_rows(arrivals, rows, (self.key_schema, self.value_schema), self.row_schema)
 
 
 def completes(clock: Clock, size_us: int, offset_us: int | None) -> bool:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from rechannel.kernels import collect, sorting
+from rechannel.kernels.groups import Groups
 from rechannel.kernels.join import JoinLogic
 from rechannel.kernels.lookup import OpenRun
-from rechannel.kernels.sides import LEFT, ROW, Side
+from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of
 from rechannel.kernels.sorting import take
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -111,7 +112,12 @@ def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
     assert found > 50
 
 
-def test_rows_of_a_key_come_by_side_and_age():
-    numbers = [3, (1 << 61) | 1, 1]
-    assert LOGIC.minor(columns_of([(1, "x", n) for n in numbers])).tolist() == numbers
-    assert LEFT == 0
+def test_rows_of_a_key_are_numbered_by_side_timestep_and_place():
+    groups = Groups(np.array([0, 3]), 5)
+    sides = np.array([LEFT, LEFT, RIGHT, LEFT, RIGHT])
+    first, second = (row_numbers(sides, timestep, groups) for timestep in (7, 8))
+    assert first[0] < first[1] < second[0] < second[1] < first[2] < second[2]
+    assert (first[0], first[4]) == (first[3], second[4] - (second[0] - first[0]))
+    assert sides_of(first).tolist() == sides.tolist()
+    with pytest.raises(OverflowError, match="make timesteps smaller"):
+        row_numbers(sides, 1 << 37, groups)
