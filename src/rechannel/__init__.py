@@ -15,6 +15,7 @@ from rechannel.version import __version__
 if TYPE_CHECKING:
     from rechannel.batch import run_batch
     from rechannel.bridge import for_each_batch
+    from rechannel.dataflow.columns import computed
     from rechannel.dataflow.functions import (
         count,
         count_distinct,
@@ -86,6 +87,7 @@ _HOMES = {
     "change_dataflow": "rechannel.reconfigure.program",
     "change_logic": "rechannel.reconfigure.program",
     "combine": "rechannel.reconfigure.ask",
+    "computed": "rechannel.dataflow.columns",
     "count": "rechannel.dataflow.functions",
     "count_distinct": "rechannel.dataflow.functions",
     "event_time": "rechannel.reconfigure.moment",
@@ -160,6 +162,7 @@ __all__ = [
     "change_dataflow",
     "change_logic",
     "combine",
+    "computed",
     "count",
     "count_distinct",
     "event_time",

@@ -30,6 +30,7 @@ PUBLIC = [
     "change_dataflow",
     "change_logic",
     "combine",
+    "computed",
     "count",
     "count_distinct",
     "event_time",

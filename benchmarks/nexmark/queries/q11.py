@@ -1,6 +1,6 @@
 """User sessions: bids of a person with less than 10 seconds between them."""
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
 from rechannel import count, sessions
 from rechannel.dataflow.stream import Stream
 
@@ -20,11 +20,12 @@ def build(t: Tables) -> Stream:
         .window(sessions("10 seconds"))
         .aggregate(bids=count(), name="sessions")
     )
-    return select(
-        found,
-        "bidder BIGINT, bids BIGINT, starttime TIMESTAMP, endtime TIMESTAMP",
-        "bidder", "bids", starttime="window_start", endtime="window_end",
-    )  # fmt: skip
+    return found.select(
+        "bidder",
+        "bids",
+        starttime="window_start",
+        endtime="window_end",
+    )
 
 
 QUERY = Query(name="q11", sql=SQL, build=build, reads=("bid",))

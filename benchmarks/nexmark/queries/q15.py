@@ -1,16 +1,15 @@
 """Bids, bidders and auctions of every day, in all and by price."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.nexmark.queries.q17 import day
-from benchmarks.nexmark.query import Query, Tables, select
-from rechannel import sum
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed, sum
 from rechannel.dataflow.stream import Stream
+from rechannel.kernels.columns import Computed
 
 KINDS = ("bids", "bidders", "auctions")
 RANKS = ("total", "rank1", "rank2", "rank3")
@@ -30,60 +29,51 @@ def counts_sql() -> str:
 SQL = f"SELECT date_format(dateTime, 'yyyy-MM-dd') AS day, {counts_sql()} FROM bid GROUP BY 1"
 
 
-def rank(batch: pa.RecordBatch) -> pa.Array:
+def rank(price: pa.Array) -> pa.Array:
     """1, 2 or 3 by price."""
-    low = pc.less(batch["price"], 10_000).cast(pa.int64())
-    high = pc.greater_equal(batch["price"], 1_000_000).cast(pa.int64())
+    low = pc.less(price, 10_000).cast(pa.int64())
+    high = pc.greater_equal(price, 1_000_000).cast(pa.int64())
     return pc.add(pc.subtract(pa.scalar(2, pa.int64()), low), high)
 
 
-def adds(kind: str, ranked: bool) -> dict[str, Callable[[pa.RecordBatch], pa.Array]]:
+def adds(kind: str, ranked: bool) -> dict[str, Computed]:
     """What a row adds to every count: 1 to those of its kind and rank."""
 
-    def one(name: str) -> Callable[[pa.RecordBatch], pa.Array]:
+    def one(name: str) -> Computed:
         which, _, of = name.partition("_")
 
-        def made(batch: pa.RecordBatch) -> pa.Array:
-            ones = np.zeros(batch.num_rows, dtype=np.int64)
+        def made(rank: pa.Array) -> pa.Array:
             if of == kind and which == "total" and (kind == "bids" or not ranked):
-                ones[:] = 1
-            elif of == kind and which != "total" and ranked:
-                ones = (batch["rank"].to_numpy() == int(which[-1])).astype(np.int64)
-            return pa.array(ones)
+                return pa.scalar(1, pa.int64())
+            if of == kind and which != "total" and ranked:
+                return pc.equal(rank, int(which[-1])).cast(pa.int64())
+            return pa.scalar(0, pa.int64())
 
-        return made
+        return computed(made, "rank")
 
     return {name: one(name) for name in NAMES}
 
 
-def build_by(t: Tables, keys: Sequence[tuple[str, Any]], more: str = "") -> Stream:
+def build_by(t: Tables, keys: Mapping[str, str | Computed], more: str = "") -> Stream:
     """Every bid adds to some counts; so does every bidder and auction that is new, in all or of its rank."""
-    schema = ", ".join(f"{name} STRING" for name, _ in keys)
-    bids = select(
-        t.bid, f"{schema}, rank BIGINT, bidder BIGINT, auction BIGINT",
-        **dict(keys), rank=rank, bidder="bidder", auction="auction",
-    )  # fmt: skip
-    names = [name for name, _ in keys]
+    bids = t.bid.select(keys, "bidder", "auction", rank=computed(rank, "price"))
     parts = [("bids", True, bids)]
     for kind, column in (("bidders", "bidder"), ("auctions", "auction")):
-        parts.append((kind, False, bids.deduplicate(*names, column, name=f"{kind}{more}")))
+        parts.append((kind, False, bids.deduplicate(*keys, column, name=f"{kind}{more}")))
         parts.append(
-            (kind, True, bids.deduplicate(*names, "rank", column, name=f"{kind}-of-rank{more}"))
+            (kind, True, bids.deduplicate(*keys, "rank", column, name=f"{kind}-of-rank{more}"))
         )
-    counted = f"{schema}, " + ", ".join(f"{name} BIGINT" for name in NAMES)
-    first, *others = (
-        select(rows, counted, *names, **adds(kind, ranked)) for kind, ranked, rows in parts
-    )
+    first, *others = (rows.select(*keys, adds(kind, ranked)) for kind, ranked, rows in parts)
     return (
         first.union(*others)
-        .key_by(*names)
+        .key_by(*keys)
         .aggregate({name: sum(name) for name in NAMES}, name=f"statistics{more}")
     )
 
 
 def build(t: Tables) -> Stream:
     """By day."""
-    return build_by(t, [("day", day)])
+    return build_by(t, {"day": computed(day, "dateTime")})
 
 
 QUERY = Query(name="q15", sql=SQL, build=build, reads=("bid",), keys=("day",))

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, select
-from rechannel import count, max, mean, min, sum
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed, count, max, mean, min, sum
 from rechannel.dataflow.stream import Stream
 
 SQL = """
@@ -16,32 +16,35 @@ FROM bid GROUP BY 1, 2
 """
 
 
-def day(batch: pa.RecordBatch) -> pa.Array:
+def day(at: pa.Array) -> pa.Array:
     """Day as text."""
-    return pc.cast(pc.cast(batch["dateTime"], pa.timestamp("us")), pa.date32()).cast(pa.string())
+    return pc.cast(pc.cast(at, pa.timestamp("us")), pa.date32()).cast(pa.string())
 
 
-def low(batch: pa.RecordBatch) -> pa.Array:
+def low(price: pa.Array) -> pa.Array:
     """1 for cheap ones."""
-    return pc.less(batch["price"], 10_000).cast(pa.int64())
+    return pc.less(price, 10_000).cast(pa.int64())
 
 
-def high(batch: pa.RecordBatch) -> pa.Array:
+def high(price: pa.Array) -> pa.Array:
     """1 for dear ones."""
-    return pc.greater_equal(batch["price"], 1_000_000).cast(pa.int64())
+    return pc.greater_equal(price, 1_000_000).cast(pa.int64())
 
 
-def others(batch: pa.RecordBatch) -> pa.Array:
+def others(total_bids: pa.Array, rank1_bids: pa.Array, rank3_bids: pa.Array) -> pa.Array:
     """Neither cheap nor dear."""
-    return pc.subtract(pc.subtract(batch["total_bids"], batch["rank1_bids"]), batch["rank3_bids"])
+    return pc.subtract(pc.subtract(total_bids, rank1_bids), rank3_bids)
 
 
 def build(t: Tables) -> Stream:
     """Aggregates that change with every bid."""
-    bids = select(
-        t.bid, "auction BIGINT, day STRING, price BIGINT, low BIGINT, high BIGINT",
-        "auction", day=day, price="price", low=low, high=high,
-    )  # fmt: skip
+    bids = t.bid.select(
+        "auction",
+        day=computed(day, "dateTime"),
+        price="price",
+        low=computed(low, "price"),
+        high=computed(high, "price"),
+    )
     made = bids.key_by("auction", "day").aggregate(
         total_bids=count(),
         rank1_bids=sum("low"),
@@ -52,13 +55,18 @@ def build(t: Tables) -> Stream:
         sum_price=sum("price"),
         name="statistics",
     )
-    return select(
-        made,
-        "auction BIGINT, day STRING, total_bids BIGINT, rank1_bids BIGINT, rank2_bids BIGINT, rank3_bids BIGINT,"
-        " min_price BIGINT, max_price BIGINT, avg_price DOUBLE, sum_price BIGINT",
-        "auction", "day", "total_bids", "rank1_bids", rank2_bids=others, rank3_bids="rank3_bids",
-        min_price="min_price", max_price="max_price", avg_price="avg_price", sum_price="sum_price",
-    )  # fmt: skip
+    return made.select(
+        "auction",
+        "day",
+        "total_bids",
+        "rank1_bids",
+        rank2_bids=computed(others, "total_bids", "rank1_bids", "rank3_bids"),
+        rank3_bids="rank3_bids",
+        min_price="min_price",
+        max_price="max_price",
+        avg_price="avg_price",
+        sum_price="sum_price",
+    )
 
 
 QUERY = Query(name="q17", sql=SQL, build=build, reads=("bid",), keys=("auction", "day"))

@@ -1,6 +1,6 @@
 """The ten highest bids of every auction."""
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
 from rechannel.dataflow.stream import Stream
 
 SQL = """
@@ -13,7 +13,7 @@ SELECT auction, place, price FROM (
 def build(t: Tables) -> Stream:
     """Ranks whose bid is another one are shown."""
     best = t.bid.key_by("auction").top(10, by="price", rank="place", name="best")
-    return select(best, "auction BIGINT, place BIGINT, price BIGINT", "auction", "place", "price")
+    return best.select("auction", "place", "price")
 
 
 QUERY = Query(name="q19", sql=SQL, build=build, reads=("bid",), keys=("auction", "place"))

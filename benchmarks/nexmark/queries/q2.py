@@ -3,20 +3,21 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, mod, select, where
+from benchmarks.nexmark.query import Query, Tables, mod
+from rechannel import computed
 from rechannel.dataflow.stream import Stream
 
 SQL = "SELECT auction, price FROM bid WHERE auction % 123 = 0"
 
 
-def chosen(batch: pa.RecordBatch) -> pa.Array:
+def chosen(auction: pa.Array) -> pa.Array:
     """Every 123rd auction."""
-    return pc.equal(mod(batch["auction"], 123), 0)
+    return pc.equal(mod(auction, 123), 0)
 
 
 def build(t: Tables) -> Stream:
     """A filter and two columns."""
-    return select(where(t.bid, chosen), "auction BIGINT, price BIGINT", "auction", "price")
+    return t.bid.filter(computed(chosen, "auction")).select("auction", "price")
 
 
 QUERY = Query(name="q2", sql=SQL, build=build, reads=("bid",), stateful=False)

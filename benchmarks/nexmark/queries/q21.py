@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, select, where
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed
 from rechannel.dataflow.stream import Stream
 
 SQL = """
@@ -15,26 +16,27 @@ SELECT * FROM (
   FROM bid
 ) WHERE channel_id IS NOT NULL
 """
-SCHEMA = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, channel_id STRING"
 KNOWN = pa.array(["apple", "google", "facebook", "baidu"])
 
 
-def channel_id(batch: pa.RecordBatch) -> pa.Array:
+def channel_id(channel: pa.Array, url: pa.Array) -> pa.Array:
     """0 to 3, what the address says, or null."""
-    number = pc.index_in(pc.utf8_lower(batch["channel"]), KNOWN)
-    found = pc.extract_regex(batch["url"], r"(?:&|^)channel_id=(?P<id>[^&]*)")
+    number = pc.index_in(pc.utf8_lower(channel), KNOWN)
+    found = pc.extract_regex(url, r"(?:&|^)channel_id=(?P<id>[^&]*)")
     return pc.coalesce(number.cast(pa.string()), pc.struct_field(found, "id"))
 
 
-def has_id(batch: pa.RecordBatch) -> pa.Array:
+def has_id(channel_id: pa.Array) -> pa.Array:
     """Rows of which it is known."""
-    return batch["channel_id"].is_valid()
+    return channel_id.is_valid()
 
 
 def build(t: Tables) -> Stream:
     """A function and a filter."""
-    rows = select(t.bid, SCHEMA, "auction", "bidder", "price", "channel", channel_id=channel_id)
-    return where(rows, has_id)
+    rows = t.bid.select(
+        "auction", "bidder", "price", "channel", channel_id=computed(channel_id, "channel", "url")
+    )
+    return rows.filter(computed(has_id, "channel_id"))
 
 
 QUERY = Query(name="q21", sql=SQL, build=build, reads=("bid",), stateful=False)

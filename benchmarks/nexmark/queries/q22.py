@@ -1,35 +1,32 @@
 """Parts of addresses."""
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed
 from rechannel.dataflow.stream import Stream
+from rechannel.kernels.columns import Computed
 
 SQL = """
 SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2,
        split_part(url, '/', 6) AS dir3
 FROM bid
 """
-SCHEMA = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, dir1 STRING, dir2 STRING, dir3 STRING"
 
 
-def part(number: int) -> Callable[[pa.RecordBatch], pa.Array]:
+def part(number: int) -> Computed:
     """A part of the address, counted from 0."""
 
-    def taken(batch: pa.RecordBatch) -> pa.Array:
-        return pc.list_element(pc.split_pattern(batch["url"], "/"), number)
+    def taken(url: pa.Array) -> pa.Array:
+        return pc.list_element(pc.split_pattern(url, "/"), number)
 
-    return taken
+    return computed(taken, "url")
 
 
 def build(t: Tables) -> Stream:
     """Three parts."""
-    return select(
-        t.bid,
-        SCHEMA,
+    return t.bid.select(
         "auction",
         "bidder",
         "price",

@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, select, where
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed
 from rechannel.dataflow.stream import Stream
 
 SQL = """
@@ -14,33 +15,30 @@ WHERE A.category = 10 AND P.state IN ('OR', 'ID', 'CA')
 STATES = pa.array(["OR", "ID", "CA"])
 
 
-def in_category(batch: pa.RecordBatch) -> pa.Array:
+def in_category(category: pa.Array) -> pa.Array:
     """Auctions of category 10."""
-    return pc.equal(batch["category"], 10)
+    return pc.equal(category, 10)
 
 
-def nearby(batch: pa.RecordBatch) -> pa.Array:
+def nearby(state: pa.Array) -> pa.Array:
     """People of three states."""
-    return pc.is_in(batch["state"], STATES)
+    return pc.is_in(state, STATES)
 
 
 def build(t: Tables) -> Stream:
     """For ever: a person may open an auction at any time."""
-    auctions = select(
-        where(t.auction, in_category),
-        "auction BIGINT, seller BIGINT",
+    auctions = t.auction.filter(computed(in_category, "category")).select(
         auction="id",
         seller="seller",
     )
-    people = select(
-        where(t.person, nearby),
-        "id BIGINT, name STRING, city STRING, state STRING",
-        "id", "name", "city", "state",
-    )  # fmt: skip
+    people = t.person.filter(computed(nearby, "state")).select(
+        "id",
+        "name",
+        "city",
+        "state",
+    )
     found = auctions.join(people, {"seller": "id"}, name="suggestions")
-    return select(
-        found,
-        "name STRING, city STRING, state STRING, id BIGINT",
+    return found.select(
         "name",
         "city",
         "state",

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.query import Query, Tables, select, where
-from rechannel import count, sum
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed, count, sum
 from rechannel.dataflow.stream import Stream
 from rechannel.kernels.track_frame import KeyedFrame
 
@@ -18,10 +18,9 @@ SELECT category, CAST(avg(final) AS BIGINT) AS price FROM (
 """
 
 
-def open_then(batch: pa.RecordBatch) -> pa.Array:
+def open_then(at: pa.Array, opened: pa.Array, expires: pa.Array) -> pa.Array:
     """Bids of the time in which their auction was open."""
-    at = batch["at"]
-    return pc.and_(pc.greater_equal(at, batch["opened"]), pc.less_equal(at, batch["expires"]))
+    return pc.and_(pc.greater_equal(at, opened), pc.less_equal(at, expires))
 
 
 def highest(frame: KeyedFrame) -> dict[str, np.ndarray]:
@@ -31,29 +30,30 @@ def highest(frame: KeyedFrame) -> dict[str, np.ndarray]:
     return {"final": final, "gained": final - before, "fresh": (~frame.found).astype(np.int64)}
 
 
-def average(batch: pa.RecordBatch) -> pa.Array:
+def average(total: pa.Array, auctions: pa.Array) -> pa.Array:
     """Whole part of the mean."""
-    return pc.divide(batch["total"], batch["auctions"])
+    return pc.divide(total, auctions)
 
 
 def build(t: Tables) -> Stream:
     """The mean of a category changes by what the highest bids of its auctions gain."""
-    auctions = select(
-        t.auction,
-        "id BIGINT, category BIGINT, opened TIMESTAMP, expires TIMESTAMP",
-        "id", "category", opened="dateTime", expires="expires",
-    )  # fmt: skip
-    bids = select(
-        t.bid, "auction BIGINT, price BIGINT, at TIMESTAMP", "auction", "price", at="dateTime"
+    auctions = t.auction.select(
+        "id",
+        "category",
+        opened="dateTime",
+        expires="expires",
     )
-    offers = where(auctions.join(bids, {"id": "auction"}, name="offers"), open_then)
+    bids = t.bid.select("auction", "price", at="dateTime")
+    offers = auctions.join(bids, {"id": "auction"}, name="offers").filter(
+        computed(open_then, "at", "opened", "expires")
+    )
     finals = offers.key_by("id", "category").track_batches(
         highest, state="final BIGINT, gained BIGINT, fresh BIGINT", name="finals"
     )
     means = finals.key_by("category").aggregate(
         total=sum("gained"), auctions=sum("fresh"), changes=count(), name="means"
     )
-    return select(means, "category BIGINT, price BIGINT", "category", price=average)
+    return means.select("category", price=computed(average, "total", "auctions"))
 
 
 QUERY = Query(name="q4", sql=SQL, build=build, reads=("auction", "bid"), keys=("category",))

@@ -1,6 +1,6 @@
 """Hot items: the auctions with the most bids in the last 10 seconds, every 2 seconds."""
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
 from rechannel import count, same_window, sliding
 from rechannel.dataflow.stream import Stream
 
@@ -18,7 +18,7 @@ def build(t: Tables) -> Stream:
     counts = t.bid.key_by("auction").window(sliding("10 seconds", "2 seconds"))
     found = counts.aggregate(num=count(), name="counts")
     hottest = found.window(same_window()).top(1, by="num", ties=True, name="hottest")
-    return select(hottest, "auction BIGINT, num BIGINT", "auction", "num")
+    return hottest.select("auction", "num")
 
 
 QUERY = Query(name="q5", sql=SQL, build=build, reads=("bid",))

@@ -1,6 +1,6 @@
 """Highest bid of every 10 seconds."""
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
 from rechannel import tumbling
 from rechannel.dataflow.stream import Stream
 
@@ -12,17 +12,16 @@ SELECT B.auction, B.price, B.bidder, B.dateTime, B.extra FROM (
 ) M ON B.w = M.w AND B.price = M.most
 WHERE unix_micros(B.w.end) <= {end}
 """
-SCHEMA = "auction BIGINT, price BIGINT, bidder BIGINT, dateTime TIMESTAMP, extra STRING"
 
 
 def build(t: Tables) -> Stream:
     """The first row of every window in the order of prices, with all that are alike."""
     columns = ("auction", "price", "bidder", "dateTime", "extra")
-    bids = select(t.bid, SCHEMA, *columns)
+    bids = t.bid.select(*columns)
     highest = bids.window(tumbling("10 seconds"), on="dateTime").top(
         1, by="price", ties=True, name="highest"
     )
-    return select(highest, SCHEMA, *columns)
+    return highest.select(*columns)
 
 
 QUERY = Query(name="q7", sql=SQL, build=build, reads=("bid",))

@@ -1,6 +1,6 @@
 """New users: people who opened an auction in the 10 seconds in which they came."""
 
-from benchmarks.nexmark.query import Query, Tables, select
+from benchmarks.nexmark.query import Query, Tables
 from rechannel import tumbling
 from rechannel.dataflow.stream import Stream
 
@@ -13,10 +13,8 @@ JOIN (SELECT seller, window(dateTime, '10 seconds') AS w FROM auction) A ON P.id
 
 def build(t: Tables) -> Stream:
     """Every person once, with the first auction."""
-    people = select(
-        t.person, "id BIGINT, name STRING, dateTime TIMESTAMP", "id", "name", "dateTime"
-    )
-    sellers = select(t.auction, "seller BIGINT, dateTime TIMESTAMP", "seller", "dateTime")
+    people = t.person.select("id", "name", "dateTime")
+    sellers = t.auction.select("seller", "dateTime")
     new = people.join(
         sellers,
         {"id": "seller"},
@@ -26,9 +24,7 @@ def build(t: Tables) -> Stream:
         right_time="dateTime",
         name="new",
     )
-    return select(
-        new, "id BIGINT, name STRING, starttime TIMESTAMP", "id", "name", starttime="window_start"
-    )
+    return new.select("id", "name", starttime="window_start")
 
 
 QUERY = Query(name="q8", sql=SQL, build=build, reads=("person", "auction"))

@@ -1,7 +1,8 @@
 """Winning bids: of every auction, the highest bid that came while it was open."""
 
 from benchmarks.nexmark.queries.q4 import open_then
-from benchmarks.nexmark.query import Query, Tables, select, where
+from benchmarks.nexmark.query import Query, Tables
+from rechannel import computed
 from rechannel.dataflow.stream import Stream
 
 SQL = """
@@ -11,29 +12,30 @@ SELECT id, item, category, price, bidder, at FROM (
   FROM auction A JOIN bid B ON A.id = B.auction AND B.dateTime BETWEEN A.dateTime AND A.expires
 ) WHERE place = 1
 """
-SCHEMA = "id BIGINT, item STRING, category BIGINT, price BIGINT, bidder BIGINT, at TIMESTAMP"
 
 
 def build(t: Tables) -> Stream:
     """All offers of an auction meet in its key; the best one is shown whenever it is another one."""
-    auctions = select(
-        t.auction,
-        "id BIGINT, item STRING, category BIGINT, opened TIMESTAMP, expires TIMESTAMP",
-        "id", "item", "category", opened="dateTime", expires="expires",
-    )  # fmt: skip
-    bids = select(
-        t.bid,
-        "auction BIGINT, price BIGINT, bidder BIGINT, at TIMESTAMP",
+    auctions = t.auction.select(
+        "id",
+        "item",
+        "category",
+        opened="dateTime",
+        expires="expires",
+    )
+    bids = t.bid.select(
         "auction",
         "price",
         "bidder",
         at="dateTime",
     )
-    offers = where(auctions.join(bids, {"id": "auction"}, name="offers"), open_then)
+    offers = auctions.join(bids, {"id": "auction"}, name="offers").filter(
+        computed(open_then, "at", "opened", "expires")
+    )
     best = offers.key_by("id").top(
         1, by=["price", "at"], descending=[True, False], rank=None, name="best"
     )
-    return select(best, SCHEMA, "id", "item", "category", "price", "bidder", "at")
+    return best.select("id", "item", "category", "price", "bidder", "at")
 
 
 QUERY = Query(name="q9", sql=SQL, build=build, reads=("auction", "bid"), keys=("id",))

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from rechannel.dataflow.columns import Choice, selection
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -29,6 +30,7 @@ from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.windowing import Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
+from rechannel.kernels.columns import Computed, Where
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
@@ -97,10 +99,23 @@ class Stream:
         rows = RowFlatMap(function=function, schema=columns)
         return self._batches(rows, columns, name, "flat_map")
 
-    def filter(self, condition: str | Callable[[Any], Any], name: str | None = None) -> Stream:
-        """Rows for which a SQL condition holds (Spark's) or a function of a row says yes."""
+    def select(self, *columns: Choice, name: str | None = None, **made: str | Computed) -> Stream:
+        """Some columns: `select("auction", "price", at="dateTime", euros=rc.computed(to_euros, "price"))`.
+
+        columns: their names; "*" = all, but for those that are made; a mapping = as made, for names that are arguments
+        here. made: new name = old name, or `rc.computed`. What no column is made of is not read where the source can
+        leave it out (as Parquet files can). Raises DataflowError, UnknownColumnError.
+        """
+        return self._batches(selection(columns, made), None, name, "select")
+
+    def filter(
+        self, condition: str | Computed | Callable[[Any], Any], name: str | None = None
+    ) -> Stream:
+        """Rows for which a SQL condition (Spark's) or `rc.computed` holds, or a function of a row says yes."""
         if isinstance(condition, str):
             return self._frame(SqlFilter(condition), name, "filter")
+        if isinstance(condition, Computed):
+            return self._batches(Where(condition=condition), None, name, "filter")
         _need_callable(condition, "filter")
         return self._batches(RowFilter(function=condition), None, name, "filter")
 

@@ -34,7 +34,7 @@ from rechannel.kernels.stateful import StatefulTask
 from rechannel.kernels.wire import REPORT, SCHEMA, unpack
 from rechannel.model.routing import Routing
 from rechannel.sinks.writer import Rows
-from rechannel.sources.reader import SourceReader
+from rechannel.sources.reader import SourceReader, only
 
 Parcels = list[tuple[int, bytes]]
 
@@ -168,7 +168,9 @@ class InProcessRunner:
         decided = self._timesteps[timestep]
         part = decided.slices[frame.source.name]
         reader = self.readers[frame.source.name]
+        columns = tuple(self.plan.stage(stage).root.schema.names)
         splits = reader.split_reader(part.start, part.end, list(part.layout))
+        splits = only(splits, reader.schema, columns)
         tasks = decided.configuration.operators[stage].tasks
         return [
             lambda chunk=chunk: (  # type: ignore[misc]

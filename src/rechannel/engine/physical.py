@@ -16,6 +16,7 @@ Arrow functions always run inside a stage. A DataFrame function joins the frame 
 Arrow function or an
 operator comes next or several nodes do: then its rows are the rows of a front. A sink directly behind frames needs no
 Python at all: it is written straight from its frame. A source that several DataFrame functions read is read by each.
+A front reads the columns that somebody looks at (`pruning`).
 Union has no stage: whoever reads a union reads each of its inputs, as often as it is one. Rows go different *ways*
 through unions and Arrow functions to an operator; the number of the way is the input they arrive at, so that an
 operator which depends on the order of rows sees those of one input of a union behind those of the input before. What
@@ -41,6 +42,7 @@ from rechannel.dataflow.graph import (
     Union,
 )
 from rechannel.dataflow.timing import time_inputs, time_names
+from rechannel.engine.pruning import pruned
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.program import Branch, Consumer
 from rechannel.model.eventtime import TimeInput
@@ -309,12 +311,12 @@ class _Compiler:
         """The stage of a root; two for a function whose result is materialised: one keeps it, one sends it on."""
         stage = self.stage(node)
         if not (isinstance(node, Transform) and node.materialise):
-            return [stage]
+            return [stage if stage.frame is None else replace(stage, root=pruned(stage.root))]
         keeping = Branch(node=node.name, schema=stage.root.schema, outbox=True)
         out = [replace(stage, root=keeping)]
         if stage.consumers or stage.root.branches:
             kept = OutboxFrame(node=node.name, schema=stage.root.schema)
-            sending = replace(stage.root, outbox=False)
+            sending = pruned(replace(stage.root, outbox=False))
             name = node.name + KEPT
             out.append(replace(stage, name=name, root=sending, frame=kept, after=(node.name,)))
         return out

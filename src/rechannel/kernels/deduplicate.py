@@ -7,6 +7,7 @@ whether it was there before, nobody knows any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns, Late
+from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, Thinned
 from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import EveryRow, as_they_came
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -61,11 +62,11 @@ class DeduplicateLogic(EveryRow):
         """All columns that are not keys."""
         return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
 
-    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """The first row of every key; all, where each of them may be late."""
         if self.within_us is not None or groups.count == groups.rows:
             return None
-        return groups.starts, take(values, groups.starts)
+        return groups.starts, {}
 
     def apply(self, arrivals: Arrivals) -> Applied:
         """Let the first timely row of every key that is not known pass."""

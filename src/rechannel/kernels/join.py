@@ -96,6 +96,11 @@ class JoinLogic(ManyRows):
         """Late rows look as state does."""
         return self.shown_schema
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Of which side rows are, and the columns of both."""
+        return (MARK.name, *self.left.sources, *self.right.sources)
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Slots of rows of one side."""
         names, rows = batch.schema.names, batch.num_rows

@@ -8,6 +8,7 @@ Implementations are frozen values, pickled to workers, and pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -146,6 +147,10 @@ class Applied:
     changed: Changed | None = None
 
 
+Thinned = tuple[npt.NDArray[np.int64], Mapping[int, pa.Array]]
+"""Rows that travel, ascending, and columns of them that are others than they were, by their number."""
+
+
 class StatefulLogic(Protocol):
     """A family of stateful operators, bound to schemas."""
 
@@ -168,13 +173,18 @@ class StatefulLogic(Protocol):
     def collects(self) -> bool:
         """Whether a key has several state rows: key columns that do not travel tell them apart."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Columns of `value_schema`, of rows that are about to travel."""
 
-    def thin(self, values: Columns, groups: Groups) -> tuple[npt.NDArray[np.int64], Columns] | None:
-        """Which of some raw rows need to travel (ascending), and their columns; None = all of them as they are.
+    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
+        """Which of some raw rows need to travel; None = all of them as they are.
 
-        The others change nothing, whatever else there is of their keys. Groups: rows by key, in the stream's order.
+        The others change nothing, whatever else there is of their keys. values: columns of `value_schema`. groups: rows
+        by key, in the stream's order.
         """
 
     def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:

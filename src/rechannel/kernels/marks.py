@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +43,13 @@ class EventTime:
         need_time(self.column, schema)
         return schema
 
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """What passes, and the event time."""
+        return wanted | {self.column}
+
     def latest(self, batch: pa.RecordBatch) -> int:
         """Latest event time among the rows, NEVER if there is none."""
-        found = pc.max(batch.column(batch.schema.get_field_index(self.column))).cast(MICROS)
+        found = pc.max(batch.column(self.column)).cast(MICROS)
         return int(found.value) if found.is_valid else NEVER
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Arrivals, Columns, Held, Late, columns_of
+from rechannel.kernels.logic import Arrivals, Columns, Held, Late, Thinned, columns_of
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import Clock
 
@@ -50,11 +51,16 @@ class Prompt:
         """A key has one state row."""
         return False
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that travel."""
+        return tuple(self.value_schema.names)
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """By their names."""
         return columns_of(batch, self.value_schema)
 
-    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """Every row counts."""
 
     def minor(self, keys: Columns) -> IntArray | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
-from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
+from rechannel.kernels.sorting import Ordered, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, Blob, encode, pack
 from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_columns
@@ -81,19 +81,21 @@ class Sender:
         hashes = hash_columns(keys[: logic.hashed])
         minor = minor_of(logic, keys)
         rows = sort_index(hashes, minor)
-        hashes, keys, values = hashes[rows], take(keys, rows), take(values, rows)
+        hashes, keys = hashes[rows], take(keys, rows)
         groups, untangled = group_rows(hashes, keys, None if minor is None else minor[rows])
         if untangled is not None:
-            hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
+            hashes, keys, rows = hashes[untangled], take(keys, untangled), rows[untangled]
         self.stats.offered += batch.num_rows
         self.stats.keys += groups.count
         if self.channel.combined:
-            values = logic.combine(values, groups)
+            values = logic.combine(take(values, rows), groups)
             hashes, keys = hashes[groups.starts], take(keys, groups.starts)
-        elif (kept := logic.thin(values[: len(logic.value_schema)], groups)) is not None:
-            rows, thinned = kept
-            values = [*thinned, *take(values[len(thinned) :], rows)]
-            hashes, keys = hashes[rows], take(keys, rows)
+        elif (kept := logic.thin(Ordered(values, rows), groups)) is not None:
+            stay, instead = kept
+            hashes, keys, values = hashes[stay], take(keys, stay), take(values, rows[stay])
+            values = [instead.get(i, column) for i, column in enumerate(values)]
+        else:
+            values = take(values, rows)
         yield from self._cut(
             hashes, wire_batch(logic, keys, values, combined=self.channel.combined)
         )

@@ -7,6 +7,7 @@ a row is of stands beside it. So neither side pays for the columns of the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,12 @@ class Sided:
         ]
         others = [field.with_name(PREFIXES[self.side] + field.name) for field in fields[width:]]
         return pa.schema([*keys, MARK, *others])
+
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """Keys, and columns of this side."""
+        prefix = PREFIXES[self.side]
+        others = {name.removeprefix(prefix) for name in wanted if name.startswith(prefix)}
+        return others | {own for own, _ in self.keys}
 
     def _order(self, names: Sequence[str]) -> list[int]:
         """Columns that are keys, then the others."""

@@ -10,6 +10,7 @@ result is that of a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,14 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import (
-    Applied,
-    Arrivals,
-    Changed,
-    Columns,
-    Late,
-    columns_of,
-)
+from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.sorting import from_numpy, take
@@ -79,26 +73,30 @@ class TopLogic(ManyRows):
         """Whether a row may stand for others, whose number matters."""
         return self.window_us is not None and not self.keep_late
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that are not keys."""
+        return tuple(self.rows.names)
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """By their names; every row stands for itself."""
         ones = [from_numpy(np.ones(batch.num_rows, dtype=np.int64), ROWS.type)]
         return [*columns_of(batch, self.rows), *(ones if self._counted else [])]
 
-    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """The first rows of every key: none of the others can get a rank."""
         if self.keep_late or self.n is None or groups.rows < THIN * groups.count:
             return None
         none = np.empty(0, dtype=np.int64)
-        rows = np.sort(self._ranked(values[: len(self.rows)], groups.ids, none, None)[0])
-        kept = take(values, rows)
-        if self._counted:
-            # The first of a key that is sent stands for those that are not.
-            of = groups.ids[rows]
-            first = np.flatnonzero(np.diff(of, prepend=-1))
-            stands = np.ones(len(rows), dtype=np.int64)
-            stands[first] += groups.sizes - np.diff(np.append(first, len(rows)))
-            kept[-1] = from_numpy(stands, ROWS.type)
-        return rows, kept
+        rows = np.sort(self._ranked(values, groups.ids, none, None)[0])
+        if not self._counted:
+            return rows, {}
+        # The first of a key that is sent stands for those that are not.
+        of = groups.ids[rows]
+        first = np.flatnonzero(np.diff(of, prepend=-1))
+        stands = np.ones(len(rows), dtype=np.int64)
+        stands[first] += groups.sizes - np.diff(np.append(first, len(rows)))
+        return rows, {len(self.rows): from_numpy(stands, ROWS.type)}
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -222,7 +220,11 @@ class TopLogic(ManyRows):
         return self.output_schema
 
     def _ranked(
-        self, columns: Columns, owners: IntArray, there: IntArray, late: Mask | None
+        self,
+        columns: Sequence[pa.Array],
+        owners: IntArray,
+        there: IntArray,
+        late: Mask | None,
     ) -> tuple[IntArray, IntArray]:
         """Rows that have a rank, by key and rank, and their ranks. there: ranks of those that had one."""
         count, every = len(there), len(owners)
@@ -247,7 +249,9 @@ class TopLogic(ManyRows):
             rows, ranks = rows[kept], ranks[kept]
         return rows, ranks
 
-    def _alike(self, columns: Columns, rows: IntArray, of: IntArray, ranks: IntArray) -> IntArray:
+    def _alike(
+        self, columns: Sequence[pa.Array], rows: IntArray, of: IntArray, ranks: IntArray
+    ) -> IntArray:
         """Ranks in which rows that are alike share the first one."""
         if not len(rows):
             return ranks

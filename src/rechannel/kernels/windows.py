@@ -7,6 +7,8 @@ costs nothing more: it is skipped by whoever looks, and merging drops it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, columns_of
+from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import from_numpy, take
@@ -47,6 +49,10 @@ class AssignWindows:
         column = pa.array(starts, pa.int64(), mask=nulls).cast(MICROS)
         kept = batch.select([name for name in batch.schema.names if name not in (START, END)])
         return kept.append_column(pa.field(START, MICROS), column)
+
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """What passes, and the event time."""
+        return (wanted - {START, END}) | {self.column}
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         """Columns of the rows. Raises DataflowError."""
@@ -97,11 +103,16 @@ class WindowLogic:
         """A window has one state row."""
         return False
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that travel."""
+        return tuple(self.value_schema.names)
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """By their names."""
         return columns_of(batch, self.value_schema)
 
-    def thin(self, values: Columns, groups: Groups) -> tuple[IntArray, Columns] | None:
+    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """Every row counts."""
 
     def minor(self, keys: Columns) -> IntArray | None:

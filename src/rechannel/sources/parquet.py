@@ -214,6 +214,10 @@ class ParquetSplits:
 
     schema: pa.Schema
 
+    def only(self, columns: tuple[str, ...]) -> ParquetSplits:
+        """Reads these columns from the files, and no others."""
+        return ParquetSplits(pa.schema([self.schema.field(name) for name in columns]))
+
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Rows of a split, in the file's order. Raises SourceError naming the file."""
         first, stop = split["groups"]

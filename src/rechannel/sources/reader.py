@@ -8,7 +8,8 @@ same rows in the same splits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -25,6 +26,32 @@ class SplitReader(Protocol):
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Rows of a split, in order, always the same, with exactly the columns of the source's schema."""
+
+
+@runtime_checkable
+class ColumnReader(SplitReader, Protocol):
+    """Reads some columns at less cost than all of them."""
+
+    def only(self, columns: tuple[str, ...]) -> SplitReader:
+        """What reads these columns, in this order."""
+
+
+@dataclass(frozen=True)
+class _Selected:
+    reader: SplitReader
+    columns: tuple[str, ...]
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Rows of a split."""
+        for batch in self.reader.read(split):
+            yield batch.select(self.columns)
+
+
+def only(reader: SplitReader, schema: pa.Schema, columns: tuple[str, ...]) -> SplitReader:
+    """What reads some columns. schema: all columns that there are."""
+    if columns == tuple(schema.names):
+        return reader
+    return reader.only(columns) if isinstance(reader, ColumnReader) else _Selected(reader, columns)
 
 
 class SourceReader(Protocol):

@@ -51,7 +51,7 @@ from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.receive import Inbox
 from rechannel.kernels.wire import from_batches
 from rechannel.model.configuration import Resources
-from rechannel.sources.reader import SourceReader
+from rechannel.sources.reader import SourceReader, only
 
 ROWS = StructType(
     [StructField("p", IntegerType(), False), StructField("blob", BinaryType(), False)]
@@ -215,9 +215,9 @@ class SparkRunner:
             part = held.decided.slices[frame.source.name]
             tasks = held.decided.configuration.operators[stage.name].tasks
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
-            reader = self.readers[frame.source.name].split_reader(
-                part.start, part.end, list(part.layout)
-            )
+            source = self.readers[frame.source.name]
+            reader = source.split_reader(part.start, part.end, list(part.layout))
+            reader = only(reader, source.schema, tuple(stage.root.schema.names))
             call = NativeFrontCall(shipped, step, reader, splits)
             return self._map(held, stage, self._numbers(len(splits)), call)
         if frame is None:
@@ -227,6 +227,9 @@ class SparkRunner:
         order, files = "task", dict[str, int]()
         if stage.root.feeds_ordered():
             rows, order, files = self._with_origin(held, frame, rows)
+        names = [*stage.root.schema.names, *((FILE, BLOCK) if order == "file" else ())]
+        if names != rows.columns:
+            rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
         return self._map(held, stage, rows, FrameFrontCall(shipped, step, order, files))
 
     def _with_origin(

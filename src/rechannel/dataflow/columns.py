@@ -1,0 +1,55 @@
+"""Columns as users name them: `stream.select("auction", at="dateTime", euros=rc.computed(to_euros, "price"))`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.naming import caller
+from rechannel.errors import DataflowError
+from rechannel.kernels.columns import Computed, Select
+from rechannel.model.ddl import schema_of
+
+Choice = str | Mapping[str, str | Computed]
+"""A column, or new names with old ones or `computed`."""
+
+
+def computed(
+    function: Callable[..., Any], *columns: str, returns: pa.DataType | str | None = None
+) -> Computed:
+    """A column that a vectorised function makes of others: `rc.computed(pc.multiply, "price", "number")`.
+
+    function: (an Arrow array per column) -> an Arrow array of the same length, or a scalar; deterministic, value by
+    value. columns: what it reads. returns: type of what it makes, Arrow or DDL text ("DOUBLE"); None = found out by
+    giving it arrays without values. Raises DataflowError.
+    """
+    what = f"computed ({caller()})"
+    if not callable(function):
+        msg = f"{what} needs a function of Arrow arrays first, and then the names of columns"
+        raise DataflowError(msg)
+    if not columns or not all(isinstance(column, str) for column in columns):
+        msg = f"{what}: name the columns that the function is given, as in computed(f, 'price')"
+        raise DataflowError(msg)
+    kind = schema_of(f"c {returns}").field(0).type if isinstance(returns, str) else returns
+    return Computed(function=function, columns=columns, kind=kind)
+
+
+def selection(columns: tuple[Choice, ...], made: Mapping[str, str | Computed]) -> Select:
+    """What `select` was given. Raises DataflowError."""
+    what = f"select ({caller()})"
+    chosen: list[tuple[str, str | Computed]] = []
+    for column in (*columns, made):
+        if isinstance(column, Mapping):
+            chosen += column.items()
+        else:
+            chosen.append((column, column))
+    if not chosen:
+        msg = f"{what}: name at least one column"
+        raise DataflowError(msg)
+    wrong = next((of for _, of in chosen if not isinstance(of, str | Computed)), None)
+    if wrong is not None:
+        msg = f"{what} takes names of columns and rc.computed(...), not {wrong!r}"
+        raise DataflowError(msg)
+    return Select(columns=tuple(chosen))
