@@ -17,16 +17,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
+from rechannel.kernels.ranking import codes_of, ordered
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
-from rechannel.model.hashing import keys_equal
 
 RANK = pa.field("_rank", pa.int64(), False)
 THIN = 1.5
@@ -228,42 +227,27 @@ class TopLogic(ManyRows):
     ) -> tuple[IntArray, IntArray]:
         """Rows that have a rank, by key and rank, and their ranks. there: ranks of those that had one."""
         count, every = len(there), len(owners)
-        came = np.arange(every, dtype=np.int64)
-        came[:count] = -there if self.latest else there - every
+        # Of rows that are alike, those that were there lie in front, by their ranks; or, if the last one is wanted,
+        # behind those that came, the last of which is the first.
+        places = np.arange(every, dtype=np.int64)
+        if self.latest:
+            places = np.where(places < count, places + every - count, every - 1 - places)
         names = self.rows.names
-        table: dict[str, pa.Array] = {"owner": from_numpy(owners, pa.int64())}
-        order = [("owner", "ascending")]
-        for place, (column, descending) in enumerate(self.by):
-            table[str(place)] = _sortable(columns[names.index(column)])
-            order.append((str(place), "descending" if descending else "ascending"))
-        table["came"] = from_numpy(came, pa.int64())
-        order.append(("came", "descending" if self.latest else "ascending"))
-        rows = pc.sort_indices(pa.table(table), sort_keys=order).to_numpy().astype(np.int64)
+        by = [
+            codes_of(columns[names.index(column)], descending=descending)
+            for column, descending in self.by
+        ]
+        rows, alike = ordered(owners, by, places)
         if late is not None:
-            rows = rows[(rows < count) | ~late[np.maximum(rows - count, 0)]]
+            timely = (rows < count) | ~late[np.maximum(rows - count, 0)]
+            rows, alike = rows[timely], alike[timely]
         of = owners[rows]
         first = np.flatnonzero(np.diff(of, prepend=-1))
         ranks = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of)))) + 1
         if self.n is not None:
-            kept = (self._alike(columns, rows, of, ranks) if self.ties else ranks) <= self.n
+            kept = (_shared(ranks, alike) if self.ties else ranks) <= self.n
             rows, ranks = rows[kept], ranks[kept]
         return rows, ranks
-
-    def _alike(
-        self, columns: Sequence[pa.Array], rows: IntArray, of: IntArray, ranks: IntArray
-    ) -> IntArray:
-        """Ranks in which rows that are alike share the first one."""
-        if not len(rows):
-            return ranks
-        names = self.rows.names
-        sorted_by = take([columns[names.index(column)] for column, _ in self.by], rows)
-        alike = np.zeros(len(rows), dtype=np.bool_)
-        alike[1:] = (of[1:] == of[:-1]) & keys_equal(
-            [column.slice(1) for column in sorted_by],
-            [column.slice(0, len(rows) - 1) for column in sorted_by],
-        )
-        shared: IntArray = ranks[np.maximum.accumulate(np.where(alike, 0, np.arange(len(rows))))]
-        return shared
 
     def _late(self, arrivals: Arrivals) -> Mask | None:
         """Which rows are of a window that was complete."""
@@ -283,6 +267,7 @@ class TopLogic(ManyRows):
         return late_rows(arrivals, rows, (self.keys, self.rows), self.row_schema)
 
 
-def _sortable(column: pa.Array) -> pa.Array:
-    """As numbers where Arrow does not sort a type."""
-    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+def _shared(ranks: IntArray, alike: Mask) -> IntArray:
+    """Ranks in which rows that are alike share the first one."""
+    shared: IntArray = ranks[np.maximum.accumulate(np.where(alike, 0, np.arange(len(ranks))))]
+    return shared
