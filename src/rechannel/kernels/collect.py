@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Columns, Held, StatefulLogic
-from rechannel.kernels.lookup import OpenRun, within
+from rechannel.kernels.logic import Asked, Columns, Held, StatefulLogic
+from rechannel.kernels.lookup import OpenRun, bisect, within
 from rechannel.kernels.merge import Live, Rows, merge_rows
 from rechannel.kernels.migrate import converted
 from rechannel.kernels.sieve import candidates
@@ -23,14 +23,19 @@ from rechannel.model.hashspace import HashArray
 
 
 def collect(
-    logic: StatefulLogic, runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, live: Live
+    logic: StatefulLogic,
+    runs: Sequence[OpenRun],
+    hashes: HashArray,
+    keys: Columns,
+    live: Live,
+    asked: Asked | None = None,
 ) -> Held:
     """State rows of keys.
 
     runs: newest first. hashes, keys: ascending and distinct as keys; as many key columns as are hashed. live: which
-    rows still count.
+    rows still count. asked: which rows of every key are wanted; None = all.
     """
-    parts = [part for run in runs for part in _rows_of(run, hashes, keys)]
+    parts = [part for run in runs for part in _rows_of(logic, run, hashes, keys, asked)]
     if not parts:
         return Held(
             keys=[pa.array([], field.type) for field in logic.key_schema],
@@ -52,7 +57,9 @@ def collect(
     return Held(keys=columns[:width], state=columns[width:], owners=owners)
 
 
-def _rows_of(run: OpenRun, hashes: HashArray, keys: Columns) -> list[Rows]:
+def _rows_of(
+    logic: StatefulLogic, run: OpenRun, hashes: HashArray, keys: Columns, wanted: Asked | None
+) -> list[Rows]:
     """Rows of one run, whose last column is the number of their key."""
     segment = run.segment
     needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
@@ -62,8 +69,14 @@ def _rows_of(run: OpenRun, hashes: HashArray, keys: Columns) -> list[Rows]:
     maybe = None if run.base else candidates(segment, asked, run.clip)
     if maybe is not None:
         needles, asked = needles[maybe], asked[maybe]
-    first = segment.search(asked, run.clip)
-    count = segment.search(asked, run.clip, "right") - first
+    first, last = segment.search(asked, run.clip), segment.search(asked, run.clip, "right")
+    if wanted is not None:
+        width = len(logic.key_schema)
+        first, last = (
+            bisect(segment, first, last, border[needles], minor=logic.minor, keys=width)
+            for border in wanted
+        )
+    count = last - first
     owners, rows = np.repeat(needles, count), ranges(first, count)
     if not len(rows):
         return []

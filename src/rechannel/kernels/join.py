@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.collect import ranges
-from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late
+from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns, Late
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by
-from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, row_numbers, sides_of
+from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, first_of, row_numbers, sides_of
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -112,6 +112,18 @@ class JoinLogic(ManyRows):
             columns = {slot: batch.column(names.index(source)) for slot, source in sources}
         nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(self.slots))
         return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+
+    def asks(self, values: Columns, groups: Groups) -> Asked | None:
+        """Rows of the side that those of a key that came can match; before one of a semi or anti join, both sides."""
+        side = values[0].to_numpy(zero_copy_only=False)
+        came = [np.zeros(groups.count, dtype=np.bool_) for _ in (LEFT, RIGHT)]
+        for number in (LEFT, RIGHT):
+            came[number][groups.ids[side == number]] = True
+        both = came[RIGHT] if self.how in {"semi", "anti"} else came[LEFT] & came[RIGHT]
+        return (
+            np.where(came[RIGHT] | both, first_of(LEFT), first_of(RIGHT)),
+            np.where(came[LEFT] | both, first_of(RIGHT + 1), first_of(RIGHT)),
+        )
 
     # Time -------------------------------------------------------------------------------------------------------
 

@@ -147,6 +147,9 @@ class Applied:
     changed: Changed | None = None
 
 
+Asked = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""For every key, the numbers (`StatefulLogic.minor`) from which on, and up to which, rows are wanted: [first, last)."""
+
 Thinned = tuple[npt.NDArray[np.int64], Mapping[int, pa.Array]]
 """Rows that travel, ascending, and columns of them that are others than they were, by their number."""
 
@@ -186,6 +189,9 @@ class StatefulLogic(Protocol):
         The others change nothing, whatever else there is of their keys. values: columns of `value_schema`. groups: rows
         by key, in the stream's order.
         """
+
+    def asks(self, values: Columns, groups: Groups) -> Asked | None:
+        """Which state rows of every key that received rows `apply` looks at; None = all that there are."""
 
     def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:
         """What rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""

@@ -157,7 +157,24 @@ def _among(
 
     first, last: rows of each needle's hash.
     """
-    wanted, low, high = among[needles], first.copy(), last.copy()
+    wanted = among[needles]
+    low = bisect(segment, first, last, wanted, minor=minor, keys=keys)
+    inside = np.flatnonzero(low < last)
+    found = inside[_minors(segment, low[inside], minor, keys) == wanted[inside]]
+    return needles[found], low[found]
+
+
+def bisect(
+    segment: Segment,
+    first: IntArray,
+    last: IntArray,
+    wanted: IntArray,
+    *,
+    minor: Minor,
+    keys: int,
+) -> IntArray:
+    """The first of the rows [first, last) of a hash whose minor is not below the wanted one, or last."""
+    low, high = first.copy(), last.copy()
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) // 2
@@ -165,9 +182,7 @@ def _among(
         low[open_[below]] = middle[below] + 1
         high[open_[~below]] = middle[~below]
         open_ = open_[low[open_] < high[open_]]
-    inside = np.flatnonzero(low < last)
-    found = inside[_minors(segment, low[inside], minor, keys) == wanted[inside]]
-    return needles[found], low[found]
+    return low
 
 
 def _minors(segment: Segment, rows: IntArray, minor: Minor, keys: int) -> IntArray:

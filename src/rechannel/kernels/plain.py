@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Arrivals, Columns, Held, Late, Thinned, columns_of
+from rechannel.kernels.logic import Arrivals, Asked, Columns, Held, Late, Thinned, columns_of
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import Clock
 
@@ -62,6 +62,9 @@ class Prompt:
 
     def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """Every row counts."""
+
+    def asks(self, values: Columns, groups: Groups) -> Asked | None:
+        """All state rows of a key."""
 
     def minor(self, keys: Columns) -> IntArray | None:
         """Keys of one hash are rare."""

@@ -131,6 +131,11 @@ def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
     return numbers
 
 
+def first_of(side: int) -> int:
+    """The least `ROW` of a side."""
+    return side << (_TIMESTEPS + _PLACES)
+
+
 def sides_of(numbers: IntArray) -> IntArray:
     """Sides of rows, from their numbers."""
     sides: IntArray = numbers >> (_TIMESTEPS + _PLACES)

@@ -138,7 +138,8 @@ class StatefulTask:
         keys = logic.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
         if logic.collects:
-            held = collect(logic, runs, received.hashes, keys, live_at(logic, before))
+            asked = logic.asks(received.values, received.groups)
+            held = collect(logic, runs, received.hashes, keys, live_at(logic, before), asked)
         else:
             hits = find(runs, received.hashes, keys, logic.minor)
             old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))

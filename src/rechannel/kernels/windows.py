@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, Thinned, columns_of
+from rechannel.kernels.logic import Applied, Arrivals, Asked, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import from_numpy, take
@@ -114,6 +114,9 @@ class WindowLogic:
 
     def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
         """Every row counts."""
+
+    def asks(self, values: Columns, groups: Groups) -> Asked | None:
+        """A window has one state row."""
 
     def minor(self, keys: Columns) -> IntArray | None:
         """Windows of one hash are rare, but for those of processing time."""
