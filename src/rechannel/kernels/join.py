@@ -26,7 +26,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns, 
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by
 from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, first_of, row_numbers, sides_of
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -244,11 +244,11 @@ class JoinLogic(ManyRows):
         if self.how in {"semi", "anti"}:
             left = np.unique(left)
             left = left[np.argsort(pool.owners[left], kind="stable")]
-            columns = self.left.columns(take(pool.slots, left))
+            columns = pool.slots.take(left, self.left.slots)
         else:
             columns = [
-                *self.left.columns(take(pool.slots, left)),
-                *self.right.columns(take(pool.slots, right)),
+                *pool.slots.take(left, self.left.slots),
+                *pool.slots.take(right, self.right.slots),
             ]
         owners = pool.owners[left]
         return self._shown(take(pool.keys, owners), columns), owners
@@ -281,9 +281,9 @@ class JoinLogic(ManyRows):
             rows = np.flatnonzero(stays)
         owners = pool.owners[rows]
         hashes, numbers = pool.hashes[owners], pool.numbers[rows]
-        order = np.lexsort((numbers, hashes))
+        order = sort_index(hashes, numbers)
         rows, owners = rows[order], owners[order]
-        state = take(pool.slots, rows)
+        state = pool.slots.take(rows)
         if self.how in OUTER:
             state.append(pa.array(met[rows] | pool.matched[rows]))
         return Changed(
@@ -304,7 +304,8 @@ class JoinLogic(ManyRows):
         if not self.keep_late:
             return Late(count=len(rows))
         owners = pool.owners[rows]
-        batch = self._told(take(pool.keys, owners), take(pool.slots, rows), pool.sides[rows])
+        slots = pool.slots.take(rows)
+        batch = self._told(take(pool.keys, owners), slots, pool.sides[rows])
         return Late(count=len(rows), rows=batch, hashes=pool.hashes[owners])
 
 
@@ -320,7 +321,7 @@ class _Pool:
     hashes: npt.NDArray[np.uint64]
     void: Mask
     owners: IntArray
-    slots: Columns
+    slots: Stacked
     sides: IntArray
     times: IntArray
     numbers: IntArray
@@ -341,12 +342,12 @@ class _Pool:
         there = logic.minor(held.keys)
         numbers = np.concatenate([there, fresh])
         sides = sides_of(numbers)
-        slots = [
-            pa.concat_arrays([old, new])
-            for old, new in zip(held.state[:width], arrivals.values[1:], strict=True)
-        ]
+        old, new = held.state[:width], arrivals.values[1:]
         timed = logic.least_us is not None
-        times = logic._times(slots, sides) if timed else np.zeros(len(sides), dtype=np.int64)
+        times = np.zeros(len(sides), dtype=np.int64)
+        if timed:
+            parts = ((old, sides[:count]), (new, sides[count:]))
+            times = np.concatenate([logic._times(slots, of) for slots, of in parts])
         owners = np.concatenate([held.owners, arrivals.groups.ids])
         late = np.zeros(len(owners), dtype=np.bool_)
         if timed:
@@ -368,7 +369,7 @@ class _Pool:
             hashes=arrivals.hashes,
             void=void,
             owners=owners,
-            slots=slots,
+            slots=Stacked(old, new, count),
             sides=sides,
             times=times,
             numbers=numbers,

@@ -26,9 +26,11 @@ from rechannel.model.hashspace import HashArray
 
 def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
     """Stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
-    if minor is not None:
-        return np.lexsort((minor, hashes))
     rows = len(hashes)
+    if minor is not None:
+        if _in_order(hashes, minor):
+            return np.arange(rows, dtype=np.int64)
+        return np.lexsort((minor, hashes))
     if rows < 2:
         return np.arange(rows, dtype=np.int64)
     low = np.uint64((1 << (rows - 1).bit_length()) - 1)
@@ -41,9 +43,27 @@ def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
     return order
 
 
+def _in_order(hashes: HashArray, minor: IntArray) -> bool:
+    """Whether rows lie by hash and minor already."""
+    falls = hashes[1:] < hashes[:-1]
+    if bool(falls.any()):
+        return False
+    falls = (hashes[1:] == hashes[:-1]) & (minor[1:] < minor[:-1])
+    return not bool(falls.any())
+
+
 def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
-    """Rows of every column in the given order."""
+    """Rows of every column in the given order; the columns themselves where that is the one that they have."""
+    if columns and is_identity(order, len(columns[0])):
+        return columns
     return [fast_take(column, order) for column in columns]
+
+
+def is_identity(order: npt.NDArray[np.int64], rows: int) -> bool:
+    """Whether an order leaves so many rows where they are."""
+    if len(order) != rows or (rows and (order[0] != 0 or order[-1] != rows - 1)):
+        return False
+    return bool((order == np.arange(rows)).all())
 
 
 class Ordered(Sequence[pa.Array]):
@@ -57,6 +77,32 @@ class Ordered(Sequence[pa.Array]):
 
     def __getitem__(self, place: Any) -> Any:
         return fast_take(self._columns[place], self._order)
+
+
+class Stacked(Sequence[pa.Array]):
+    """Columns of some rows and, below them, of others; they are joined only where rows of both are wanted."""
+
+    def __init__(self, above: Columns, below: Columns, count: int) -> None:
+        """Count: rows above."""
+        self._above, self._below, self._count = above, below, count
+
+    def __len__(self) -> int:
+        return len(self._above)
+
+    def __getitem__(self, place: Any) -> Any:
+        if not self._count:
+            return self._below[place]
+        return pa.concat_arrays([self._above[place], self._below[place]])
+
+    def take(self, rows: npt.NDArray[np.int64], places: Sequence[int] | None = None) -> Columns:
+        """Rows of some columns; None = of all."""
+        places = range(len(self)) if places is None else places
+        above = rows < self._count
+        if not above.any():
+            return take([self._below[i] for i in places], rows - self._count)
+        if above.all():
+            return take([self._above[i] for i in places], rows)
+        return take([self[i] for i in places], rows)
 
 
 def fast_take(column: pa.Array, order: npt.NDArray[np.int64]) -> pa.Array:

@@ -23,7 +23,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late, T
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.ranking import codes_of, ordered
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
 from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
 
@@ -155,10 +155,7 @@ class TopLogic(ManyRows):
         late = self._late(arrivals)
         held = held_by(arrivals)
         count = len(held.owners)
-        columns = [
-            pa.concat_arrays([old, new])
-            for old, new in zip(held.state, arrivals.values[: len(self.rows)], strict=True)
-        ]
+        columns = Stacked(held.state, arrivals.values[: len(self.rows)], count)
         owners = np.concatenate([held.owners, arrivals.groups.ids])
         there = self.minor(held.keys)
         rows, ranks = self._ranked(columns, owners, there, late)
@@ -172,7 +169,7 @@ class TopLogic(ManyRows):
         whole = [
             *take(arrivals.keys, owners[rows]),
             from_numpy(ranks, RANK.type),
-            *take(columns, rows),
+            *columns.take(rows),
         ]
         width = len(self.key_schema)
         shown = self.finish(whole[:width], whole[width:])
@@ -198,10 +195,13 @@ class TopLogic(ManyRows):
         owners = held.owners[gone]
         ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]
         count, width = len(whole[0]), len(self.keys)
-        columns = [pa.concat_arrays([one, end]) for one, end in zip(whole, ended, strict=True)]
         hashes = np.concatenate([hashes, arrivals.hashes[owners]])
-        order = np.lexsort((self.minor(columns[: width + 1]), hashes))
-        dropped = (np.arange(len(hashes)) >= count)[order] if len(gone) else None
+        ranks = np.concatenate([self.minor([column]) for column in (whole[width], ended[width])])
+        order = sort_index(hashes, ranks)
+        columns = whole
+        if len(gone):
+            columns = [pa.concat_arrays([one, end]) for one, end in zip(whole, ended, strict=True)]
+        dropped = order >= count if len(gone) else None
         return Changed(hashes=hashes[order], columns=take(columns, order), dropped=dropped)
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
