@@ -91,7 +91,11 @@ def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
         hashes = hashes_of(keys, bits)
         order = np.argsort(hashes, kind="stable")
         hashes, keys = hashes[order], take(keys, order)
-        held = collect.collect(LOGIC, runs, hashes, keys, lambda keys, state: None)
+        asked = None
+        if rng.random() < 0.5:
+            borders = np.sort([[rng.randrange(-1, 8) for _ in wanted] for _ in range(2)], axis=0)
+            asked = (borders[0], borders[1])
+        held = collect.collect(LOGIC, runs, hashes, keys, lambda keys, state: None, asked)
         got = list(
             zip(
                 held.owners.tolist(),
@@ -107,6 +111,7 @@ def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
             (places[a, b], a, b, number, text)
             for (a, b, number), text in known.items()
             if (a, b) in places and text is not None and inside[places[a, b]]
+            if asked is None or asked[0][places[a, b]] <= number < asked[1][places[a, b]]
         )
         found += len(got)
     assert found > 50

@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rechannel.kernels.sorting import fast_take, from_numpy, group_rows, is_plain, sort_index, take
+from rechannel.kernels.sorting import (
+    Ordered,
+    Stacked,
+    fast_take,
+    from_numpy,
+    group_rows,
+    is_plain,
+    sort_index,
+    take,
+)
 from rechannel.model.hashing import hash_columns
 
 
@@ -116,3 +125,42 @@ def test_nulls_in_several_key_columns_do_collide():
     groups, order = group_rows(hashes, columns)
     assert groups.count == 2
     assert order is not None
+
+
+def test_rows_that_lie_in_order_already_are_not_moved():
+    hashes, minor = u64(3, 3, 5), np.array([1, 2, 0])
+    assert sort_index(hashes, minor).tolist() == [0, 1, 2]
+    assert sort_index(hashes, np.array([2, 1, 0])).tolist() == [1, 0, 2]
+    assert sort_index(u64(3, 5, 3), np.array([1, 0, 0])).tolist() == [2, 0, 1]
+    columns = [pa.array(["a", "b", "c"])]
+    assert take(columns, np.array([0, 1, 2]))[0] is columns[0]
+    assert take(columns, np.array([0, 2, 2]))[0].to_pylist() == ["a", "c", "c"]
+    assert take(columns, np.array([0, 1]))[0].to_pylist() == ["a", "b"]
+
+
+def test_columns_are_put_in_order_when_they_are_asked_for():
+    ordered = Ordered([pa.array([1, 2]), pa.array(["a", "b"])], np.array([1, 0]))
+    assert (len(ordered), ordered[1].to_pylist()) == (2, ["b", "a"])
+    assert [column.to_pylist() for column in ordered] == [[2, 1], ["b", "a"]]
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [1, 0], [2, 4], [2, 3, 4], [4, 0, 2], []])
+def test_columns_below_others_are_taken_from_as_if_they_were_one(rows):
+    above, below = ["a", "b"], ["c", "d", "e"]
+    stacked = Stacked(
+        [pa.array(above), pa.array([1, 2])], [pa.array(below), pa.array([3, 4, 5])], 2
+    )
+    assert stacked[0].to_pylist() == above + below
+    found = stacked.take(np.array(rows, dtype=np.int64))
+    assert [c.to_pylist() for c in found] == [
+        [(above + below)[i] for i in rows],
+        [i + 1 for i in rows],
+    ]
+    assert stacked.take(np.array(rows, dtype=np.int64), [1])[0].to_pylist() == [i + 1 for i in rows]
+
+
+def test_nothing_above_leaves_what_is_below():
+    below = [pa.array(["c", "d"])]
+    stacked = Stacked([pa.array([], pa.string())], below, 0)
+    assert stacked[0] is below[0]
+    assert stacked.take(np.array([0, 1]))[0] is below[0]
