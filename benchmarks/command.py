@@ -26,7 +26,7 @@ BUSY = 0.25
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark that `argv` names. 0 if every variant was measured, 1 if one failed."""
-    options = parser().parse_args(argv)
+    options, rest = parser().parse_known_args(argv)
     out, err = Console(), Console(stderr=True)
     if options.name is None:
         out.print(overview())
@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
     machine = hardware()
     warn_if_busy(float(machine["load_before"]), int(machine["cpus_usable"]), err)
     try:
-        parameters = benchmark.parameters(quick=options.quick, overrides=dict(options.set))
+        overrides = dict([*options.set, *named(rest)])
+        parameters = benchmark.parameters(quick=options.quick, overrides=overrides)
         result = measure(benchmark, parameters, frozenset(options.only), err)
     except UnknownNameError as error:
         parser().error(str(error))
@@ -83,6 +84,22 @@ def assignment(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(
             f"{value!r} is not JSON ({error}); quote text twice: {name}='\"text\"'"
         ) from error
+
+
+def named(arguments: Sequence[str]) -> list[tuple[str, Any]]:
+    """Parameters by their own names: ``--keys 100000000`` is ``--set keys=100000000``."""
+    words = [part for word in arguments for part in word.split("=", 1)]
+    names, values = words[::2], words[1::2]
+    wrong = next((name for name in names if not name.startswith("--")), None)
+    if wrong is not None or len(names) != len(values):
+        parser().error(f"say --NAME JSON, not {' '.join(arguments)}")
+    try:
+        return [
+            assignment(f"{name.removeprefix('--')}={value}")
+            for name, value in zip(names, values, strict=True)
+        ]
+    except argparse.ArgumentTypeError as error:
+        parser().error(str(error))
 
 
 def overview() -> Table:

@@ -762,11 +762,11 @@ def test_the_command_writes_table_picture_and_json(
     code = benchmarks.main(
         [
             *("toy", "--quick", "--out", str(out), "--json", str(file)),
-            *("--set", "size.keys=7", "--only", "ours"),
+            *("--set", "size.keys=7", "--only", "ours", "--rounds", "5", "--size.rows=3"),
         ]
     )
     assert code == 0
-    assert ran == [{"size": {"rows": 10, "keys": 7}, "rounds": 1, "only": frozenset({"ours"})}]
+    assert ran == [{"size": {"rows": 3, "keys": 7}, "rounds": 5, "only": frozenset({"ours"})}]
     assert "median" in capsys.readouterr().out
     assert "median" in (out / "toy.txt").read_text()
     assert (out / "toy.png").read_bytes().startswith(b"\x89PNG")
@@ -795,6 +795,9 @@ def test_the_command_fails_if_a_variant_failed(
         (["latency", "--only", "nobody"], "no variant 'nobody'"),
         (["scale", "--set", "seed"], "is not NAME=JSON"),
         (["scale", "--set", "durability=power"], "is not JSON"),
+        (["scale", "--speed", "1"], "no parameter 'speed'"),
+        (["scale", "--seed"], "say --NAME JSON"),
+        (["scale", "--seed", "power"], "is not JSON"),
     ],
 )
 def test_the_command_refuses_what_it_does_not_know(
