@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.property.twin_asof import Asof
 from tests.property.twin_joins import Join
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
@@ -121,9 +122,9 @@ class Writer:
                 and "window_start" not in step.columns
                 and not isinstance(step, Keyed)
             ]
-            if timed and rng.random() < 0.6:
-                keyed = self.timed(rng.choice(timed))
-                columns = keyed.inputs[0].columns
+            if timed and rng.random() < 0.65:
+                keyed = self.timed(timed)
+                columns = self.late_columns(keyed)
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
             elif rng.random() < 0.1 and "window_start" not in steps[-1].columns:
@@ -218,8 +219,11 @@ class Writer:
         rng = self.rng
         return None if rng.random() < 0.05 else instant(timestep * 100 - rng.randint(-50, 250))
 
-    def timed(self, up: Step) -> Window | Deduplicate:
+    def timed(self, steps: list[Step]) -> Window | Deduplicate | Join:
         """An operator that goes by event time."""
+        if self.rng.random() < 0.25 and (joined := self.join(steps, last=True)) is not None:
+            return joined
+        up = self.rng.choice(steps)
         return self.window(up) if self.rng.random() < 0.7 else self.deduplicate(up)
 
     def deduplicate(self, up: Step, *, forgets: bool = True) -> Deduplicate:
@@ -236,12 +240,12 @@ class Writer:
             delay=rng.choice((0, 0, 100, 300)),
         )
 
-    def join(self, steps: list[Step]) -> Join | None:
-        """Two steps, which may be one, over a key that both have; None where there is none."""
+    def join(self, steps: list[Step], *, last: bool = False) -> Join | None:
+        """Two steps, which may be one, over a key that both have; None where there is none. last: an as-of join."""
         rng = self.rng
         usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
         timed = [s for s in usable if TIME in s.columns and not isinstance(s, Keyed)]
-        bounded = bool(timed) and rng.random() < 0.7
+        bounded = bool(timed) and (last or rng.random() < 0.7)
         if not usable:
             return None
         left, right = (rng.choice(timed if bounded else usable) for _ in range(2))
@@ -257,13 +261,14 @@ class Writer:
         more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
         if more and rng.random() < 0.5:
             on.update([rng.choice(more)])
-        size = rng.choice((30, 100, 250)) if bounded and rng.random() < 0.4 else None
+        tumbles = bounded and not last and rng.random() < 0.4
+        size = rng.choice((30, 100, 250)) if tumbles else None
         between = None
         if bounded and size is None:
             least = rng.choice((-150, -50, 0, 20))
             between = (least, least + rng.choice((0, 50, 300)))
         kinds = ("inner", "left", "right", "full", "semi", "anti") if bounded else ("inner", "semi")
-        how = rng.choice(kinds)
+        how = rng.choice(("left", "inner") if last else kinds)
         keys = {name: left.columns[name] for name in on}
         windows = {} if size is None else {"window_start": "timestamp"}
         ends = {} if size is None else {"window_end": "timestamp"}
@@ -281,18 +286,18 @@ class Writer:
                 return None
             if how not in ("semi", "anti"):
                 columns[shown] = kind
-        return Join(
-            name=self.name("join"),
-            columns=columns,
-            inputs=(left, right),
-            keys=(*keys, *windows),
-            tasks=rng.choice((None, None, 1, 2, 3)),
-            how=how,
-            on=on,
-            between=between,
-            size=size,
-            delays=(rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
-        )
+        common: dict[str, Any] = {
+            "columns": columns,
+            "inputs": (left, right),
+            "keys": (*keys, *windows),
+            "tasks": rng.choice((None, None, 1, 2, 3)),
+            "how": how,
+            "on": on,
+            "delays": (rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
+        }
+        if last:
+            return Asof(name=self.name("asof"), tolerance=rng.choice((None, 0, 50, 200)), **common)
+        return Join(name=self.name("join"), between=between, size=size, **common)
 
     def top(self, up: Step) -> Top | None:
         """The first rows of a key; None where there is nothing to order them by."""
@@ -328,8 +333,10 @@ class Writer:
             tasks=rng.choice((None, None, 1, 2, 3)),
         )
 
-    def late_columns(self, joined: Join) -> dict[str, str]:
-        """Columns of the rows that came too late for a join: as its state shows them."""
+    def late_columns(self, joined: Keyed) -> dict[str, str]:
+        """Columns of the rows that came too late: as they came, or, for a join, as its state shows them."""
+        if not isinstance(joined, Join):
+            return joined.inputs[0].columns
         columns = {name: joined.columns[name] for name in joined.keys}
         columns["_side"] = "string"
         ends = {*columns, "window_end"}
