@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
+    from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
     from rechannel.reconfigure.ask import (
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Durability": "rechannel.state.local",
+    "GroupFrame": "rechannel.kernels.group_frame",
     "Job": "rechannel.job",
     "KeyedFrame": "rechannel.kernels.track_frame",
     "MemoryConnector": "rechannel.sources.connectors",
@@ -140,6 +142,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Durability",
+    "GroupFrame",
     "Job",
     "KeyedFrame",
     "MemoryConnector",

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_asof import Asof
+from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
@@ -219,12 +220,33 @@ class Writer:
         rng = self.rng
         return None if rng.random() < 0.05 else instant(timestep * 100 - rng.randint(-50, 250))
 
-    def timed(self, steps: list[Step]) -> Window | Deduplicate | Join:
+    def timed(self, steps: list[Step]) -> Keyed:
         """An operator that goes by event time."""
         if self.rng.random() < 0.25 and (joined := self.join(steps, last=True)) is not None:
             return joined
         up = self.rng.choice(steps)
+        if self.rng.random() < 0.1 and not up.near and "array" not in up.columns.values():
+            return self.apply(up)
         return self.window(up) if self.rng.random() < 0.7 else self.deduplicate(up)
+
+    def apply(self, up: Step) -> Apply:
+        """A function of the rows of a window."""
+        rng = self.rng
+        usable = [n for n in STANDARD if n in up.columns]
+        keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
+        fields = {f"{name}{self.made}": "long" for name in ("side", "nth", "others", "value")}
+        windows = {"window_start": "timestamp", "window_end": "timestamp"}
+        return Apply(
+            name=self.name("apply"),
+            columns={**{key: up.columns[key] for key in keys}, **windows, **fields},
+            inputs=(up,),
+            keys=(*keys, "window_start"),
+            user_keys=keys,
+            fields=tuple(fields),
+            size=rng.choice((30, 100, 250)),
+            delay=rng.choice((0, 0, 100, 300)),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+        )
 
     def deduplicate(self, up: Step, *, forgets: bool = True) -> Deduplicate:
         rng = self.rng
@@ -297,6 +319,10 @@ class Writer:
         }
         if last:
             return Asof(name=self.name("asof"), tolerance=rng.choice((None, 0, 50, 200)), **common)
+        if between is None and rng.random() < 0.4:
+            fields = {f"{name}{self.made}": "long" for name in ("side", "nth", "others", "value")}
+            common["columns"] = {**keys, **windows, **ends, **fields}
+            return Cogroup(name=self.name("cogroup"), size=size, fields=tuple(fields), **common)
         return Join(name=self.name("join"), between=between, size=size, **common)
 
     def top(self, up: Step) -> Top | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rechannel.dataflow.check import check
+from rechannel.dataflow.cogroups import CogroupSpec
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -22,6 +23,7 @@ from rechannel.dataflow.graph import (
     Stateful,
     Transform,
 )
+from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
@@ -175,7 +177,7 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
-    if callable(logic) and isinstance(spec, ReduceSpec):
+    if callable(logic) and isinstance(spec, ReduceSpec | ApplySpec | CogroupSpec):
         return replace(spec, function=logic)
     if callable(logic) and isinstance(spec, TrackSpec):
         return replace(spec, update=logic)

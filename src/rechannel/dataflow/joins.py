@@ -168,9 +168,7 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
     if within is not None and not isinstance(within, Between | Windows):
         msg = f"{what}: within is rc.between(...) or rc.tumbling(...), not {within!r}"
         raise DataflowError(msg)
-    if isinstance(within, Windows) and (
-        within.every_us != within.size_us or within.gap_us is not None or within.assigned
-    ):
+    if isinstance(within, Windows) and not within.follow:
         msg = f"{what}: windows of a join follow one another; use rc.tumbling, or rc.between"
         raise DataflowError(msg)
     if within is None and (how in OUTER or how == "anti"):

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from rechannel.dataflow.asof import Direction, asof_join
+from rechannel.dataflow.cogroups import Cogrouped, cogroup
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -258,6 +259,35 @@ class Stream:
             bins=bins,
         )
         return self._then(node, right)
+
+    def cogroup(
+        self,
+        right: Stream,
+        on: On,
+        *,
+        within: Windows | None = None,
+        left_time: str | None = None,
+        right_time: str | None = None,
+        suffix: str = "_right",
+    ) -> Cogrouped[Stream]:
+        """Rows of both streams by key, for a function of all of them: `.cogroup(...).apply_batches(function, schema)`.
+
+        on, left_time, right_time: as in `join`; null is a key like any other. within: `rc.tumbling(...)`: all rows of a
+        window, when it is complete; rows that come later are in `.late`. None = the rows of each timestep: what meets
+        then depends on how input is cut into timesteps. suffix: ends names that both sides have, in state and `.late`.
+        """
+        if not isinstance(right, Stream):
+            msg = f"cogroup ({caller()}) takes a stream, not {type(right).__name__}"
+            raise DataflowError(msg)
+        return cogroup(
+            self,
+            right,
+            on,
+            within=within,
+            times=(left_time, right_time),
+            suffix=suffix,
+            then=lambda node: self._then(node, right),
+        )
 
     @property
     def late(self) -> Stream:
