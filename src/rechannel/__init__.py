@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
+    from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
     from rechannel.reconfigure.ask import (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Durability": "rechannel.state.local",
+    "GroupFrame": "rechannel.kernels.group_frame",
     "Job": "rechannel.job",
     "KeyedFrame": "rechannel.kernels.track_frame",
     "MemoryConnector": "rechannel.sources.connectors",
@@ -142,6 +144,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Durability",
+    "GroupFrame",
     "Job",
     "KeyedFrame",
     "MemoryConnector",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.property.twin_asof import Asof
+from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
@@ -121,9 +123,9 @@ class Writer:
                 and "window_start" not in step.columns
                 and not isinstance(step, Keyed)
             ]
-            if timed and rng.random() < 0.6:
-                keyed = self.timed(rng.choice(timed))
-                columns = keyed.inputs[0].columns
+            if timed and rng.random() < 0.65:
+                keyed = self.timed(timed)
+                columns = self.late_columns(keyed)
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 else []
             elif rng.random() < 0.1 and "window_start" not in steps[-1].columns:
@@ -218,9 +220,33 @@ class Writer:
         rng = self.rng
         return None if rng.random() < 0.05 else instant(timestep * 100 - rng.randint(-50, 250))
 
-    def timed(self, up: Step) -> Window | Deduplicate:
+    def timed(self, steps: list[Step]) -> Keyed:
         """An operator that goes by event time."""
+        if self.rng.random() < 0.25 and (joined := self.join(steps, last=True)) is not None:
+            return joined
+        up = self.rng.choice(steps)
+        if self.rng.random() < 0.1 and not up.near and "array" not in up.columns.values():
+            return self.apply(up)
         return self.window(up) if self.rng.random() < 0.7 else self.deduplicate(up)
+
+    def apply(self, up: Step) -> Apply:
+        """A function of the rows of a window."""
+        rng = self.rng
+        usable = [n for n in STANDARD if n in up.columns]
+        keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
+        fields = {f"{name}{self.made}": "long" for name in ("side", "nth", "others", "value")}
+        windows = {"window_start": "timestamp", "window_end": "timestamp"}
+        return Apply(
+            name=self.name("apply"),
+            columns={**{key: up.columns[key] for key in keys}, **windows, **fields},
+            inputs=(up,),
+            keys=(*keys, "window_start"),
+            user_keys=keys,
+            fields=tuple(fields),
+            size=rng.choice((30, 100, 250)),
+            delay=rng.choice((0, 0, 100, 300)),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+        )
 
     def deduplicate(self, up: Step, *, forgets: bool = True) -> Deduplicate:
         rng = self.rng
@@ -236,12 +262,12 @@ class Writer:
             delay=rng.choice((0, 0, 100, 300)),
         )
 
-    def join(self, steps: list[Step]) -> Join | None:
-        """Two steps, which may be one, over a key that both have; None where there is none."""
+    def join(self, steps: list[Step], *, last: bool = False) -> Join | None:
+        """Two steps, which may be one, over a key that both have; None where there is none. last: an as-of join."""
         rng = self.rng
         usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
         timed = [s for s in usable if TIME in s.columns and not isinstance(s, Keyed)]
-        bounded = bool(timed) and rng.random() < 0.7
+        bounded = bool(timed) and (last or rng.random() < 0.7)
         if not usable:
             return None
         left, right = (rng.choice(timed if bounded else usable) for _ in range(2))
@@ -257,13 +283,14 @@ class Writer:
         more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
         if more and rng.random() < 0.5:
             on.update([rng.choice(more)])
-        size = rng.choice((30, 100, 250)) if bounded and rng.random() < 0.4 else None
+        tumbles = bounded and not last and rng.random() < 0.4
+        size = rng.choice((30, 100, 250)) if tumbles else None
         between = None
         if bounded and size is None:
             least = rng.choice((-150, -50, 0, 20))
             between = (least, least + rng.choice((0, 50, 300)))
         kinds = ("inner", "left", "right", "full", "semi", "anti") if bounded else ("inner", "semi")
-        how = rng.choice(kinds)
+        how = rng.choice(("left", "inner") if last else kinds)
         keys = {name: left.columns[name] for name in on}
         windows = {} if size is None else {"window_start": "timestamp"}
         ends = {} if size is None else {"window_end": "timestamp"}
@@ -281,18 +308,22 @@ class Writer:
                 return None
             if how not in ("semi", "anti"):
                 columns[shown] = kind
-        return Join(
-            name=self.name("join"),
-            columns=columns,
-            inputs=(left, right),
-            keys=(*keys, *windows),
-            tasks=rng.choice((None, None, 1, 2, 3)),
-            how=how,
-            on=on,
-            between=between,
-            size=size,
-            delays=(rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
-        )
+        common: dict[str, Any] = {
+            "columns": columns,
+            "inputs": (left, right),
+            "keys": (*keys, *windows),
+            "tasks": rng.choice((None, None, 1, 2, 3)),
+            "how": how,
+            "on": on,
+            "delays": (rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
+        }
+        if last:
+            return Asof(name=self.name("asof"), tolerance=rng.choice((None, 0, 50, 200)), **common)
+        if between is None and rng.random() < 0.4:
+            fields = {f"{name}{self.made}": "long" for name in ("side", "nth", "others", "value")}
+            common["columns"] = {**keys, **windows, **ends, **fields}
+            return Cogroup(name=self.name("cogroup"), size=size, fields=tuple(fields), **common)
+        return Join(name=self.name("join"), between=between, size=size, **common)
 
     def top(self, up: Step) -> Top | None:
         """The first rows of a key; None where there is nothing to order them by."""
@@ -328,8 +359,10 @@ class Writer:
             tasks=rng.choice((None, None, 1, 2, 3)),
         )
 
-    def late_columns(self, joined: Join) -> dict[str, str]:
-        """Columns of the rows that came too late for a join: as its state shows them."""
+    def late_columns(self, joined: Keyed) -> dict[str, str]:
+        """Columns of the rows that came too late: as they came, or, for a join, as its state shows them."""
+        if not isinstance(joined, Join):
+            return joined.inputs[0].columns
         columns = {name: joined.columns[name] for name in joined.keys}
         columns["_side"] = "string"
         ends = {*columns, "window_end"}

@@ -60,11 +60,15 @@ class Join(Keyed):
         if self.size is not None:
             within = rc.tumbling(self.size)
         if within is not None:
-            inputs = tuple(
-                each.event_time(TIME, delay, name=f"{self.name}-{side}-time")
-                for side, (each, delay) in enumerate(zip(inputs, self.delays, strict=True))
-            )
+            inputs = self.timed(inputs)
         return inputs[0].join(inputs[1], self.on, how=self.how, within=within, **self.options)
+
+    def timed(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Both inputs with their event times."""
+        return tuple(
+            each.event_time(TIME, delay, name=f"{self.name}-{side}-time")
+            for side, (each, delay) in enumerate(zip(inputs, self.delays, strict=True))
+        )
 
     def names(self, side: int) -> list[str]:
         """Columns of a side that are keys, on that side."""

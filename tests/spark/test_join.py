@@ -42,8 +42,8 @@ def sides(spark):
     ]
 
 
-def expected(spark, how, condition, due, windows):
-    """Pairs of rows that are not late, and rows without a match that are due at the end."""
+def judged(spark, windows=False):
+    """Rows that are not late as views `left` and `right`; how many are late, and event time at the end, µs."""
     for seed, name in enumerate(("left", "right")):
         table = pa.Table.from_batches([rows(0, ROWS, seed)])
         spark.createDataFrame(table).selectExpr(
@@ -59,11 +59,17 @@ def expected(spark, how, condition, due, windows):
     end = spark.sql("SELECT max(before) FROM watermarks").first()[0]
     late, gone = {}, "(us DIV 90000 + 1) * 90000 <= before" if windows else "us < before"
     for name in ("left", "right"):
-        judged = spark.sql(
+        told = spark.sql(
             f"SELECT *, coalesce({gone}, false) AS late FROM all_{name} LEFT JOIN watermarks USING (t)"
         )
-        judged.where("NOT late").createOrReplaceTempView(name)
-        late[name] = judged.where("late").count()
+        told.where("NOT late").createOrReplaceTempView(name)
+        late[name] = told.where("late").count()
+    return late, end
+
+
+def expected(spark, how, condition, due, windows):
+    """Pairs of rows that are not late, and rows without a match that are due at the end."""
+    late, end = judged(spark, windows)
     found = spark.sql(
         f"SELECT l.number, r.number FROM left l {how} JOIN right r ON l.k = r.k AND {condition}"
         f" WHERE r.number IS NOT NULL AND l.number IS NOT NULL OR {due} <= {end}"

@@ -10,6 +10,7 @@ import rechannel as rc
 
 PUBLIC = [
     "Durability",
+    "GroupFrame",
     "Job",
     "KeyedFrame",
     "MemoryConnector",

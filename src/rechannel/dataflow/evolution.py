@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rechannel.dataflow.check import check
+from rechannel.dataflow.cogroups import CogroupSpec
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -22,6 +23,7 @@ from rechannel.dataflow.graph import (
     Stateful,
     Transform,
 )
+from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
@@ -177,11 +179,15 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
     if callable(logic) and isinstance(spec, ReduceSpec):
         return replace(spec, function=logic)
+    if callable(logic) and isinstance(spec, ApplySpec):
+        return replace(spec, function=logic)
+    if callable(logic) and isinstance(spec, CogroupSpec):
+        return replace(spec, function=logic)
     if callable(logic) and isinstance(spec, TrackSpec):
         return replace(spec, update=logic)
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
-    if spec.kind in ("join", "top", "deduplicate"):
+    if spec.kind in ("join", "asof_join", "top", "deduplicate"):
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
     raise _unfit(

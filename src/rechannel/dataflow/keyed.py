@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
+from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.specs import (
@@ -25,6 +26,7 @@ from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
 from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
 from rechannel.errors import DataflowError
+from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, AssignWindows
@@ -352,20 +354,8 @@ class WindowedStream(Generic[Behind]):
 
         Windows that overlap, lateness and emit="change" are refused.
         """
+        self._shown_once(f"top ({caller()})")
         window = self.window
-        fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle or self.lateness_us or self.emit != "complete" or self.column is None:
-            msg = (
-                f"top ({caller()}): windows follow one another, are of event time, are shown when complete, and take no"
-                " lateness; use rc.tumbling or rc.same_window"
-            )
-            raise DataflowError(msg)
-        if window.assigned and corrects(self.keyed.node):
-            msg = (
-                f"top ({caller()}): the windows before it are shown again when rows come to them, and it would count"
-                " them twice; leave lateness= and emit='change' away there"
-            )
-            raise DataflowError(msg)
         spec = TopSpec(
             by=order_of(by, descending),
             n=number_of(n),
@@ -378,6 +368,51 @@ class WindowedStream(Generic[Behind]):
         settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
         inside = self._inside(settled if name else None, window.size_us)
         return inside._operator(spec, settled, tasks, bins, None)
+
+    def apply_batches(
+        self,
+        function: ApplyBatches,
+        schema: pa.Schema | str,
+        *,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """What a vectorised function makes of all rows of a key in a window, when it is complete.
+
+        function: (GroupFrame) -> rows, as a RecordBatch, polars DataFrame or dict of arrays: one per key, or, with a
+        column `_key` that has the number of each row's key, any number. What is made of a key must not depend on which
+        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Windows that
+        overlap, sessions, lateness and emit="change" are refused.
+        """
+        self._shown_once(f"apply_batches ({caller()})")
+        spec = ApplySpec(
+            function=function,
+            schema=schema_of(schema),
+            window_us=self.window.size_us,
+            offset_us=None if self.window.assigned else self.window.offset_us,
+            column=self.column or START,
+        )
+        settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
+        inside = self._inside(settled if name else None, self.window.size_us)
+        return inside._operator(spec, settled, tasks, bins, None)
+
+    def _shown_once(self, what: str) -> None:
+        """Raise DataflowError for windows whose rows are not all there when they are complete."""
+        window = self.window
+        fickle = window.every_us != window.size_us or window.gap_us is not None
+        if fickle or self.lateness_us or self.emit != "complete" or self.column is None:
+            msg = (
+                f"{what}: windows follow one another, are of event time, are shown when complete, and take no lateness;"
+                " use rc.tumbling or rc.same_window"
+            )
+            raise DataflowError(msg)
+        if window.assigned and corrects(self.keyed.node):
+            msg = (
+                f"{what}: the windows before it are shown again when rows come to them, and it would count them twice;"
+                " leave lateness= and emit='change' away there"
+            )
+            raise DataflowError(msg)
 
     def _inside(self, name: str | None, pane_us: int) -> KeyedStream[Behind]:
         """Rows with the start of their window (or pane), which is a key. name: of the operator, if it has one."""

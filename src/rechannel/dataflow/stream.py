@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from rechannel.dataflow.asof import Direction, asof_join
+from rechannel.dataflow.cogroups import Cogrouped, cogroup
 from rechannel.dataflow.columns import Choice, selection
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
@@ -20,9 +22,10 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
-from rechannel.dataflow.joins import How, On, Within, join
+from rechannel.dataflow.joins import How, Within, join
 from rechannel.dataflow.keyed import KeyedStream, WindowedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
+from rechannel.dataflow.pairing import On
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
@@ -231,6 +234,75 @@ class Stream:
             bins=bins,
         )
         return self._then(node, other)
+
+    def asof_join(  # noqa: PLR0913 - as many as there are things to say
+        self,
+        right: Stream,
+        on: On,
+        *,
+        left_time: str | None = None,
+        right_time: str | None = None,
+        direction: Direction = "backward",
+        tolerance: Duration | None = None,
+        how: Literal["left", "inner"] = "left",
+        suffix: str = "_right",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Every row here with the last row there of before or at its own event time, of those alike in some columns.
+
+        Of rows there with one time, the one that came last counts. A row here is shown when event time has passed its
+        own. on, left_time, right_time, suffix: as in `join`. direction: "backward" is the only one. tolerance: how far
+        apart the two are at most; None = any. how: "left" shows rows that meet none, with nulls; "inner" does not. Rows
+        that come too late are in `.late`. Null matches nothing. Raises DataflowError, UnknownColumnError.
+        """
+        if not isinstance(right, Stream):
+            msg = f"asof_join ({caller()}) takes a stream, not {type(right).__name__}"
+            raise DataflowError(msg)
+        node = asof_join(
+            self,
+            right,
+            on,
+            times=(left_time, right_time),
+            direction=direction,
+            tolerance=tolerance,
+            how=how,
+            suffix=suffix,
+            name=name,
+            tasks=tasks,
+            bins=bins,
+        )
+        return self._then(node, right)
+
+    def cogroup(
+        self,
+        right: Stream,
+        on: On,
+        *,
+        within: Windows | None = None,
+        left_time: str | None = None,
+        right_time: str | None = None,
+        suffix: str = "_right",
+    ) -> Cogrouped[Stream]:
+        """Rows of both streams by key, for a function of all of them: `.cogroup(...).apply_batches(function, schema)`.
+
+        on, left_time, right_time: as in `join`; null is a key like any other. within: `rc.tumbling(...)`: all rows of a
+        window, when it is complete; rows that come later are in `.late`. None = the rows of each timestep: what meets
+        then depends on how input is cut into timesteps. suffix: ends names that both sides have, in state and `.late`.
+        """
+        if not isinstance(right, Stream):
+            msg = f"cogroup ({caller()}) takes a stream, not {type(right).__name__}"
+            raise DataflowError(msg)
+        return cogroup(
+            self,
+            right,
+            on,
+            within=within,
+            times=(left_time, right_time),
+            suffix=suffix,
+            then=lambda node: self._then(node, right),
+        )
 
     @property
     def late(self) -> Stream:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Stateful
+from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.specs import WindowSpec
 from rechannel.dataflow.tops import TopSpec
@@ -25,6 +26,11 @@ class Windows:
     offset_us: int = 0
     assigned: bool = False
     gap_us: int | None = None
+
+    @property
+    def follow(self) -> bool:
+        """Whether each begins where the one before ends."""
+        return self.every_us == self.size_us and self.gap_us is None and not self.assigned
 
 
 SAME = Windows(size_us=0, every_us=0, assigned=True)
@@ -54,7 +60,7 @@ def _size_of(spec: Any) -> int | None:
     """Length of an operator's windows, None where it has none."""
     if isinstance(spec, WindowSpec):
         return spec.size_us
-    if isinstance(spec, TopSpec):
+    if isinstance(spec, TopSpec | ApplySpec):
         return spec.window_us
     within = getattr(spec, "within", None)
     return within.size_us if isinstance(within, Windows) else None

@@ -27,7 +27,10 @@ from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.asof import AsofLogic
+from rechannel.kernels.cogroup import CogroupLogic
 from rechannel.kernels.deduplicate import DeduplicateLogic
+from rechannel.kernels.groupwise import ApplyLogic
 from rechannel.kernels.join import JoinLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration
@@ -191,7 +194,16 @@ def compile_program(
     )
 
 
-TELLS_LATE = (WindowLogic, SessionLogic, DeduplicateLogic, JoinLogic, TopLogic)
+TELLS_LATE = (
+    WindowLogic,
+    SessionLogic,
+    DeduplicateLogic,
+    JoinLogic,
+    AsofLogic,
+    CogroupLogic,
+    ApplyLogic,
+    TopLogic,
+)
 """Operators whose late rows may be somebody's."""
 
 

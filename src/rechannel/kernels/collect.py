@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Asked, Columns, Held, StatefulLogic
+from rechannel.kernels.logic import Arrivals, Asked, Columns, Held, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, bisect, within
 from rechannel.kernels.merge import Live, Rows, merge_rows
 from rechannel.kernels.migrate import converted
 from rechannel.kernels.sieve import candidates
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 
@@ -55,6 +55,30 @@ def collect(
         order = np.argsort(owners, kind="stable")
         owners, columns = owners[order], take(columns, order)
     return Held(keys=columns[:width], state=columns[width:], owners=owners)
+
+
+def whole_keys(
+    logic: StatefulLogic,
+    parts: Sequence[Rows],
+    received: Arrivals,
+    runs: Sequence[OpenRun],
+    live: Live,
+) -> Rows:
+    """All state rows of the keys that have rows in some parts, and received none: by hash and key, then by `minor`."""
+    hashes = np.concatenate([received.hashes, *(part.hashes for part in parts)])
+    keys = [
+        pa.concat_arrays([received.keys[i], *(part.columns[i] for part in parts)])
+        for i in range(logic.hashed)
+    ]
+    order = sort_index(hashes)
+    groups, untangled = group_rows(hashes[order], take(keys, order))
+    if untangled is not None:
+        order = order[untangled]
+    first = order[groups.starts]  # of a key that received rows, what it received
+    others = first[first >= len(received.hashes)]
+    asked = hashes[others]
+    held = collect(logic, runs, asked, take(keys, others), live)
+    return Rows(asked[held.owners], [*held.keys, *held.state], None)
 
 
 def _rows_of(

@@ -22,16 +22,16 @@ import pyarrow as pa
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import Groups, IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns, Late
+from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns
 from rechannel.kernels.marks import MICROS, micros
-from rechannel.kernels.plain import ManyRows, held_by
-from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, first_of, row_numbers, sides_of
+from rechannel.kernels.plain import held_by
+from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, first_of, row_numbers, sides_of
 from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
+from rechannel.kernels.twosided import TwoSided, nullable, void_keys
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 MATCHED = pa.field("matched", pa.bool_(), False)
-SHOWN_SIDE = pa.field("_side", pa.string(), False)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -40,7 +40,7 @@ OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinLogic(ManyRows):
+class JoinLogic(TwoSided):
     """Pairs of rows: a `StatefulLogic`.
 
     keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
@@ -61,16 +61,6 @@ class JoinLogic(ManyRows):
     keep_late: bool = False
 
     @property
-    def key_schema(self) -> pa.Schema:
-        """Keys, and what tells the rows of a key apart."""
-        return self.keys.append(ROW)
-
-    @property
-    def value_schema(self) -> pa.Schema:
-        """Which side, and its columns."""
-        return pa.schema([MARK, *self.slots])
-
-    @property
     def state_schema(self) -> pa.Schema:
         """Columns of the row, and whether it has been shown, where that matters."""
         return self.slots.append(MATCHED) if self.how in OUTER else self.slots
@@ -81,37 +71,9 @@ class JoinLogic(ManyRows):
         fields = [*self.keys, *([pa.field(END, MICROS, False)] if self.window_us else [])]
         if self.how in {"semi", "anti"}:
             return pa.schema([*fields, *self.left.fields])
-        left = _nullable(self.left.fields) if self.how in {"right", "full"} else self.left.fields
-        right = _nullable(self.right.fields) if self.how in {"left", "full"} else self.right.fields
+        left = nullable(self.left.fields) if self.how in {"right", "full"} else self.left.fields
+        right = nullable(self.right.fields) if self.how in {"left", "full"} else self.right.fields
         return pa.schema([*fields, *left, *right])
-
-    @cached_property
-    def shown_schema(self) -> pa.Schema:
-        """Keys, which side, its columns."""
-        both = (_nullable(side.fields) for side in (self.left, self.right))
-        return pa.schema([*self.keys, SHOWN_SIDE, *(field for side in both for field in side)])
-
-    @property
-    def row_schema(self) -> pa.Schema:
-        """Late rows look as state does."""
-        return self.shown_schema
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Of which side rows are, and the columns of both."""
-        return (MARK.name, *self.left.sources, *self.right.sources)
-
-    def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """Slots of rows of one side."""
-        names, rows = batch.schema.names, batch.num_rows
-        mark = batch.column(names.index(MARK.name))
-        columns = {}
-        if rows:
-            side = self.right if mark[0].as_py() == RIGHT else self.left
-            sources = zip(side.slots, side.sources, strict=True)
-            columns = {slot: batch.column(names.index(source)) for slot, source in sources}
-        nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(self.slots))
-        return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
 
     def asks(self, values: Columns, groups: Groups) -> Asked | None:
         """Rows of the side that those of a key that came can match; before one of a semi or anti join, both sides."""
@@ -175,16 +137,6 @@ class JoinLogic(ManyRows):
         dues: IntArray = np.where(untold, ENDED, np.where(untold, 0, times) + reach + 1)
         return dues
 
-    def _times(self, slots: Columns, sides: IntArray) -> IntArray:
-        """Event times of rows; of those without one, NEVER."""
-        out = np.full(len(sides), NEVER, dtype=np.int64)
-        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
-            of = np.flatnonzero(sides == number)
-            if side.time is not None and len(of):
-                times, nulls = micros(slots[side.slots[side.time]].take(pa.array(of)))
-                out[of] = times if nulls is None else np.where(nulls, NEVER, times)
-        return out
-
     # Rows -------------------------------------------------------------------------------------------------------
 
     def apply(self, arrivals: Arrivals) -> Applied:
@@ -197,7 +149,7 @@ class JoinLogic(ManyRows):
             dropped=None,
             output=output,
             output_hashes=arrivals.hashes[owners],
-            late=self._late(pool),
+            late=self._late(arrivals, pool.late[pool.count :]),
             changed=self._changed(pool, left, right),
         )
 
@@ -214,26 +166,6 @@ class JoinLogic(ManyRows):
         if self.how == "anti":
             return self._shown(names, self.left.columns(slots)), hashes[rows]
         return self._shown(names, self._apart(slots, sides)), hashes[rows]
-
-    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Rows that are kept."""
-        sides = sides_of(self.minor(keys))
-        return self._told(keys[: len(self.keys)], state, sides)
-
-    def _told(self, keys: Columns, slots: Columns, sides: IntArray) -> pa.RecordBatch:
-        """Rows of both sides, as people see them."""
-        words = pa.array(["left", "right"]).take(pa.array(sides))
-        columns = [*keys, words, *self._apart(slots, sides)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
-
-    def _apart(self, slots: Columns, sides: IntArray) -> Columns:
-        """Columns of the left side, then of the right one; null where a row is of the other."""
-        columns: Columns = []
-        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
-            of = pa.array(sides == number)
-            whole = zip(side.columns(slots), side.nulls(len(sides)), strict=True)
-            columns += [pa.compute.if_else(of, column, null) for column, null in whole]
-        return columns
 
     def _matches(
         self, pool: _Pool, left: IntArray, right: IntArray
@@ -297,17 +229,6 @@ class JoinLogic(ManyRows):
         found: Mask = np.isin(sides, (LEFT,) if self.how == "anti" else OUTER.get(self.how, ()))
         return found
 
-    def _late(self, pool: _Pool) -> Late | None:
-        rows = np.flatnonzero(pool.late)
-        if not len(rows):
-            return None
-        if not self.keep_late:
-            return Late(count=len(rows))
-        owners = pool.owners[rows]
-        slots = pool.slots.take(rows)
-        batch = self._told(take(pool.keys, owners), slots, pool.sides[rows])
-        return Late(count=len(rows), rows=batch, hashes=pool.hashes[owners])
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Pool:
@@ -357,17 +278,13 @@ class _Pool:
             gone = ends + logic.window_us <= arrivals.clock.before
             gone = gone if nulls is None else gone | nulls
             late[count:] = gone[arrivals.groups.ids]
-        void = np.zeros(arrivals.groups.count, dtype=np.bool_)
-        for column in arrivals.keys:
-            if column.null_count:
-                void |= column.is_null().to_numpy(zero_copy_only=False)
         matched = np.zeros(len(owners), dtype=np.bool_)
         if logic.how in OUTER and count:
             matched[:count] = held.state[-1].to_numpy(zero_copy_only=False)
         return cls(
             keys=arrivals.keys,
             hashes=arrivals.hashes,
-            void=void,
+            void=void_keys(arrivals),
             owners=owners,
             slots=Stacked(old, new, count),
             sides=sides,
@@ -420,7 +337,3 @@ class _Pool:
     def _side(self, usable: Mask, side: int) -> IntArray:
         rows = np.flatnonzero(usable & (self.sides == side))
         return rows[np.argsort(self.owners[rows], kind="stable")]
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema])

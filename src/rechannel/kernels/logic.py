@@ -229,6 +229,13 @@ class StatefulLogic(Protocol):
     def apply(self, arrivals: Arrivals) -> Applied:
         """The new state of every key, and what to emit."""
 
+    @property
+    def once(self) -> bool:
+        """Whether a state row is written once and then, at most, ends, and says itself whether it still counts.
+
+        Any merge may then do away with a row and its tombstone when they meet, and with what does not count.
+        """
+
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
 
@@ -244,6 +251,13 @@ class StatefulLogic(Protocol):
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """What is shown at a time is made of state rows with after < due <= until; None: `apply` says what is shown."""
+
+    def together(self, keys: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
+        """Which state rows that are awaited are shown with all others of their key; None = each is by itself.
+
+        `apply`, which has all rows of the keys that received some, then says what is shown of these keys, and `fire` is
+        given all rows, as of the timestep before, of every other key that has such a row.
+        """
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock

@@ -67,12 +67,18 @@ def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
 
 
 def merge_rows(
-    parts: Sequence[Rows], keys: int, live: Live, *, bottom: bool, minor: Minor = no_minor
+    parts: Sequence[Rows],
+    keys: int,
+    live: Live,
+    *,
+    bottom: bool,
+    minor: Minor = no_minor,
+    once: bool = False,
 ) -> Rows:
     """One sorted run from parts given newest first; of equal keys the first part's row stays.
 
     keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go. minor:
-    what rows of one hash are sorted by.
+    what rows of one hash are sorted by. once: see `StatefulLogic.once`.
     """
     hashes = np.concatenate([part.hashes for part in parts])
     columns = [
@@ -93,6 +99,11 @@ def merge_rows(
         alive = live(columns[:keys], columns[keys:])
         keep = keep if alive is None else keep[alive[keep]]
         dropped = None
+    elif once:
+        if dropped is not None:
+            keep = keep[~(dropped[keep] & (groups.sizes > 1))]
+        alive = live(columns[:keys], columns[keys:])
+        keep = keep if alive is None else keep[alive[keep]]
     return Rows(
         hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Arrivals, Asked, Columns, Held, Late, Thinned, columns_of
-from rechannel.kernels.sorting import take
+from rechannel.kernels.sorting import group_rows, take
 from rechannel.model.eventtime import Clock
 
 
@@ -75,6 +75,11 @@ class Prompt:
         return self.output_schema
 
     @property
+    def once(self) -> bool:
+        """State rows are written again."""
+        return False
+
+    @property
     def behind_us(self) -> int:
         """Rows leave when they come."""
         return 0
@@ -88,6 +93,9 @@ class Prompt:
 
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Nothing waits."""
+
+    def together(self, keys: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
+        """Rows are shown by themselves."""
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
@@ -149,6 +157,15 @@ class ManyRows(EveryRow):
         """The last column."""
         numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
         return numbers
+
+    def by_key(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
+    ) -> tuple[Groups, Columns, Columns]:
+        """State rows that are sorted by hash: those of a key become neighbours, in the order that they have."""
+        groups, untangled = group_rows(hashes, keys[: self.hashed])
+        if untangled is None:
+            return groups, keys, state
+        return groups, take(keys, untangled), take(state, untangled)
 
 
 def held_by(arrivals: Arrivals) -> Held:

@@ -24,7 +24,7 @@ from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, last_not_after, take
 from rechannel.kernels.windows import END, START
 from rechannel.model.eventtime import Clock
 
@@ -222,7 +222,7 @@ class SessionLogic(ManyRows):
             return late
         # The session of the key that begins last at or before the row: sessions of a key are sorted by time.
         of = arrivals.groups.ids[doubtful]
-        place = _last_not_after(owners, first, of, times[doubtful])
+        place = last_not_after(owners, first, of, times[doubtful])
         there = place >= np.searchsorted(owners, of)
         at = np.maximum(place, 0)
         kept = there & (times[doubtful] < last[at] + self.gap_us)
@@ -277,20 +277,3 @@ def _running_max(owners: IntArray, values: IntArray) -> IntArray:
     base = owners * len(values)
     largest: IntArray = values[order][np.maximum.accumulate(base + ranks) - base]
     return largest
-
-
-def _last_not_after(
-    owners: IntArray, values: IntArray, asked_owners: IntArray, asked: IntArray
-) -> IntArray:
-    """Place of the last (owner, value) that is not behind what is asked for, -1 if there is none; both ascend."""
-    known = len(owners)
-    order = np.lexsort(
-        (
-            np.arange(known + len(asked)) >= known,
-            np.concatenate([values, asked]),
-            np.concatenate([owners, asked_owners]),
-        )
-    )
-    places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.cumsum(order < known) - 1
-    return places[known:]

@@ -149,6 +149,23 @@ def group_rows(
     return _untangle(np.flatnonzero(edges), rows, keys)
 
 
+def last_not_after(
+    owners: IntArray, values: IntArray, asked_owners: IntArray, asked: IntArray
+) -> IntArray:
+    """Place of the last (owner, value) that is not behind what is asked for, -1 if there is none; both ascend."""
+    known = len(owners)
+    order = np.lexsort(
+        (
+            np.arange(known + len(asked)) >= known,
+            np.concatenate([values, asked]),
+            np.concatenate([owners, asked_owners]),
+        )
+    )
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.cumsum(order < known) - 1
+    return places[known:]
+
+
 def _untangle(starts: IntArray, rows: int, keys: Columns) -> tuple[Groups, IntArray]:
     """Make equal keys neighbours among rows of one hash, in rounds, all hashes at once.
 

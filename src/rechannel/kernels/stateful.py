@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.collect import collect
+from rechannel.kernels.collect import collect, whole_keys
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
@@ -40,6 +40,8 @@ INLINE = 2.0
 """A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
 than a new run
 plus the merges it would cause, and look-ups then see one run."""
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +100,9 @@ class StatefulTask:
             runs = [open_run(self.program, run) for run in state.runs]
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"):
-            applied = self._user(logic, arrivals)
+            applied = self._user(lambda: logic.apply(arrivals))
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
-        shown = self._shown(applied, fresh, runs, clock, measures)
+        shown = self._shown(arrivals, applied, fresh, runs, measures)
         edit = self._store(fresh, runs, measures, clock)
         parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
         if applied.late is not None:
@@ -157,28 +159,28 @@ class StatefulTask:
             timestep=self.step.timestep,
         )
 
-    def _user(self, logic: StatefulLogic, arrivals: Arrivals) -> Applied:
+    def _user(self, call: Callable[[], Answer]) -> Answer:
+        """What the logic answers; an error of the user's function with where it came from."""
         try:
-            return logic.apply(arrivals)
+            return call()
         except UserFunctionError as error:
             msg = f"operator {self.program.operator!r}, timestep {self.step.timestep}: {error}"
             raise UserFunctionError(msg) from error
 
     def _shown(
         self,
+        arrivals: Arrivals,
         applied: Applied,
         fresh: Rows,
         runs: list[OpenRun],
-        clock: Clock,
         measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray]:
         """What the operator emits: its answer, and behind it what was waiting for the watermark that has come."""
-        logic = logic_of(self.program)
-        awaited = logic.awaited(clock)
+        awaited = logic_of(self.program).awaited(arrivals.clock)
         if awaited is None:
             return applied.output, applied.output_hashes
         with measures.activity("process"):
-            waited = self._waited(fresh, runs, clock, awaited)
+            waited = self._waited(arrivals, fresh, runs, awaited)
         if waited is None:
             return applied.output, applied.output_hashes
         if not applied.output.num_rows:
@@ -190,11 +192,11 @@ class StatefulTask:
         return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
 
     def _waited(
-        self, fresh: Rows, runs: list[OpenRun], clock: Clock, awaited: tuple[int, int]
+        self, arrivals: Arrivals, fresh: Rows, runs: list[OpenRun], awaited: tuple[int, int]
     ) -> tuple[pa.RecordBatch, HashArray] | None:
         """What waited for an event time in (after, until]; None = nothing did."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
-        after, until = awaited
+        (after, until), clock = awaited, arrivals.clock
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
         parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
         for run, opened in zip(state.runs, runs, strict=True):
@@ -205,10 +207,19 @@ class StatefulTask:
         parts = [part for part in parts if len(part)]
         if not parts:
             return None
-        whole = merge_rows(
-            parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
-        )
-        return logic.fire(*halves(logic, whole), whole.hashes, clock)
+        asking = [
+            part.where(asks)
+            for part in parts
+            if (asks := logic.together(*halves(logic, part))) is not None
+        ]
+        if asking:
+            live = live_at(logic, replace(clock, watermark=clock.before))
+            whole = whole_keys(logic, asking, arrivals, runs, live)
+        else:
+            whole = merge_rows(
+                parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
+            )
+        return self._user(lambda: logic.fire(*halves(logic, whole), whole.hashes, clock))
 
     def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
@@ -255,7 +266,12 @@ class StatefulTask:
                 continue
             with measures.activity("merge"):
                 whole = merge_rows(
-                    parts, len(logic.key_schema), live, bottom=merge.bottom, minor=logic.minor
+                    parts,
+                    len(logic.key_schema),
+                    live,
+                    bottom=merge.bottom,
+                    minor=logic.minor,
+                    once=logic.once,
                 )
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):

@@ -19,6 +19,9 @@ from rechannel.model.ddl import type_name
 if TYPE_CHECKING:
     import polars as pl
 
+KEY = "_key"
+"""Name of the column that tells the key number of a row."""
+
 DROP = "_drop"
 """Name of the optional boolean column of an answer: which keys end here."""
 
@@ -120,20 +123,7 @@ class KeyedFrame:
         `frame.to_polars().group_by("_key", maintain_order=True)` gives one group per key, in the
         order of the keys.
         """
-        import polars as pl
-
-        ids = pa.array(self.ids)
-        columns = [
-            *(column.take(ids) for column in self.keys.columns),
-            *self.rows.columns,
-            ids,
-        ]
-        names = [*self.keys.schema.names, *self.rows.schema.names, "_key"]
-        frame = pl.from_arrow(pa.Table.from_arrays(columns, names=names))
-        if not isinstance(frame, pl.DataFrame):
-            msg = f"a table became {type(frame).__name__}"
-            raise TypeError(msg)
-        return frame
+        return as_polars(self.keys, self.rows, self.ids)
 
     def _reduce(self, how: np.ufunc, values: AnyArray) -> AnyArray:
         return np.asarray(how.reduceat(values, self.starts)) if len(self) else values[:0]
@@ -148,11 +138,25 @@ class KeyedFrame:
         return _numpy(pa.array(best, type=values.type, mask=nothing), default)
 
 
+def as_polars(keys: pa.RecordBatch, rows: pa.RecordBatch, ids: IntArray) -> pl.DataFrame:
+    """Rows with their key columns and `_key`, the key number. ids: it, of each row."""
+    import polars as pl
+
+    of = pa.array(ids)
+    columns = [*(column.take(of) for column in keys.columns), *rows.columns, of]
+    names = [*keys.schema.names, *rows.schema.names, KEY]
+    frame = pl.from_arrow(pa.Table.from_arrays(columns, names=names))
+    if not isinstance(frame, pl.DataFrame):
+        msg = f"a table became {type(frame).__name__}"
+        raise TypeError(msg)
+    return frame
+
+
 def read_answer(
     answer: FrameAnswer, fields: pa.Schema, count: int, name: str
 ) -> tuple[Columns, npt.NDArray[np.bool_]]:
     """State columns in the declared types, and which keys end here. Raises UserFunctionError."""
-    columns = _named(answer, name)
+    columns = named_columns(answer, name)
     missing = [field.name for field in fields if field.name not in columns]
     unknown = [column for column in columns if column not in fields.names and column != DROP]
     if missing or unknown:
@@ -169,7 +173,8 @@ def read_answer(
     return state, drop.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def _named(answer: FrameAnswer, name: str) -> Mapping[str, Any]:
+def named_columns(answer: FrameAnswer, name: str) -> Mapping[str, Any]:
+    """Columns of an answer by name. Raises UserFunctionError."""
     if isinstance(answer, Mapping):
         return answer
     if callable(convert := getattr(answer, "to_arrow", None)):
@@ -184,6 +189,15 @@ def _named(answer: FrameAnswer, name: str) -> Mapping[str, Any]:
 
 
 def _declared(values: Any, field: pa.Field, count: int, name: str) -> pa.Array:
+    column = declared_column(values, field, name)
+    if len(column) != count:
+        msg = f"{name}: column {field.name!r} has {len(column)} values for {count} keys"
+        raise UserFunctionError(msg)
+    return column
+
+
+def declared_column(values: Any, field: pa.Field, name: str) -> pa.Array:
+    """A column of an answer in its declared type. Raises UserFunctionError."""
     try:
         column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
         if isinstance(column, pa.ChunkedArray):
@@ -195,9 +209,6 @@ def _declared(values: Any, field: pa.Field, count: int, name: str) -> pa.Array:
             f"and got something else: {error}"
         )
         raise UserFunctionError(msg) from error
-    if len(column) != count:
-        msg = f"{name}: column {field.name!r} has {len(column)} values for {count} keys"
-        raise UserFunctionError(msg)
     return column
 
 

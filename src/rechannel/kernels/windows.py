@@ -187,6 +187,11 @@ class WindowLogic:
         return ~self._gone(keys[-1], clock.watermark)
 
     @property
+    def once(self) -> bool:
+        """Windows are written again."""
+        return False
+
+    @property
     def behind_us(self) -> int:
         """A window's time is its start or its end, and that belongs to whoever completes it."""
         return 0
@@ -208,6 +213,9 @@ class WindowLogic:
     def _completes(self, clock: Clock) -> bool:
         """Whether a window may become complete: else nobody has to look for one."""
         return completes(clock, self.size_us, self.offset_us)
+
+    def together(self, keys: Columns, state: Columns) -> Mask | None:
+        """A window is shown by itself."""
 
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock

@@ -1,0 +1,79 @@
+"""`apply_batches`: any function of all rows of a key in a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError
+from rechannel.kernels.group_frame import ApplyBatches
+from rechannel.kernels.groupwise import ApplyLogic
+from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.sides import ROW
+from rechannel.kernels.track_frame import KEY
+from rechannel.kernels.windows import END, START
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ApplySpec:
+    """What a function makes of the rows of a key in a window. See `kernels.groupwise`. column: of event times."""
+
+    function: ApplyBatches
+    schema: pa.Schema
+    window_us: int
+    offset_us: int | None
+    column: str
+
+    needs_time = True
+
+    def __post_init__(self) -> None:
+        """Check that it can be called."""
+        need_function(self.function, "(frame) -> rows")
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "apply"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and of what the function answers. Raises DataflowError."""
+        need_free(self.schema, (*keys, END))
+        if ROW.name in schema.names:
+            msg = f"apply_batches: column {ROW.name!r} has the name of a column of the state; rename it"
+            raise DataflowError(msg)
+        return ApplyLogic(
+            keys=pa.schema([schema.field(key) for key in keys]),
+            rows=pa.schema([f for f in schema if f.name not in (*keys, END)]),
+            row_schema=pa.schema([f for f in schema if f.name not in (START, END)]),
+            function=self.function,
+            fields=self.schema,
+            window_us=self.window_us,
+            offset_us=self.offset_us,
+        )
+
+    def fingerprint(self) -> str:
+        """What stored rows are."""
+        return f"apply({self.fixed})"
+
+    @property
+    def fixed(self) -> str:
+        """Which windows there are."""
+        return f"{self.window_us} from {self.offset_us} of {self.column}"
+
+
+def need_function(function: object, shape: str) -> None:
+    """Raise DataflowError for what cannot be called."""
+    if not callable(function):
+        msg = f"apply_batches needs a function {shape}, not {type(function).__name__}"
+        raise DataflowError(msg)
+
+
+def need_free(schema: pa.Schema, taken: Sequence[str]) -> None:
+    """Raise DataflowError for a column of an answer that has a name of the operator's own."""
+    for name in schema.names:
+        if name in (*taken, KEY):
+            why = "tells which key a row is of" if name == KEY else "is shown in front of them"
+            msg = f"apply_batches: column {name!r} {why}; leave it out of schema="
+            raise DataflowError(msg)
