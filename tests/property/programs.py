@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_joins import Join
+from tests.property.twin_running import Running, random_running
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -101,7 +102,7 @@ class Writer:
     rng: Random
     made: int = 0
 
-    def program(self) -> Program:
+    def program(self) -> Program:  # noqa: PLR0912 - one per operator
         rng = self.rng
         times, now = [], 1_000_000
         for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
@@ -133,6 +134,11 @@ class Writer:
                 if top.bounded and rng.random() < 0.5:
                     columns = top.inputs[0].columns
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.15 and (run := random_running(self, rng.choice(steps))):
+                keyed = run
+                if run.timed and rng.random() < 0.5:
+                    columns = run.inputs[0].columns
+                    steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
             elif rng.random() < 0.2 and (joined := self.join(steps)) is not None:
                 keyed = joined
                 if joined.bounded and rng.random() < 0.5:
@@ -145,7 +151,11 @@ class Writer:
             steps.append(keyed)
             if rng.random() < 0.5:
                 steps.append(self.stateless([keyed], floats))
-        fed = {id(up) for step in steps for up in step.inputs}
+        # Late rows of `running` are those of the operator before it.
+        takers = [
+            s for s in steps if not (isinstance(s, LateRows) and isinstance(s.inputs[0], Running))
+        ]
+        fed = {id(up) for step in takers for up in step.inputs}
         ends = [step for step in steps if id(step) not in fed or rng.random() < 0.2]
         return Program(ends={f"sink-{step.name}": step for step in ends}, times=times)
 

@@ -466,6 +466,7 @@ NEEDED = (
     "rows of Join",
     "rows of Sessions",
     "rows of Processing",
+    "rows of Running",
     "rows of Sliding",
     "rows of Top",
     "rows of Window",

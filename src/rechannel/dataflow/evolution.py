@@ -25,6 +25,7 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
+from rechannel.dataflow.runnings import RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
@@ -173,6 +174,8 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return AggregateSpec(aggregates=logic)
     if isinstance(spec, WindowSpec | SessionSpec) and isinstance(logic, Mapping):
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
+    if isinstance(spec, RunningSpec) and isinstance(logic, Mapping):
+        return replace(spec, functions=logic)
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
     if callable(logic) and isinstance(spec, ReduceSpec):
@@ -181,14 +184,12 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, update=logic)
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
-    if spec.kind in ("join", "top", "deduplicate"):
+    if spec.kind in ("join", "top", "deduplicate", "order"):
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
-    raise _unfit(
-        node,
-        logic,
-        "aggregates by name" if spec.kind in ("aggregate", "window", "sessions") else "a function",
-    )
+    by_name = {"running": "functions of the order of rows by name"}
+    by_name |= dict.fromkeys(("aggregate", "window", "sessions"), "aggregates by name")
+    raise _unfit(node, logic, by_name.get(spec.kind, "a function"))
 
 
 def _unfit(node: Node, logic: object, wants: str) -> RefusedError:

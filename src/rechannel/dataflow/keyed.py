@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -13,6 +13,7 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.rules import label
+from rechannel.dataflow.runnings import ORDER, ArrangeSpec, RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
@@ -26,6 +27,7 @@ from rechannel.dataflow.tops import TopSpec, number_of, order_of
 from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
+from rechannel.kernels.running_functions import RunningFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, AssignWindows
 from rechannel.model.ddl import schema_of
@@ -188,6 +190,30 @@ class KeyedStream(Generic[Behind]):
         spec = TopSpec(by=order, n=1, latest=True, rank=None)
         return self._operator(spec, name, tasks, bins, None)
 
+    def running(
+        self,
+        columns: Mapping[str, RunningFunction] | None = None,
+        /,
+        *,
+        on: str | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        **functions: RunningFunction,
+    ) -> Behind:
+        """Every row, with functions of its key's rows up to it: `running(before=lag("price"), n=cumulative(count()))`.
+
+        Emits keys, the other columns, the new ones. columns: as for `aggregate`. on: column of event times: rows wait
+        until event time has passed them, and go by it; late ones are in `.late`. None = the order of the stream.
+        Raises UnknownColumnError, DataflowError.
+        """
+        spec = RunningSpec(functions={**(columns or {}), **functions}, on=on)
+        settled = given(name, keyed_name(self.node, spec.kind, self.keys))
+        if on is None:
+            return self._operator(spec, settled, tasks, bins, None)
+        held = self._made(ArrangeSpec(on=on), f"{settled}{ORDER}", tasks, bins, None)
+        return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
+
     def window(
         self,
         window: Windows,
@@ -272,6 +298,16 @@ class KeyedStream(Generic[Behind]):
         bins: int | None,
         initial: Initial | None,
     ) -> Behind:
+        return self.then(self._made(spec, name, tasks, bins, initial))
+
+    def _made(
+        self,
+        spec: OperatorSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+        initial: Initial | None,
+    ) -> Stateful:
         node = Stateful(
             name=given(name, keyed_name(self.node, spec.kind, self.keys)),
             where=caller(),
@@ -283,7 +319,7 @@ class KeyedStream(Generic[Behind]):
             initial=initial,
         )
         check_numbers(node)
-        return self.then(node)
+        return node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

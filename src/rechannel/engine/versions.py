@@ -27,6 +27,7 @@ from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.arrange import ArrangeLogic
 from rechannel.kernels.deduplicate import DeduplicateLogic
 from rechannel.kernels.join import JoinLogic
 from rechannel.kernels.logic import StatefulLogic
@@ -191,7 +192,7 @@ def compile_program(
     )
 
 
-TELLS_LATE = (WindowLogic, SessionLogic, DeduplicateLogic, JoinLogic, TopLogic)
+TELLS_LATE = (WindowLogic, SessionLogic, DeduplicateLogic, JoinLogic, TopLogic, ArrangeLogic)
 """Operators whose late rows may be somebody's."""
 
 

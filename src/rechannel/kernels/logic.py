@@ -168,6 +168,10 @@ class StatefulLogic(Protocol):
     def collects(self) -> bool:
         """Whether a key has several state rows: key columns that do not travel tell them apart."""
 
+    @property
+    def recalls(self) -> bool:
+        """Whether what is kept of a key matters when rows of it come; if not, nothing is looked up for them."""
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Columns of `value_schema`, of rows that are about to travel."""
 

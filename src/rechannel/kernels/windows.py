@@ -97,6 +97,11 @@ class WindowLogic:
         """A window has one state row."""
         return False
 
+    @property
+    def recalls(self) -> bool:
+        """State is looked up."""
+        return True
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """By their names."""
         return columns_of(batch, self.value_schema)
