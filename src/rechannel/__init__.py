@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rechannel.dataflow.joins import between
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
-    from rechannel.dataflow.windowing import same_window, sessions, sliding, tumbling
+    from rechannel.dataflow.windowing import counting, same_window, sessions, sliding, tumbling
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -91,6 +91,7 @@ _HOMES = {
     "combine": "rechannel.reconfigure.ask",
     "count": "rechannel.dataflow.functions",
     "count_distinct": "rechannel.dataflow.functions",
+    "counting": "rechannel.dataflow.windowing",
     "cumulative": "rechannel.dataflow.functions",
     "difference": "rechannel.dataflow.functions",
     "event_time": "rechannel.reconfigure.moment",
@@ -168,6 +169,7 @@ __all__ = [
     "combine",
     "count",
     "count_distinct",
+    "counting",
     "cumulative",
     "difference",
     "event_time",

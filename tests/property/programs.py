@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_joins import Join
-from tests.property.twin_running import Running, random_running
+from tests.property.twin_running import Running, random_counted, random_running
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -139,6 +139,8 @@ class Writer:
                 if run.timed and rng.random() < 0.5:
                     columns = run.inputs[0].columns
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.1 and (counted := random_counted(self, rng.choice(steps))):
+                keyed = counted
             elif rng.random() < 0.2 and (joined := self.join(steps)) is not None:
                 keyed = joined
                 if joined.bounded and rng.random() < 0.5:
@@ -356,7 +358,7 @@ class Writer:
         keys = tuple(rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))))
         columns = {key: up.columns[key] for key in keys}
         columns |= {"window_start": "timestamp", "window_end": "timestamp"}
-        chosen = self._chosen(up, {**columns, TIME: "timestamp"})
+        chosen = self.chosen(up, {**columns, TIME: "timestamp"})
         slides = rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}
         for name, (how, of) in chosen.items():
             result = AGGREGATES[how].kind
@@ -425,7 +427,7 @@ class Writer:
     ) -> Step:
         rng = self.rng
         if kind == "aggregate":
-            chosen = self._chosen(up, columns)
+            chosen = self.chosen(up, columns)
             for name, (how, of) in chosen.items():
                 result = AGGREGATES[how].kind
                 columns[name] = up.columns[of] if result == "?" else result
@@ -448,7 +450,7 @@ class Writer:
         last = rng.choice(longs)
         return TrackBatches(name=self.name("track_batches"), begins=False, last=last, **tracking)
 
-    def _chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    def chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         rng = self.rng
         pairs = [
             (how, of)

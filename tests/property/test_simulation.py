@@ -462,6 +462,7 @@ NEEDED = (
     "swept",
     "weak hash",
     "at an event time",
+    "rows of Counted",
     "rows of Deduplicate",
     "rows of Join",
     "rows of Sessions",

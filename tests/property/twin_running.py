@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import rechannel as rc
@@ -140,6 +141,77 @@ class Running(Keyed):
     def _values(self, function: Function, kept: list[Row]) -> list[Any]:
         place = self.inputs[0].place(function.of) if function.of else 0
         return [row[place] for row in kept]
+
+
+@dataclass(eq=False, kw_only=True)
+class Counted(Keyed):
+    """Aggregates of the last `size` rows of a key, every `every` rows. A key remembers all its rows."""
+
+    chosen: dict[str, tuple[str, str]]
+    size: int
+    every: int
+
+    def build(self, *inputs: Any) -> Any:
+        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
+        windows = inputs[0].key_by(*self.keys).window(rc.counting(self.size, self.every))
+        return windows.aggregate(made, **self.options)
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        up, emitted = self.inputs[0], []
+        for row in inputs[0]:
+            key = tuple(row[up.place(name)] for name in self.keys)
+            kept = self.memory.setdefault(repr(list(map(plain, key))), (key, []))[1]
+            kept.append(row)
+            if len(kept) >= self.size and (len(kept) - self.size) % self.every == 0:
+                number = (len(kept) - self.size) // self.every
+                emitted.append((key, (*key, number, *self.shown(kept[-self.size :]))))
+        return self._in_order(emitted)
+
+    def state(self) -> list[Row]:
+        """Panes that a window to come is made of, and the newest one."""
+        pane, out = gcd(self.size, self.every), []
+        for key, kept in self.memory.values():
+            complete = max((len(kept) - self.size) // self.every + 1, 0)
+            newest = (len(kept) - 1) // pane
+            for number in range(min(complete * self.every // pane, newest), newest + 1):
+                mine = kept[number * pane : (number + 1) * pane]
+                out.append((*key, number, *self.shown(mine), len(mine)))
+        return out
+
+    def shown(self, kept: Any) -> Row:
+        up = self.inputs[0]
+        return tuple(
+            AGGREGATES[how].naive([row[up.place(of)] if of else None for row in kept])
+            for how, of in self.chosen.values()
+        )
+
+
+def random_counted(writer: Writer, up: Step) -> Counted | None:
+    """Windows of a few rows; None where they would have no key of their own."""
+    rng = writer.rng
+    usable = [n for n, kind in up.columns.items() if kind in AGGREGATES["min"].takes]
+    usable = [n for n in usable if n not in up.near and n != "window"]
+    if not usable:
+        return None
+    keys = tuple(rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))))
+    columns = {**{n: up.columns[n] for n in keys}, "window": "long"}
+    name = writer.name("counted")
+    chosen = writer.chosen(up, columns)
+    for shown, (how, of) in chosen.items():
+        result = AGGREGATES[how].kind
+        columns[shown] = up.columns[of] if result == "?" else result
+    size, every = rng.choice(((1, 1), (2, 2), (5, 5), (2, 1), (4, 1), (6, 2), (6, 4), (10, 4)))
+    return Counted(
+        name=name,
+        columns=columns,
+        near=frozenset(n for n, (how, _) in chosen.items() if AGGREGATES[how].near),
+        inputs=(up,),
+        keys=keys,
+        tasks=rng.choice((None, None, 1, 2, 3)),
+        chosen=chosen,
+        size=size,
+        every=every,
+    )
 
 
 def random_running(writer: Writer, up: Step) -> Running | None:

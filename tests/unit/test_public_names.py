@@ -32,6 +32,7 @@ PUBLIC = [
     "combine",
     "count",
     "count_distinct",
+    "counting",
     "cumulative",
     "difference",
     "event_time",

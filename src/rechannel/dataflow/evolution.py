@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rechannel.dataflow.check import check
+from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -172,7 +173,7 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     spec = node.spec
     if isinstance(spec, AggregateSpec) and isinstance(logic, Mapping):
         return AggregateSpec(aggregates=logic)
-    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(logic, Mapping):
+    if isinstance(spec, WindowSpec | SessionSpec | CountedSpec) and isinstance(logic, Mapping):
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if isinstance(spec, RunningSpec) and isinstance(logic, Mapping):
         return replace(spec, functions=logic)
@@ -188,7 +189,7 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
     by_name = {"running": "functions of the order of rows by name"}
-    by_name |= dict.fromkeys(("aggregate", "window", "sessions"), "aggregates by name")
+    by_name |= dict.fromkeys(("aggregate", "window", "sessions", "counting"), "aggregates by name")
     raise _unfit(node, logic, by_name.get(spec.kind, "a function"))
 
 

@@ -258,7 +258,10 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
         msg = f"{what}: within is rc.between(...) or rc.tumbling(...), not {within!r}"
         raise DataflowError(msg)
     if isinstance(within, Windows) and (
-        within.every_us != within.size_us or within.gap_us is not None or within.assigned
+        within.every_us != within.size_us
+        or within.gap_us is not None
+        or within.assigned
+        or within.counted
     ):
         msg = f"{what}: windows of a join follow one another; use rc.tumbling, or rc.between"
         raise DataflowError(msg)

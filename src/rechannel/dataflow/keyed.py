@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
+from rechannel.dataflow.counted import CountedSpec, check_counting
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
@@ -225,7 +226,8 @@ class KeyedStream(Generic[Behind]):
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
-        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows.
+        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows; or
+        `rc.counting(100)`, windows of rows in the order of the stream, which have none of the arguments below.
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
@@ -234,8 +236,14 @@ class KeyedStream(Generic[Behind]):
         in, there is a timestep without rows.
         """
         if not isinstance(window, Windows):
-            msg = f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding or rc.sessions, not {window!r}"
+            msg = (
+                f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting,"
+                f" not {window!r}"
+            )
             raise DataflowError(msg)
+        if window.counted is not None:
+            check_counting(self.keys, on, lateness, emit, time)
+            return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=emit)
         if time not in ("event", "processing"):
             msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
@@ -324,7 +332,7 @@ class KeyedStream(Generic[Behind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows. column: of event times; None = windows of processing time."""
+    """A stream whose rows belong to keys and windows. column: of event times; None = of processing time, or of rows."""
 
     keyed: KeyedStream[Behind]
     window: Windows
@@ -344,10 +352,16 @@ class WindowedStream(Generic[Behind]):
     ) -> Behind:
         """Aggregates of the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
 
+        Windows of rows have `window`, their number from 0, instead of the two times.
         Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
         this returns, and counted in either case.
         """
         keyed = self.keyed
+        if self.window.counted is not None:
+            size, every = self.window.counted
+            chosen = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+            counted = CountedSpec(aggregates=chosen, size=size, every=every)
+            return keyed._operator(counted, name, tasks, bins, None)
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(
                 aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
