@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from rechannel.dataflow.functions import (
         count,
         count_distinct,
+        cumulative,
+        difference,
         first,
+        lag,
         last,
         last_n,
         max,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from rechannel.dataflow.joins import between
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
-    from rechannel.dataflow.windowing import same_window, sessions, sliding, tumbling
+    from rechannel.dataflow.windowing import counting, same_window, sessions, sliding, tumbling
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -92,11 +95,15 @@ _HOMES = {
     "computed": "rechannel.dataflow.columns",
     "count": "rechannel.dataflow.functions",
     "count_distinct": "rechannel.dataflow.functions",
+    "counting": "rechannel.dataflow.windowing",
+    "cumulative": "rechannel.dataflow.functions",
+    "difference": "rechannel.dataflow.functions",
     "event_time": "rechannel.reconfigure.moment",
     "executors": "rechannel.reconfigure.ask",
     "first": "rechannel.dataflow.functions",
     "fluid": "rechannel.reconfigure.ask",
     "for_each_batch": "rechannel.bridge",
+    "lag": "rechannel.dataflow.functions",
     "last": "rechannel.dataflow.functions",
     "last_n": "rechannel.dataflow.functions",
     "max": "rechannel.dataflow.functions",
@@ -168,11 +175,15 @@ __all__ = [
     "computed",
     "count",
     "count_distinct",
+    "counting",
+    "cumulative",
+    "difference",
     "event_time",
     "executors",
     "first",
     "fluid",
     "for_each_batch",
+    "lag",
     "last",
     "last_n",
     "max",

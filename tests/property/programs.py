@@ -11,6 +11,7 @@ from typing import Any
 from tests.property.twin_asof import Asof
 from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
+from tests.property.twin_running import Running, random_counted, random_running
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -103,7 +104,7 @@ class Writer:
     rng: Random
     made: int = 0
 
-    def program(self) -> Program:
+    def program(self) -> Program:  # noqa: PLR0912 - one per operator
         rng = self.rng
         times, now = [], 1_000_000
         for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
@@ -135,6 +136,13 @@ class Writer:
                 if top.bounded and rng.random() < 0.5:
                     columns = top.inputs[0].columns
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.15 and (run := random_running(self, rng.choice(steps))):
+                keyed = run
+                if run.timed and rng.random() < 0.5:
+                    columns = run.inputs[0].columns
+                    steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.1 and (counted := random_counted(self, rng.choice(steps))):
+                keyed = counted
             elif rng.random() < 0.2 and (joined := self.join(steps)) is not None:
                 keyed = joined
                 if joined.bounded and rng.random() < 0.5:
@@ -147,7 +155,11 @@ class Writer:
             steps.append(keyed)
             if rng.random() < 0.5:
                 steps.append(self.stateless([keyed], floats))
-        fed = {id(up) for step in steps for up in step.inputs}
+        # Late rows of `running` are those of the operator before it.
+        takers = [
+            s for s in steps if not (isinstance(s, LateRows) and isinstance(s.inputs[0], Running))
+        ]
+        fed = {id(up) for step in takers for up in step.inputs}
         ends = [step for step in steps if id(step) not in fed or rng.random() < 0.2]
         return Program(ends={f"sink-{step.name}": step for step in ends}, times=times)
 
@@ -379,7 +391,7 @@ class Writer:
         keys = tuple(rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))))
         columns = {key: up.columns[key] for key in keys}
         columns |= {"window_start": "timestamp", "window_end": "timestamp"}
-        chosen = self._chosen(up, {**columns, TIME: "timestamp"})
+        chosen = self.chosen(up, {**columns, TIME: "timestamp"})
         slides = rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}
         for name, (how, of) in chosen.items():
             result = AGGREGATES[how].kind
@@ -448,7 +460,7 @@ class Writer:
     ) -> Step:
         rng = self.rng
         if kind == "aggregate":
-            chosen = self._chosen(up, columns)
+            chosen = self.chosen(up, columns)
             for name, (how, of) in chosen.items():
                 result = AGGREGATES[how].kind
                 columns[name] = up.columns[of] if result == "?" else result
@@ -471,7 +483,7 @@ class Writer:
         last = rng.choice(longs)
         return TrackBatches(name=self.name("track_batches"), begins=False, last=last, **tracking)
 
-    def _chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    def chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         rng = self.rng
         pairs = [
             (how, of)

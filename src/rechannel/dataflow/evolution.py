@@ -12,6 +12,7 @@ from typing import Any
 
 from rechannel.dataflow.check import check
 from rechannel.dataflow.cogroups import CogroupSpec
+from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -27,6 +28,7 @@ from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
+from rechannel.dataflow.runnings import RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
@@ -169,32 +171,39 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
     return replace(node, function=logic, schema=columns)
 
 
+_FUNCTIONS: Mapping[type, str] = {
+    ReduceSpec: "function",
+    ApplySpec: "function",
+    CogroupSpec: "function",
+    TrackSpec: "update",
+    TrackBatchesSpec: "update",
+}
+"""Where operators have the function that they run."""
+
+_NAMED = ("aggregate", "window", "sessions", "counting")
+_FIXED = ("join", "asof_join", "top", "deduplicate", "order")
+
+
 def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
-    spec = node.spec
-    if isinstance(spec, AggregateSpec) and isinstance(logic, Mapping):
-        return AggregateSpec(aggregates=logic)
-    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(logic, Mapping):
-        return replace(spec, aggregates=AggregateSpec(aggregates=logic))
+    spec: Any = node.spec
+    if isinstance(logic, Mapping):
+        if isinstance(spec, AggregateSpec):
+            return AggregateSpec(aggregates=logic)
+        if isinstance(spec, WindowSpec | SessionSpec | CountedSpec):
+            return replace(spec, aggregates=AggregateSpec(aggregates=logic))
+        if isinstance(spec, RunningSpec):
+            return replace(spec, functions=logic)
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
-    if callable(logic) and isinstance(spec, ReduceSpec):
-        return replace(spec, function=logic)
-    if callable(logic) and isinstance(spec, ApplySpec):
-        return replace(spec, function=logic)
-    if callable(logic) and isinstance(spec, CogroupSpec):
-        return replace(spec, function=logic)
-    if callable(logic) and isinstance(spec, TrackSpec):
-        return replace(spec, update=logic)
-    if callable(logic) and isinstance(spec, TrackBatchesSpec):
-        return replace(spec, update=logic)
-    if spec.kind in ("join", "asof_join", "top", "deduplicate"):
+    if callable(logic) and type(spec) in _FUNCTIONS:
+        changed: OperatorSpec = replace(spec, **{_FUNCTIONS[type(spec)]: logic})
+        return changed
+    if spec.kind in _FIXED:
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
-    raise _unfit(
-        node,
-        logic,
-        "aggregates by name" if spec.kind in ("aggregate", "window", "sessions") else "a function",
-    )
+    by_name = {"running": "functions of the order of rows by name"}
+    by_name |= dict.fromkeys(_NAMED, "aggregates by name")
+    raise _unfit(node, logic, by_name.get(spec.kind, "a function"))
 
 
 def _unfit(node: Node, logic: object, wants: str) -> RefusedError:

@@ -7,10 +7,12 @@ results are those of Spark SQL's function of the same meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rechannel.errors import DataflowError
 from rechannel.kernels import aggregates as kernels
 from rechannel.kernels.logic import AggregateFunction
+from rechannel.kernels.running_functions import Cumulative, Difference, Lag, RunningFunction
 
 
 def count(column: str | None = None) -> AggregateFunction:
@@ -69,6 +71,42 @@ def count_distinct(column: str, *, k: int = 1024) -> AggregateFunction:
     Exact below k; above, the standard error is 1 / sqrt(k - 2), 3.1 % for the default.
     """
     return _made(kernels.CountDistinct, column=column, k=k)
+
+
+def lag(column: str, n: int = 1, *, default: Any = None) -> RunningFunction:
+    """For `running`: the value that a column had n rows of the key before; `default` where there are not so many."""
+    _check_before("lag", column, n)
+    return Lag(column=column, n=n, default=default)
+
+
+def difference(column: str, n: int = 1) -> RunningFunction:
+    """For `running`: by how much a column is larger than n rows of the key before; null where there are not so many.
+
+    bigint of integers, double of floats, decimal of decimals.
+    """
+    _check_before("difference", column, n)
+    return Difference(column=column, n=n)
+
+
+def cumulative(aggregate: AggregateFunction) -> RunningFunction:
+    """For `running`: an aggregate of the key's rows up to each of them, as in `cumulative(sum("price"))`.
+
+    Any but `count_distinct`. Raises DataflowError.
+    """
+    if not callable(getattr(aggregate, "merge_pair", None)):
+        msg = f"cumulative takes an aggregate, as in cumulative(sum('price')), not {aggregate!r}"
+        raise DataflowError(msg)
+    return Cumulative(function=aggregate)
+
+
+def _check_before(what: str, column: object, n: object) -> None:
+    """Raise DataflowError unless this names a column and a number of rows."""
+    if not isinstance(column, str):
+        msg = f"{what} takes the name of a column, not {column!r}"
+        raise DataflowError(msg)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        msg = f"{what}({column!r}) looks back a whole number of rows of at least 1, not {n!r}"
+        raise DataflowError(msg)
 
 
 def _made(make: Callable[..., AggregateFunction], **arguments: object) -> AggregateFunction:

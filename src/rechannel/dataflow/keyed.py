@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
+from rechannel.dataflow.counted import CountedSpec, check_counting
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
 from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.rules import label
+from rechannel.dataflow.runnings import ORDER, ArrangeSpec, RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
@@ -28,6 +30,7 @@ from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.logic import AggregateFunction
+from rechannel.kernels.running_functions import RunningFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
 from rechannel.kernels.windows import END, START, AssignWindows
 from rechannel.model.ddl import schema_of
@@ -190,6 +193,30 @@ class KeyedStream(Generic[Behind]):
         spec = TopSpec(by=order, n=1, latest=True, rank=None)
         return self._operator(spec, name, tasks, bins, None)
 
+    def running(
+        self,
+        columns: Mapping[str, RunningFunction] | None = None,
+        /,
+        *,
+        on: str | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+        **functions: RunningFunction,
+    ) -> Behind:
+        """Every row, with functions of its key's rows up to it: `running(before=lag("price"), n=cumulative(count()))`.
+
+        Emits keys, the other columns, the new ones. columns: as for `aggregate`. on: column of event times: rows wait
+        until event time has passed them, and go by it; late ones are in `.late`. None = the order of the stream.
+        Raises UnknownColumnError, DataflowError.
+        """
+        spec = RunningSpec(functions={**(columns or {}), **functions}, on=on)
+        settled = given(name, keyed_name(self.node, spec.kind, self.keys))
+        if on is None:
+            return self._operator(spec, settled, tasks, bins, None)
+        held = self._made(ArrangeSpec(on=on), f"{settled}{ORDER}", tasks, bins, None)
+        return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
+
     def window(
         self,
         window: Windows,
@@ -201,7 +228,8 @@ class KeyedStream(Generic[Behind]):
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
-        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows.
+        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows; or
+        `rc.counting(100)`, windows of rows in the order of the stream, which have none of the arguments below.
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
@@ -210,8 +238,14 @@ class KeyedStream(Generic[Behind]):
         in, there is a timestep without rows.
         """
         if not isinstance(window, Windows):
-            msg = f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding or rc.sessions, not {window!r}"
+            msg = (
+                f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting,"
+                f" not {window!r}"
+            )
             raise DataflowError(msg)
+        if window.counted is not None:
+            check_counting(self.keys, on, lateness, emit, time)
+            return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=emit)
         if time not in ("event", "processing"):
             msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
@@ -274,6 +308,16 @@ class KeyedStream(Generic[Behind]):
         bins: int | None,
         initial: Initial | None,
     ) -> Behind:
+        return self.then(self._made(spec, name, tasks, bins, initial))
+
+    def _made(
+        self,
+        spec: OperatorSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+        initial: Initial | None,
+    ) -> Stateful:
         node = Stateful(
             name=given(name, keyed_name(self.node, spec.kind, self.keys)),
             where=caller(),
@@ -285,12 +329,12 @@ class KeyedStream(Generic[Behind]):
             initial=initial,
         )
         check_numbers(node)
-        return self.then(node)
+        return node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows. column: of event times; None = windows of processing time."""
+    """A stream whose rows belong to keys and windows. column: of event times; None = of processing time, or of rows."""
 
     keyed: KeyedStream[Behind]
     window: Windows
@@ -310,10 +354,16 @@ class WindowedStream(Generic[Behind]):
     ) -> Behind:
         """Aggregates of the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
 
+        Windows of rows have `window`, their number from 0, instead of the two times.
         Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
         this returns, and counted in either case.
         """
         keyed = self.keyed
+        if self.window.counted is not None:
+            size, every = self.window.counted
+            chosen = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+            counted = CountedSpec(aggregates=chosen, size=size, every=every)
+            return keyed._operator(counted, name, tasks, bins, None)
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(
                 aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),

@@ -27,6 +27,7 @@ from rechannel.dataflow.keyed import KeyedStream, WindowedStream
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.pairing import On
 from rechannel.dataflow.rules import label, need_columns
+from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
@@ -307,13 +308,14 @@ class Stream:
     @property
     def late(self) -> Stream:
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
-        if not (isinstance(self.node, Stateful) and getattr(self.node.spec, "needs_time", False)):
+        judge = judge_of(self.node)
+        if not (isinstance(judge, Stateful) and getattr(judge.spec, "needs_time", False)):
             msg = f"{label(self.node)} has no late rows: only operators that go by event time have"
             raise DataflowError(msg)
         node = Late(
             name=given(None, stateless_name(self.node, "late")),
             where=caller(),
-            upstream=self.node,
+            upstream=judge,
             function=rows_themselves,
             schema=None,
         )

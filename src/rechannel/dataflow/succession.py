@@ -19,9 +19,11 @@ import pyarrow as pa
 from rechannel.dataflow.migration import Migrate
 from rechannel.errors import RefusedError
 from rechannel.kernels.aggregate_logic import AggregateLogic, Bound
+from rechannel.kernels.counted import CountedLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.reduce import ReduceLogic
+from rechannel.kernels.running import RunningLogic
 from rechannel.kernels.sessions import SessionLogic
 from rechannel.kernels.tracking import Tracking
 from rechannel.kernels.windows import WindowLogic
@@ -90,7 +92,8 @@ def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
 
 def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
     """The aggregates that are all the state there is of an operator, None where it has other state."""
-    inner = logic.inner if isinstance(logic, WindowLogic | SessionLogic) else logic
+    within = WindowLogic | SessionLogic | RunningLogic | CountedLogic
+    inner = logic.inner if isinstance(logic, within) else logic
     return inner if isinstance(inner, AggregateLogic) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rechannel.dataflow.counted import rows_of
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.groupwise import ApplySpec
@@ -18,7 +19,8 @@ from rechannel.errors import DataflowError
 class Windows:
     """Windows of one length. In microseconds: their length, from one's begin to the next one's, begin of one.
 
-    assigned: rows have their window. gap_us: of sessions, which have no length.
+    assigned: rows have their window. gap_us: of sessions, which have no length. counted: where windows are of rows and
+    not of time: how many, and from one's begin to the next one's.
     """
 
     size_us: int
@@ -26,11 +28,13 @@ class Windows:
     offset_us: int = 0
     assigned: bool = False
     gap_us: int | None = None
+    counted: tuple[int, int] | None = None
 
     @property
     def follow(self) -> bool:
         """Whether each begins where the one before ends."""
-        return self.every_us == self.size_us and self.gap_us is None and not self.assigned
+        plain = self.gap_us is None and self.counted is None and not self.assigned
+        return plain and self.every_us == self.size_us
 
 
 SAME = Windows(size_us=0, every_us=0, assigned=True)
@@ -99,3 +103,17 @@ def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
         msg = f"windows of {size!r} every {every!r} would leave rows out: make them as long as they are apart"
         raise DataflowError(msg)
     return made
+
+
+def counting(size: int, every: int | None = None) -> Windows:
+    """Windows of rows: after every `every` rows of a key its last `size` ones; None = one window behind the other.
+
+    Rows of a key are counted from its first one on, in the order of the stream. A row is kept once, in a pane; there
+    are up to size / gcd(size, every) panes of a key.
+    """
+    length = rows_of(size, "size of a window")
+    step = length if every is None else rows_of(every, "distance between windows")
+    if step > length:
+        msg = f"windows of {size} rows every {every} would leave rows out: make them as long as they are apart"
+        raise DataflowError(msg)
+    return Windows(size_us=0, every_us=0, counted=(length, step))

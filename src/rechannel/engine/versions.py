@@ -27,6 +27,7 @@ from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.arrange import ArrangeLogic
 from rechannel.kernels.asof import AsofLogic
 from rechannel.kernels.cogroup import CogroupLogic
 from rechannel.kernels.deduplicate import DeduplicateLogic
@@ -203,6 +204,7 @@ TELLS_LATE = (
     CogroupLogic,
     ApplyLogic,
     TopLogic,
+    ArrangeLogic,
 )
 """Operators whose late rows may be somebody's."""
 

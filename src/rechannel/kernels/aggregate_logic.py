@@ -114,7 +114,7 @@ class AggregateLogic(Prompt):
         else:
             state = self.combine(arrivals.values, arrivals.groups)
         if arrivals.found.any():
-            state = self._merge_pair(arrivals.old, state, arrivals.found)
+            state = self.merged_pairs(arrivals.old, state, arrivals.found)
         return state
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
@@ -134,7 +134,8 @@ class AggregateLogic(Prompt):
             merged += one.function.merge(states[one.state], groups)
         return merged
 
-    def _merge_pair(self, old: Columns, new: Columns, found: npt.NDArray[np.bool_]) -> Columns:
+    def merged_pairs(self, old: Columns, new: Columns, found: npt.NDArray[np.bool_]) -> Columns:
+        """Element by element: old states, where found, with those of later rows."""
         merged: Columns = []
         for one in self.aggregates:
             merged += one.function.merge_pair(old[one.state], new[one.state], found)

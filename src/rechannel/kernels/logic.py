@@ -180,6 +180,10 @@ class StatefulLogic(Protocol):
     def reads(self) -> tuple[str, ...]:
         """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
 
+    @property
+    def recalls(self) -> bool:
+        """Whether what is kept of a key matters when rows of it come; if not, nothing is looked up for them."""
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Columns of `value_schema`, of rows that are about to travel."""
 

@@ -139,6 +139,7 @@ class StatefulTask:
         before = replace(clock, watermark=clock.before)
         keys = logic.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
+        runs = runs if logic.recalls else []
         if logic.collects:
             asked = logic.asks(received.values, received.groups)
             held = collect(logic, runs, received.hashes, keys, live_at(logic, before), asked)

@@ -108,6 +108,11 @@ class WindowLogic:
         """The columns that travel."""
         return tuple(self.value_schema.names)
 
+    @property
+    def recalls(self) -> bool:
+        """State is looked up."""
+        return True
+
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """By their names."""
         return columns_of(batch, self.value_schema)

@@ -1,0 +1,76 @@
+"""Windows of so many rows of a key: `rc.counting(100)`, `rc.counting(100, every=10)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.dataflow.naming import caller
+from rechannel.dataflow.specs import AggregateSpec
+from rechannel.errors import DataflowError
+from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.aggregates import Count
+from rechannel.kernels.counted import COUNT, PANE, WINDOW, CountedLogic
+from rechannel.kernels.logic import StatefulLogic
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CountedSpec:
+    """Aggregates of the rows of a key in windows of so many rows. See `kernels.counted`."""
+
+    aggregates: AggregateSpec
+    size: int
+    every: int
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "counting"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        for name in (WINDOW.name, PANE.name, COUNT):
+            if name in self.aggregates.aggregates or name in keys:
+                msg = f"{name!r} is the name of a column of windows of rows; name it otherwise"
+                raise DataflowError(msg)
+        self.aggregates.bind(keys, schema)
+        counted = {**self.aggregates.aggregates, COUNT: Count()}
+        inner = AggregateLogic.bind(list(keys), counted, schema)
+        return CountedLogic(inner=inner, size=self.size, every=self.every)
+
+    def fingerprint(self) -> str:
+        """The windows, and the aggregates."""
+        return f"counting({self.fixed}; {self.aggregates.fingerprint()})"
+
+    @property
+    def fixed(self) -> str:
+        """Which windows there are: rows that are in a pane cannot be told apart any more."""
+        return f"{self.size} by {self.every}"
+
+
+def rows_of(number: int, what: str) -> int:
+    """A number of rows. Raises DataflowError unless it is a positive whole number."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        msg = f"{what} is a whole number of rows of at least 1, not {number!r}"
+        raise DataflowError(msg)
+    return number
+
+
+def check_counting(
+    keys: tuple[str, ...], on: str | None, lateness: object, emit: str, time: str
+) -> None:
+    """Raise DataflowError for what windows of rows have not."""
+    what = f"window ({caller()}): windows of rows"
+    if not keys:
+        msg = f"{what} need a key; use key_by"
+        raise DataflowError(msg)
+    if on is not None or time != "event":
+        msg = f"{what} go by the order of the stream, not by time; leave on= and time= away"
+        raise DataflowError(msg)
+    if lateness:
+        msg = f"{what} take every row, and none is late; leave lateness= away"
+        raise DataflowError(msg)
+    if emit != "complete":
+        msg = f"{what} are shown when they are complete; leave emit={emit!r} away"
+        raise DataflowError(msg)
