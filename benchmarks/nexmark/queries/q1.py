@@ -1,25 +1,41 @@
 """Currency conversion: prices in euros."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.nexmark.query import Query, Tables, select
 from rechannel.dataflow.stream import Stream
 
-SQL = "SELECT auction, bidder, 0.908D * price AS price, dateTime, extra FROM bid"
 SCHEMA = "auction BIGINT, bidder BIGINT, price DOUBLE, dateTime TIMESTAMP, extra STRING"
 
 
-def euros(batch: pa.RecordBatch) -> pa.Array:
-    """0.908 of the price."""
-    return pc.multiply(batch["price"].cast(pa.float64()), 0.908)
+@dataclass(frozen=True)
+class Converted:
+    """Prices in another currency."""
+
+    rate: float
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rate times the price."""
+        return pc.multiply(batch["price"].cast(pa.float64()), self.rate)
 
 
-def build(t: Tables) -> Stream:
-    """The price is computed."""
-    return select(
-        t.bid, SCHEMA, "auction", "bidder", price=euros, dateTime="dateTime", extra="extra"
-    )
+euros = Converted(0.908)
 
 
-QUERY = Query(name="q1", sql=SQL, build=build, reads=("bid",), stateful=False)
+def make(rate: float = euros.rate) -> Query:
+    """The query. rate: of the exchange."""
+    sql = f"SELECT auction, bidder, {rate}D * price AS price, dateTime, extra FROM bid"
+
+    def build(t: Tables) -> Stream:
+        price = Converted(rate)
+        return select(
+            t.bid, SCHEMA, "auction", "bidder", price=price, dateTime="dateTime", extra="extra"
+        )
+
+    return Query(name="q1", sql=sql, build=build, reads=("bid",), stateful=False)
+
+
+QUERY = make()
