@@ -15,7 +15,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("name", "answers"),
-    [("changing-a-stream", 4), ("event-time", 7), ("joins", 2), ("querying-state", 3)],
+    [
+        ("changing-a-stream", 4),
+        ("cookbook", 12),
+        ("event-time", 7),
+        ("joins", 2),
+        ("querying-state", 3),
+    ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:
     page = DOCS / f"{name}.md"
