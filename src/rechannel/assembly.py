@@ -20,6 +20,7 @@ from rechannel.engine.cluster import Cluster, FixedCluster
 from rechannel.engine.driver import Driver
 from rechannel.engine.entries import Note, Opened
 from rechannel.engine.exchange import Exchange, Opener, Ready
+from rechannel.engine.held import Held
 from rechannel.engine.history import History
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
@@ -241,7 +242,10 @@ class Assembly:
             view=view,
             state=lambda: self.journal.state,
         )
-        housekeeper = Housekeeper(self.store, self.journal, SWEEP_EVERY, lambda: exchange.filling)
+        held = Held()
+        housekeeper = Housekeeper(
+            self.store, self.journal, SWEEP_EVERY, lambda: exchange.filling, held.files
+        )
         measured = Measured(lambda: self.journal.state.manifests)
         driver = Driver(
             exchange=exchange,
@@ -270,6 +274,7 @@ class Assembly:
                 lease=lease,
                 hub=hub,
                 view=view,
+                held=held,
                 session=self.spark,
             )
         )

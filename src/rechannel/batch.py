@@ -57,6 +57,10 @@ class BatchResult:
         """Final state of an operator, as `job.state`."""
         return self._job.state(operator)
 
+    def sql(self, query: str) -> Any:
+        """The answer to a SQL query over final state, as `job.sql`."""
+        return self._job.sql(query)
+
     def state_table(self, operator: str) -> pa.Table:
         """Final state exactly as stored, as `job.state_table`."""
         return self._job.state_table(operator)

@@ -15,10 +15,12 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
 from rechannel.engine.driver import Driver
 from rechannel.engine.exchange import Exchange, Opener, asking
+from rechannel.engine.held import Held, Hold
 from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease
+from rechannel.engine.sql import answer, named
 from rechannel.engine.state_view import StateView
 from rechannel.errors import (
     NotReadyError,
@@ -61,6 +63,7 @@ class Parts:
     lease: Lease
     hub: Hub
     view: StateView
+    held: Held
     session: Any = None
 
 
@@ -288,6 +291,30 @@ class RunningJob:
     def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
         """The same as an Arrow table exactly as stored (hash, key and state columns), in one order: for proofs."""
         return self._parts.view.canonical(operator, self._parts.journal.state, timestep)
+
+    def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | Any:
+        """The answer to a SQL query over live state, in which every operator with state is a table of its name.
+
+        All tables are of one commit: the last one, or an earlier, kept one. They have the columns of `state`; only
+        those that the query names are read. The stream goes on meanwhile. Names with other signs than letters, digits
+        and "_" stand in backticks.
+        A DataFrame, by Spark SQL in a session of its own (an Arrow table in process, by the SQL of polars). Raises
+        UnknownOperatorError, RefusedError for what is wrong with the query, NotReadyError for a timestep that is gone.
+        """
+        parts = self._parts
+
+        def take() -> Hold:
+            return parts.held.hold(lambda: parts.journal.state, timestep)
+
+        if parts.session is not None:
+            from rechannel.engine.spark import sql
+
+            return sql.answer(parts.session, query, parts.view, take, timestep)
+        operators = parts.view.operators
+        wanted = named(query, operators)
+        with take() as hold:
+            tables = parts.view.frames(wanted, hold.state, timestep)
+        return answer(query, tables, operators)
 
     def memory(self, table: str) -> pa.Table:
         """Everything that a memory sink holds, as one table."""

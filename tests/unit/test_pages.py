@@ -15,7 +15,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("name", "answers"),
-    [("changing-a-stream", 4), ("event-time", 8), ("joins", 5), ("rows-in-order", 4)],
+    [
+        ("changing-a-stream", 4),
+        ("cookbook", 12),
+        ("event-time", 8),
+        ("joins", 5),
+        ("querying-state", 3),
+        ("rows-in-order", 4),
+    ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:
     page = DOCS / f"{name}.md"

@@ -1,5 +1,7 @@
 """Currency conversion: prices in euros."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -7,19 +9,30 @@ from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.dataflow.stream import Stream
 
-SQL = "SELECT auction, bidder, 0.908D * price AS price, dateTime, extra FROM bid"
+
+@dataclass(frozen=True)
+class Converted:
+    """Prices in another currency."""
+
+    rate: float
+
+    def __call__(self, price: pa.Array) -> pa.Array:
+        """The rate times the price."""
+        return pc.multiply(price.cast(pa.float64()), self.rate)
 
 
-def euros(price: pa.Array) -> pa.Array:
-    """0.908 of the price."""
-    return pc.multiply(price.cast(pa.float64()), 0.908)
+euros = Converted(0.908)
 
 
-def build(t: Tables) -> Stream:
-    """The price is computed."""
-    return t.bid.select(
-        "auction", "bidder", price=computed(euros, "price"), dateTime="dateTime", extra="extra"
-    )
+def make(rate: float = euros.rate) -> Query:
+    """The query. rate: of the exchange."""
+    sql = f"SELECT auction, bidder, {rate}D * price AS price, dateTime, extra FROM bid"
+
+    def build(t: Tables) -> Stream:
+        price = computed(Converted(rate), "price")
+        return t.bid.select("auction", "bidder", price=price, dateTime="dateTime", extra="extra")
+
+    return Query(name="q1", sql=sql, build=build, reads=("bid",), stateful=False)
 
 
-QUERY = Query(name="q1", sql=SQL, build=build, reads=("bid",), stateful=False)
+QUERY = make()

@@ -4,28 +4,27 @@ from benchmarks.nexmark.query import Query, Tables
 from rechannel import count, sessions
 from rechannel.dataflow.stream import Stream
 
-SQL = """
-SELECT bidder, count(*) AS bids, session_window(dateTime, '10 seconds').start AS starttime,
-       session_window(dateTime, '10 seconds').end AS endtime
-FROM bid GROUP BY bidder, session_window(dateTime, '10 seconds')
-HAVING unix_micros(max(dateTime)) + 10000000 <= {end}
-"""
-"""Not `session_window.end <= ...`: Spark filters rows by that before it puts them into sessions."""
+
+def make(gap_us: int = 10_000_000) -> Query:
+    """The query. gap_us: so long without a bid ends a session; Spark SQL has bids that far apart in one, we do not."""
+    window = f"session_window(dateTime, '{gap_us} microseconds')"
+    # Not `session_window.end <= ...`: Spark filters rows by that before it puts them into sessions.
+    sql = f"""
+    SELECT bidder, count(*) AS bids, {window}.start AS starttime, {window}.end AS endtime
+    FROM bid GROUP BY bidder, {window}
+    HAVING unix_micros(max(dateTime)) + {gap_us} <= {{end}}
+    """
+
+    def build(t: Tables) -> Stream:
+        """A session is shown when it is over."""
+        found = (
+            t.bid.key_by("bidder")
+            .window(sessions(f"{gap_us} microseconds"))
+            .aggregate(bids=count(), name="sessions")
+        )
+        return found.select("bidder", "bids", starttime="window_start", endtime="window_end")
+
+    return Query(name="q11", sql=sql, build=build, reads=("bid",))
 
 
-def build(t: Tables) -> Stream:
-    """A session is shown when it is over."""
-    found = (
-        t.bid.key_by("bidder")
-        .window(sessions("10 seconds"))
-        .aggregate(bids=count(), name="sessions")
-    )
-    return found.select(
-        "bidder",
-        "bids",
-        starttime="window_start",
-        endtime="window_end",
-    )
-
-
-QUERY = Query(name="q11", sql=SQL, build=build, reads=("bid",))
+QUERY = make()

@@ -22,6 +22,7 @@ from rechannel.cli.plan import plan
 from rechannel.cli.reconfigure import reconfigure
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
+from rechannel.cli.sql import sql
 from rechannel.cli.state import state
 from rechannel.cli.status import status
 from rechannel.cli.verify import verify
@@ -70,6 +71,7 @@ app.command("demo")(demo)
 app.command("run")(run)
 app.command("status")(status)
 app.command("state")(state)
+app.command("sql")(sql)
 app.command("events")(events)
 app.command("verify")(verify)
 app.add_typer(reconfigure, name="reconfigure")

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_LONG = 40
+
 UNBOUNDED = 10_000
 """Columns of a line that nothing cuts."""
 
@@ -74,6 +76,16 @@ def show_table(rows: Table) -> None:
     out().print(rows)
 
 
+def show_rows(found: Any) -> None:
+    """The rows of an Arrow table, with long values cut."""
+    numbers = [field.name for field in found.schema if _is_number(str(field.type))]
+    rows = table(*found.column_names, right=numbers)
+    columns = [column.to_pylist() for column in found.columns]
+    for values in zip(*columns, strict=True):
+        rows.add_row(*map(_text, values))
+    show_table(rows)
+
+
 def count(number: float | None) -> str:
     """A number with thousands separated; a dash for none."""
     return "-" if number is None else f"{number:,.0f}"
@@ -117,3 +129,14 @@ def _jsonable(value: Any) -> Any:
         return str(value)
     msg = f"{type(value).__name__} has no JSON form"
     raise TypeError(msg)
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(("int", "uint", "float", "double", "decimal"))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rechannel.cli.screen import count, show, show_json, show_table, table
+from rechannel.cli.screen import count, show, show_json, show_rows
 
 if TYPE_CHECKING:
     from rechannel.cli.inspect.rows import StoredRows
-
-_LONG = 40
 
 
 def state(
@@ -61,23 +59,7 @@ def _show(found: StoredRows) -> None:
     keys = ", ".join(names[: found.keys])
     show(f"Key: {keys}. State: {', '.join(names[found.keys :])}.")
     show("")
-    numbers = [f.name for f in found.rows.schema if _is_number(str(f.type))]
-    rows = table(*names, right=numbers)
-    columns = [column.to_pylist() for column in found.rows.columns]
-    for values in zip(*columns, strict=True):
-        rows.add_row(*map(_text, values))
-    show_table(rows)
+    show_rows(found.rows)
     if found.more:
         show("")
         show(f"These are the first {count(found.rows.num_rows)} rows; --limit shows more.")
-
-
-def _is_number(kind: str) -> bool:
-    return kind.startswith(("int", "uint", "float", "double", "decimal"))
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "NULL"
-    text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."

@@ -41,6 +41,7 @@ from rechannel.dataflow.stream import Columns, SqlFilter, Stream
 from rechannel.dataflow.succession import INSTEAD
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
+from rechannel.kernels.columns import Computed, Where
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
 
@@ -157,13 +158,18 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
         msg = f"{label(node)} has no function of yours: build another branch with rc.add(...)"
         raise RefusedError(msg)
     rows = isinstance(node.function, RowMap | RowFlatMap | RowFilter)
+    if isinstance(node.function, Where) and isinstance(logic, Computed) and schema is None:
+        return replace(node, function=Where(condition=logic))
     if not callable(logic):
         raise _unfit(node, logic, "a function of a row" if rows else "a function of a RecordBatch")
     columns = node.schema if schema is None else schema_of(schema)
-    if isinstance(node.function, RowFilter):
+    if isinstance(node.function, RowFilter | Where):
         if schema is not None:
             msg = f"{label(node)}: a filter keeps its columns; leave schema= out"
             raise DataflowError(msg)
+        if isinstance(node.function, Where):
+            condition = replace(node.function.condition, function=logic)
+            return replace(node, function=Where(condition=condition))
         return replace(node, function=RowFilter(function=logic))
     if isinstance(node.function, RowMap | RowFlatMap):
         function = type(node.function)(function=logic, schema=columns)

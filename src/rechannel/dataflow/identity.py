@@ -25,6 +25,7 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
+from rechannel.kernels.columns import Select, Where
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.sides import Sided
@@ -82,8 +83,10 @@ def function_of(node: Node) -> Callable[..., Any] | None:
         return None
     if isinstance(node, MapBatches):
         function = node.function
-        if isinstance(function, EventTime | AssignWindows | Sided):
+        if isinstance(function, EventTime | AssignWindows | Sided | Select):
             return None
+        if isinstance(function, Where):
+            return function.condition.function
         return (
             function.function if isinstance(function, RowMap | RowFlatMap | RowFilter) else function
         )

@@ -7,13 +7,21 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Stateful, Union
+from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Sink, Stateful, Union
 from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import type_name
 
 RESERVED = "_rc"
 """Columns that begin with this are Rechannel's own."""
+
+_DIRECTORIES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_integer,
+    pa.types.is_date32,
+    pa.types.is_boolean,
+)
 
 
 def label(node: Node) -> str:
@@ -41,6 +49,24 @@ def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
     elif isinstance(node, Stateful):
         _check_keys(node, inputs[0])
         _check_time(node)
+    elif isinstance(node, Sink):
+        _check_partitions(node, getattr(node.outlet, "partitions", ()), inputs[0])
+
+
+def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema) -> None:
+    need_columns(f"{label(node)}: partition_by", columns, schema)
+    for name in columns:
+        kind = schema.field(name).type
+        if name == "timestep" or not any(is_(kind) for is_ in _DIRECTORIES):
+            what = "is that of the timestep" if name == "timestep" else f"is {type_name(kind)}"
+            msg = (
+                f"{label(node)}: partition_by: column {name!r} {what}; directories are made of other columns that"
+                " are texts, whole numbers, dates or booleans"
+            )
+            raise DataflowError(msg)
+    if columns and (len(set(columns)) < len(columns) or len(columns) == len(schema)):
+        msg = f"{label(node)}: partition_by: name each column once, and leave at least one for the files"
+        raise DataflowError(msg)
 
 
 def _check_time(node: Stateful) -> None:

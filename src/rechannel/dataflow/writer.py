@@ -102,13 +102,26 @@ class FormatWriter:
     writer: Writer
     format: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
 
     def options(self, **options: object) -> FormatWriter:
         """Options of Spark's writer, added to those given before."""
         return replace(self, settings={**self.settings, **spark_options(options)})
 
+    def partition_by(self, *columns: str) -> FormatWriter:
+        """Columns whose values are directories (`day=2026-01-31/`) within that of every timestep, and not in the files.
+
+        Texts, whole numbers, dates and booleans; a file per value and task, so keep values few.
+        """
+        return replace(self, partitions=columns)
+
     def save(self, path: Path, *, name: str | None = None) -> Flow:
-        """Write under a path."""
-        outlet = FileOutlet(format=self.format, path=fspath(path), options=self.settings)
+        """Write under a path. Raises UnknownColumnError, DataflowError for columns that cannot be directories."""
+        outlet = FileOutlet(
+            format=self.format,
+            path=fspath(path),
+            options=self.settings,
+            partitions=self.partitions,
+        )
         derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
         return self.writer.to(outlet, derived, name)

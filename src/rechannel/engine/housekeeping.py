@@ -20,9 +20,11 @@ class Housekeeper:
         journal: Journal,
         every: int,
         filling: Callable[[], frozenset[str]] = frozenset,
+        held: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """Take the parts; nothing runs yet. filling: see `sweep`."""
+        """Take the parts; nothing runs yet. filling, held: see `sweep`."""
         self._filling = filling
+        self._held = held
         self._store = store
         self._journal = journal
         self._every = every
@@ -42,7 +44,8 @@ class Housekeeper:
 
     def _guarded(self, unread: Callable[[], int | None]) -> None:
         try:
-            sweep(self._store, lambda: self._journal.state, unread, self._filling)
+            journal = self._journal
+            sweep(self._store, lambda: journal.state, unread, self._filling, self._held)
         except BaseException as error:
             self.error = error
 
@@ -57,12 +60,14 @@ def sweep(
     state: Callable[[], JournalState],
     unread: Callable[[], int | None],
     filling: Callable[[], frozenset[str]] = frozenset,
+    held: Callable[[], frozenset[str]] = frozenset,
 ) -> int:
     """Delete what no kept version and no unpublished timestep names; the number of files deleted.
 
     unread: oldest timestep that a sink has still to read. The journal does not know it of sinks
     that are not durable, and they may lag further behind than versions are kept.
     filling: operators that are going to be added, whose state is written and not named yet.
+    held: files that are being read (`held.Held`); asked when the state has been read.
     Keys are listed before the state is read: what is written meanwhile is not in the list, what is
     committed meanwhile is in the state, and so is what has just begun to run and is not waited for
     any more. Sinks are asked last: what they have not been given by then is of a version that the
@@ -71,7 +76,7 @@ def sweep(
     keys = [*store.list(SEGMENTS), *store.list(OUTBOX)]
     ahead = tuple(segments_of(operator) for operator in filling())
     now = state()
-    waiting = _unpublished(now.unpublished)
+    waiting = _unpublished(now.unpublished) | held()
     since = unread()
     gone = [
         key

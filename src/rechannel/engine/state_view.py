@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from rechannel.engine.journal_state import JournalState
+from rechannel.engine.journal_state import JournalState, Version
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.errors import NotReadyError, UnknownOperatorError
 from rechannel.kernels.program import StageProgram, TaskState
@@ -33,35 +33,50 @@ class StateView:
         scan: Scan | None = None,
     ) -> None:
         """Bind to a plan. scan: makes a DataFrame of tasks that read state; None = tables, made here."""
-        self._plan = plan
-        self._programs = programs
+        self._programs = _stateful(plan, programs)
         self._scan = scan
 
     def exchange(self, plan: PhysicalPlan, programs: Mapping[str, StageProgram]) -> None:
         """Another version of the dataflow runs from now on."""
-        self._plan, self._programs = plan, programs
+        self._programs = _stateful(plan, programs)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of the operators with state."""
+        return tuple(self._programs)
 
     def frame(self, operator: str, state: JournalState, timestep: int | None) -> Any:
         """State in the operator's output columns: a DataFrame on Spark, a table in process."""
-        program = self._program(operator)
-        tasks, clock = self._tasks(operator, state, timestep)
-        if self._scan is None:
-            batches = [finished(program, task, clock) for task in tasks]
-            return pa.Table.from_batches(batches)
-        return self._scan(program, tasks, clock)
+        return self.frames([operator], state, timestep)[operator]
+
+    def frames(
+        self,
+        operators: Iterable[str],
+        state: JournalState,
+        timestep: int | None,
+        scan: Scan | None = None,
+    ) -> dict[str, Any]:
+        """The same of several operators, as one version of the dataflow sees them. scan: in place of the view's own.
+
+        The state has to be read before this is called: later programs know what earlier ones wrote.
+        """
+        programs, scan = self._programs, scan or self._scan
+        found = {}
+        for operator in operators:
+            program = _program(programs, operator)
+            tasks, clock = self._tasks(operator, state, timestep)
+            if scan is None:
+                batches = [finished(program, task, clock) for task in tasks]
+                found[operator] = pa.Table.from_batches(batches)
+            else:
+                found[operator] = scan(program, tasks, clock)
+        return found
 
     def canonical(self, operator: str, state: JournalState, timestep: int | None) -> pa.Table:
         """State exactly as stored, in one order."""
-        program = self._program(operator)
+        program = _program(self._programs, operator)
         tasks, clock = self._tasks(operator, state, timestep)
         return pa.concat_tables([canonical(program, task, clock) for task in tasks])
-
-    def _program(self, operator: str) -> StageProgram:
-        names = [stage.name for stage in self._plan.stateful]
-        if operator not in names:
-            msg = f"there is no operator with state called {operator!r}; there are {names}"
-            raise UnknownOperatorError(msg)
-        return self._programs[operator]
 
     def _tasks(
         self, operator: str, state: JournalState, timestep: int | None
@@ -74,8 +89,8 @@ class StateView:
         return [TaskState(own=own, runs=manifest.within(own)) for own in owned], clock
 
 
-def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, Clock]:
-    """The manifest of an operator as of a commit, and the commit's times. Raises NotReadyError where it is not kept."""
+def version_at(state: JournalState, timestep: int | None) -> Version:
+    """What was committed at a timestep; None = the latest. Raises NotReadyError where it is not kept."""
     version = state.latest if timestep is None else state.versions.get(timestep)
     if version is None:
         msg = (
@@ -83,4 +98,23 @@ def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tup
             "(setting keep_versions)"
         )
         raise NotReadyError(msg)
+    return version
+
+
+def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, Clock]:
+    """The manifest of an operator as of a commit, and the commit's times. Raises NotReadyError where it is not kept."""
+    version = version_at(state, timestep)
     return version.manifests.get(operator, Manifest()), version.clock(operator)
+
+
+def _stateful(
+    plan: PhysicalPlan, programs: Mapping[str, StageProgram]
+) -> Mapping[str, StageProgram]:
+    return {stage.name: programs[stage.name] for stage in plan.stateful}
+
+
+def _program(programs: Mapping[str, StageProgram], operator: str) -> StageProgram:
+    if operator not in programs:
+        msg = f"there is no operator with state called {operator!r}; there are {list(programs)}"
+        raise UnknownOperatorError(msg)
+    return programs[operator]

@@ -139,6 +139,13 @@ def _check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current:
             raise OldProgramError(msg)
 
 
+def operators_now(state: JournalState) -> Mapping[str, str] | None:
+    """What the operators with state keep, as the version of the dataflow says that runs; None before the first."""
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    operators: Mapping[str, str] | None = known.get(str(_current(state)), {}).get("operators")
+    return operators
+
+
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
     """The note when a version is added or told anew; None where the journal says so already."""
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}

@@ -11,8 +11,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from rechannel.errors import DataflowError, StorageError
 from rechannel.sinks.files import WriteRows, missing
+from rechannel.sinks.partitioned import parts_of
 from rechannel.sinks.writer import Rows
 
 _EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
@@ -124,9 +125,14 @@ class _BatchFile(Protocol):
     def __exit__(self, *args: object) -> None: ...
 
 
-def arrow_writer(format: str, options: Mapping[str, str]) -> WriteRows:  # noqa: A002 - Spark's word
-    """What writes rows as one file without Spark: parquet, json or csv.
+def arrow_writer(
+    format: str,  # noqa: A002 - Spark's word
+    options: Mapping[str, str],
+    partitions: Sequence[str] = (),
+) -> WriteRows:
+    """What writes rows as one file (one per partition) without Spark: parquet, json or csv.
 
+    partitions: columns that are directories.
     Raises DataflowError for other formats, and for options that only Spark's writer knows.
     """
     kinds: dict[str, tuple[str, set[str], Callable[..., Any]]] = {
@@ -144,26 +150,36 @@ def arrow_writer(format: str, options: Mapping[str, str]) -> WriteRows:  # noqa:
         raise DataflowError(msg)
 
     def write(rows: Rows, path: str) -> int:
+        own = [field for field in rows.schema if field.name not in partitions]
         return _write(
-            rows, path, f"part-00000.{suffix}", lambda f: open_file(f, rows.schema, **options)
+            rows,
+            path,
+            partitions,
+            f"part-00000.{suffix}",
+            lambda f: open_file(f, pa.schema(own), **options),
         )
 
     return write
 
 
-def _write(rows: Rows, path: str, name: str, open_file: Callable[[str], _BatchFile]) -> int:
-    batches = rows.batches()
-    first = next(batches, None)
-    if first is None:
-        return 0
-    with storing("write", path):
-        Path(path).mkdir(parents=True)
-        written = int(first.num_rows)
-        with open_file(f"{path}/{name}") as file:
-            file.write_batch(first)
-            for batch in batches:
-                file.write_batch(batch)
-                written += batch.num_rows
+def _write(
+    rows: Rows,
+    path: str,
+    partitions: Sequence[str],
+    name: str,
+    open_file: Callable[[str], _BatchFile],
+) -> int:
+    written, files = 0, dict[str, _BatchFile]()
+    with storing("write", path), ExitStack() as stack:
+        for batch in rows.batches():
+            parts = parts_of(batch, partitions) if partitions else [("", batch)]
+            for where, part in parts:
+                if where not in files:
+                    folder = Path(path, where)
+                    folder.mkdir(parents=True)
+                    files[where] = stack.enter_context(open_file(f"{folder}/{name}"))
+                files[where].write_batch(part)
+            written += batch.num_rows
     return written
 
 

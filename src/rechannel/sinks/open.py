@@ -85,7 +85,7 @@ def _files(
         msg = f"{outlet.path} needs a Spark session; without one, files are written to local paths"
         raise DataflowError(msg)
     writer = arrow_writer if spark is None else spark_writer
-    write = writer(outlet.format, outlet.options)
+    write = writer(outlet.format, outlet.options, outlet.partitions)
     return FileWriter(root=root, owner=owner, token=token, folder=folder, write=write)
 
 

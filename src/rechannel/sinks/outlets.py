@@ -17,11 +17,15 @@ BatchWriter = Callable[["DataFrame", int], Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileOutlet:
-    """Files of a format that Spark writes. A timestep appears whole or not at all."""
+    """Files of a format that Spark writes. A timestep appears whole or not at all.
+
+    partitions: columns whose values are directories below that of the timestep, and not in the files.
+    """
 
     format: str
     path: str
     options: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the place is named."""
@@ -31,8 +35,9 @@ class FileOutlet:
             raise DataflowError(msg)
 
     def describe(self) -> str:
-        """Format and path."""
-        return f"{self.format} {self.path}"
+        """Format, path and partitions."""
+        where = f" by {', '.join(self.partitions)}" if self.partitions else ""
+        return f"{self.format} {self.path}{where}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

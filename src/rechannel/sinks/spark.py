@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,12 @@ _REFUSALS = (
 _COMPLAINTS = 5000
 
 
-def spark_writer(format: str, options: Mapping[str, str]) -> WriteRows:  # noqa: A002 - Spark's word
-    """What writes rows with Spark's own writer of a format."""
+def spark_writer(
+    format: str,  # noqa: A002 - Spark's word
+    options: Mapping[str, str],
+    partitions: Sequence[str] = (),
+) -> WriteRows:
+    """What writes rows with Spark's own writer of a format. partitions: columns that are directories."""
 
     def write(rows: Rows, path: str) -> int:
         from pyspark.sql import Observation
@@ -43,6 +47,8 @@ def spark_writer(format: str, options: Mapping[str, str]) -> WriteRows:  # noqa:
         counted = rows.frame.observe(observed, F.count(F.lit(1)).alias("rows"))
         with refusing(path):
             writer = counted.write.format(format).options(**options)
+            if partitions:
+                writer = writer.partitionBy(*partitions)
             writer.save(f"file:{path}" if local else path)
         if local and not Path(path).is_dir():
             msg = (

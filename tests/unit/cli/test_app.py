@@ -11,7 +11,7 @@ from rechannel.cli.screen import count, moment, share, size, some
 from rechannel.errors import SetUpError
 from tests.support.clicks import Clicks
 
-COMMANDS = ("demo", "run", "status", "state", "events", "verify", "bench")
+COMMANDS = ("demo", "run", "status", "state", "sql", "events", "verify", "bench")
 
 
 def test_version(rechannel):

@@ -6,13 +6,16 @@ import threading
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import rechannel as rc
 from rechannel.dataflow.check import check
 from rechannel.dataflow.difference import Difference, differences
 from rechannel.dataflow.evolution import stream_of, with_branch, with_logic, without
 from rechannel.dataflow.functions import count, sum
 from rechannel.dataflow.graph import Dataflow, Stateful
+from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.reader import read
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
@@ -26,6 +29,7 @@ from rechannel.errors import (
 )
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
+from rechannel.testing import script
 from tests.support.flights import flights, same
 
 
@@ -370,3 +374,18 @@ def test_what_is_no_stream_and_what_is_no_branch():
         with_branch(old, stream_of(old, "late").filter("distance > 1"))
     with pytest.raises(DuplicateNameError, match="both write to out"):
         with_branch(old, stream_of(old, "late").write.parquet("out", name="again-out"))
+
+
+def test_a_filter_by_columns_is_given_another_function_or_another_condition():
+    rows = rc.read().memory(script("a INT, b INT"), name="rows")
+    chosen = rows.filter(rc.computed(pc.greater, "a", "b"), name="chosen").select("a", name="cut")
+    flow = dataflow_of(chosen.write.noop())
+    made = with_logic(flow, "chosen", pc.less).by_name["chosen"].function
+    assert (made.condition.function, made.condition.columns) == (pc.less, ("a", "b"))
+    other = rc.computed(pc.is_valid, "b")
+    assert with_logic(flow, "chosen", other).by_name["chosen"].function.condition is other
+    assert function_of(flow.by_name["chosen"]) is pc.greater
+    with pytest.raises(DataflowError, match="keeps its columns"):
+        with_logic(flow, "chosen", pc.less, schema="a INT")
+    with pytest.raises(RefusedError, match="has no function of yours"):
+        with_logic(flow, "cut", pc.less)

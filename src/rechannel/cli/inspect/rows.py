@@ -7,8 +7,9 @@ not as they are finished, and keys whose timeout has passed are still there unti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.journal import read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.state_view import manifest_at
+from rechannel.engine.versions import operators_now
 from rechannel.errors import (
     DamagedStateError,
     MissingFileError,
@@ -34,6 +36,10 @@ SLICE_ROWS = 100_000
 """State is read in slices of about so many rows: no more of it than was asked for."""
 
 _ATTEMPTS = 5
+
+_VALUES = frozenset({"count", "sum", "min", "max", "first", "last", "values"})
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +65,59 @@ def stored_rows(
     The job may run meanwhile. Raises UnknownOperatorError, NotReadyError when the timestep is not
     kept, DamagedStateError.
     """
-    if operator not in directory.identity.operators:
-        names = ", ".join(directory.identity.operators) or "none"
-        msg = (
-            f"job {directory.identity.name!r} keeps no state for {operator!r}; it does for: {names}"
-        )
-        raise UnknownOperatorError(msg)
+    return settled(directory, lambda state: _read(directory, operator, state, timestep, limit))
+
+
+def settled(directory: StateDirectory, read: Callable[[JournalState], V]) -> V:
+    """What is read of one version while the job may run. Raises NotReadyError, DamagedStateError."""
     for attempt in range(_ATTEMPTS):
         state = read_only(directory.store)
+        if state.last_committed is None:
+            msg = f"job {directory.identity.name!r} has committed no timestep yet; try again later"
+            raise NotReadyError(msg)
         try:
-            return _read(directory, operator, state, timestep, limit)
+            return read(state)
         except MissingFileError:
             # A running job deletes what its newer commits do not name; they are read next.
             if attempt + 1 == _ATTEMPTS or read_only(directory.store).number == state.number:
                 raise
     msg = "the state changes faster than it can be read; try again"
     raise NotReadyError(msg)
+
+
+def operators_of(directory: StateDirectory, state: JournalState) -> Mapping[str, str]:
+    """What every operator keeps: as the program says that runs now, not as the first one did."""
+    return operators_now(state) or directory.identity.operators
+
+
+def stored_tables(
+    directory: StateDirectory, names: Sequence[str], state: JournalState, timestep: int | None
+) -> dict[str, pa.Table]:
+    """All rows of some operators, as of one version. Raises NotReadyError where one has no state yet.
+
+    What is stored of an aggregate and is its value bears its name: `n`, where that is `n.count`.
+    """
+    found = {}
+    for name in names:
+        rows = _read(directory, name, state, timestep, None).rows
+        if not len(rows.schema):
+            msg = (
+                f"operator {name!r} has no state yet, so its columns are not known; try again later"
+            )
+            raise NotReadyError(msg)
+        found[name] = rows.rename_columns(_values(rows.column_names))
+    return found
+
+
+def _values(names: Sequence[str]) -> list[str]:
+    """Names of stored columns, without the part where there is one part of an aggregate, which is its value."""
+    parts = [name.rpartition(".") for name in names]
+    whole = [before for before, _, last in parts if last in _VALUES]
+    alone = {name for name in whole if sum(part[0] == name for part in parts) == 1}
+    return [
+        before if before in alone - set(names) else name
+        for name, (before, _, _) in zip(names, parts, strict=True)
+    ]
 
 
 def _read(
@@ -84,11 +127,16 @@ def _read(
     timestep: int | None,
     limit: int | None,
 ) -> StoredRows:
-    if state.last_committed is None:
-        msg = f"job {directory.identity.name!r} has committed no timestep yet; try again later"
-        raise NotReadyError(msg)
+    operators = operators_of(directory, state)
+    if operator not in operators:
+        names = ", ".join(operators) or "none"
+        msg = (
+            f"job {directory.identity.name!r} keeps no state for {operator!r}; it does for: {names}"
+        )
+        raise UnknownOperatorError(msg)
     manifest, _ = manifest_at(operator, state, timestep)
-    schema, keys = _columns(directory, operator, manifest)
+    first = directory.identity.operators.get(operator, "")
+    schema, keys = _columns(directory, operator, (operators[operator], first), manifest)
     found: list[pa.RecordBatch] = []
     rows, more = 0, False
     for batch in _slices(directory, manifest, schema, keys):
@@ -99,29 +147,32 @@ def _read(
             break
     return StoredRows(
         operator=operator,
-        timestep=state.last_committed if timestep is None else timestep,
+        timestep=(state.last_committed or 0) if timestep is None else timestep,
         keys=keys,
         rows=pa.Table.from_batches(found, schema=schema),
         more=more,
     )
 
 
-def _columns(directory: StateDirectory, operator: str, manifest: Manifest) -> tuple[pa.Schema, int]:
+def _columns(
+    directory: StateDirectory, operator: str, spelt: tuple[str, ...], manifest: Manifest
+) -> tuple[pa.Schema, int]:
     """Columns of the operator's segments, and how many of them are keys.
 
-    A segment does not say where keys end, but the job's identity spells key and state columns out.
+    A segment does not say where keys end, but key and state columns are spelt out. spelt: in these words,
+    now or at first.
     """
     if not manifest.runs:
         return pa.schema([]), 0
     schema = open_segment(directory.store, manifest.runs[0].segment).schema
-    spelt = directory.identity.operators[operator]
     for keys in range(1, len(schema) + 1):
         key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
-        if spelt.endswith(f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"):
+        words = f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"
+        if any(text.endswith(words) for text in spelt):
             return schema, keys
     msg = (
         f"segment {manifest.runs[0].segment} has the columns {columns_text(schema)}, but operator"
-        f" {operator!r} is {spelt}: they do not belong together; restore the state directory"
+        f" {operator!r} is {spelt[0]}: they do not belong together; restore the state directory"
     )
     raise DamagedStateError(msg)
 

@@ -1,0 +1,85 @@
+"""SQL over tables of state. Which tables a query needs, and the answer of polars where there is no Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rechannel.errors import RechannelError, RefusedError, UnknownOperatorError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_MISSING = re.compile(r"relation '(.*?)' was not found")
+
+
+def named(query: str, operators: Sequence[str]) -> list[str]:
+    """Operators whose names occur in a query: no others are read. Raises RefusedError for what is no query.
+
+    A column may bear the name of an operator; then that is read for nothing.
+    """
+    if not isinstance(query, str) or not query.strip():
+        msg = f"a query is text, as in 'SELECT * FROM counts', not {query!r}"
+        raise RefusedError(msg)
+    asked = _TEXT.sub("''", query).casefold()
+    return [name for name in operators if _word(name).search(asked)]
+
+
+def _word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(name.casefold())}(?!\w)")
+
+
+def answer(query: str, tables: Mapping[str, pa.Table], operators: Sequence[str]) -> pa.Table:
+    """The answer to a query, in the dialect of polars.
+
+    tables: those that it names. operators: all that there are, for messages. Raises UnknownOperatorError, RefusedError.
+    """
+    import polars as pl
+
+    try:
+        frames: dict[str, Any] = {name: pl.from_arrow(table) for name, table in tables.items()}
+        found = pl.SQLContext(frames).execute(query, eager=True)
+    except pl.exceptions.PolarsError as error:
+        words = str(error).partition("\n\nResolved plan")[0]
+        missing = _MISSING.search(words)
+        raise failed(words, missing and missing[1], operators) from error
+    return _arrow(found)
+
+
+def failed(words: str, missing: str | None, operators: Sequence[str]) -> RechannelError:
+    """What became of a query that cannot be answered. missing: a table that is not there."""
+    tables = ", ".join(f"`{name}`" for name in operators) or "none"
+    if missing is not None:
+        msg = (
+            f"there is no table {missing}; tables are the operators with state: {tables}."
+            " Put backticks around a name with other signs than letters, digits and '_'"
+        )
+        return UnknownOperatorError(msg)
+    return RefusedError(f"the query cannot be answered: {words.strip()}. Tables are {tables}")
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    """The frame with the types that Spark and Arrow give such columns."""
+    import polars as pl
+
+    table: pa.Table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return table.cast(pa.schema([field.with_type(_usual(field.type)) for field in table.schema]))
+
+
+def _usual(kind: pa.DataType) -> pa.DataType:
+    """Without 64-bit offsets; numbers of rows are signed."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_usual(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_usual(field.type)) for field in kind])
+    return kind
