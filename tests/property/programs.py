@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_joins import Join
+from tests.property.twin_lookups import Lookup
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -101,7 +102,7 @@ class Writer:
     rng: Random
     made: int = 0
 
-    def program(self) -> Program:
+    def program(self) -> Program:  # noqa: PLR0912 - one for each family
         rng = self.rng
         times, now = [], 1_000_000
         for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
@@ -138,6 +139,8 @@ class Writer:
                 if joined.bounded and rng.random() < 0.5:
                     columns = self.late_columns(joined)
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.2 and (looked := self.lookup(steps)) is not None:
+                keyed = looked
             elif len(steps) == 1 and rng.random() < 0.15:
                 keyed = self.deduplicate(steps[0], forgets=False)
             else:
@@ -292,6 +295,46 @@ class Writer:
             between=between,
             size=size,
             delays=(rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
+        )
+
+    def lookup(self, steps: list[Step]) -> Lookup | None:
+        """Two steps, which may be one, over a key that both have; None where there is none."""
+        rng = self.rng
+        usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
+        if not usable:
+            return None
+        left, right = (rng.choice(usable) for _ in range(2))
+        pairs = [
+            (ours, other)
+            for ours, kind in left.columns.items()
+            for other, its in right.columns.items()
+            if kind == its and kind in ("long", "string", "double")
+        ]
+        if not pairs:
+            return None
+        on = dict(rng.sample(pairs, 1))
+        more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
+        if more and rng.random() < 0.4:
+            on.update([rng.choice(more)])
+        others = [name for name in right.columns if name not in on.values()]
+        kept = [f"{name}_right" if name in on else name for name in others]
+        shown = [f"{name}_right" if name in {*on, *left.columns} else name for name in others]
+        taken = {*on, *left.columns}
+        if len({*kept}) < len(kept) or len({*shown}) < len(shown) or taken & {*shown}:
+            return None
+        columns = {name: left.columns[name] for name in on}
+        columns |= {name: kind for name, kind in left.columns.items() if name not in on}
+        columns |= {name: right.columns[n] for name, n in zip(shown, others, strict=True)}
+        some = rng.sample(others, min(len(others), rng.choice((1, 1, 2))))
+        return Lookup(
+            name=self.name("lookup"),
+            columns=columns,
+            inputs=(left, right),
+            keys=tuple(on),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+            how=rng.choice(("inner", "left")),
+            on=on,
+            by=tuple(some) if rng.random() < 0.5 else (),
         )
 
     def top(self, up: Step) -> Top | None:

@@ -464,6 +464,7 @@ NEEDED = (
     "at an event time",
     "rows of Deduplicate",
     "rows of Join",
+    "rows of Lookup",
     "rows of Sessions",
     "rows of Processing",
     "rows of Sliding",

@@ -181,7 +181,7 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, update=logic)
     if callable(logic) and isinstance(spec, TrackBatchesSpec):
         return replace(spec, update=logic)
-    if spec.kind in ("join", "top", "deduplicate"):
+    if spec.kind in ("join", "lookup", "top", "deduplicate"):
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
     raise _unfit(

@@ -98,9 +98,9 @@ class JoinSpec:
         left_slots, right_slots, slots = slots_of(
             *([schema.field(name) for name in side] for side in names)
         )
-        shown = [_plain(name) for name in names[LEFT]]
+        shown = [plain_name(name) for name in names[LEFT]]
         taken = {*keys, *shown, *({END} if isinstance(self.within, Windows) else ())}
-        right = [self._named(_plain(name), taken) for name in names[RIGHT]]
+        right = [self._named(plain_name(name), taken) for name in names[RIGHT]]
         window = self.within if isinstance(self.within, Windows) else None
         near = self.within if isinstance(self.within, Between) else None
         return JoinLogic(
@@ -137,7 +137,7 @@ class JoinSpec:
         time = None
         if timed is not None and self.times is not None:
             column = self.times[timed]
-            plain = [_plain(name) for name in names]
+            plain = [plain_name(name) for name in names]
             if column not in (*plain, *(pair[timed] for pair in self.on)):
                 msg = f"there is no column {column!r} of event times{suggest(column, plain)}"
                 raise UnknownColumnError(msg)
@@ -177,7 +177,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
 ) -> Stateful:
     """The operator that pairs rows of two streams. Raises DataflowError, UnknownColumnError."""
     what = f"join ({caller()})"
-    pairs = _pairs(on, what)
+    pairs = pairs_of(on, what)
     _check(what, how, within, pairs)
     sides = ((LEFT, left, list(pairs)), (RIGHT, right, list(pairs.values())))
     for _, stream, names in sides:
@@ -202,7 +202,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
         node = stream.node
         own = list(zip(names, keys, strict=True))
         if isinstance(within, Windows) and times is not None:
-            node = _mapped(
+            node = mapped(
                 f"{settled}.{PREFIXES[side]}windows",
                 node,
                 AssignWindows(
@@ -211,7 +211,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
             )
             own.append((START, START))
         nodes.append(
-            _mapped(f"{settled}.{PREFIXES[side]}rows", node, Sided(side=side, keys=tuple(own)))
+            mapped(f"{settled}.{PREFIXES[side]}rows", node, Sided(side=side, keys=tuple(own)))
         )
     keys = (*keys, START) if isinstance(within, Windows) else keys
     both = Paired(name=f"{settled}.sides", where=caller(), inputs=tuple(nodes), keys=keys)
@@ -228,11 +228,12 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     return made
 
 
-def _mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatches:
+def mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatches:
+    """Rows of a side on their way to the operator."""
     return MapBatches(name=name, where=caller(), upstream=node, function=function, schema=None)
 
 
-def _pairs(on: On, what: str) -> dict[str, str]:
+def pairs_of(on: On, what: str) -> dict[str, str]:
     """Names on the left to names on the right."""
     pairs: dict[str, str] = {}
     if isinstance(on, str):
@@ -284,6 +285,6 @@ def _time(stream: Stream, said: str | None, side: str, what: str) -> str:
     return column
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A side's column without its prefix."""
     return name.partition(".")[2]

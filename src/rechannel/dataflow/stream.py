@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.joins import How, On, Within, join
 from rechannel.dataflow.keyed import KeyedStream, WindowedStream
+from rechannel.dataflow.lookups import Found, lookup
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
@@ -216,6 +217,41 @@ class Stream:
             bins=bins,
         )
         return self._then(node, other)
+
+    def lookup(
+        self,
+        table: Stream,
+        on: On,
+        *,
+        how: Found = "inner",
+        by: str | Sequence[str] = (),
+        suffix: str = "_right",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Rows with the row that a table has for them: the columns of `on`, the other ones here, those of the table.
+
+        table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
+        the rows here look theirs up and leave. by: the table's columns that tell the newer row (of those that are alike
+        the one that came last); none = the one that came last. how: inner, or left (rows without a match as well, with
+        nulls). on, suffix: as in `join`. Null matches nothing. Raises DataflowError, UnknownColumnError.
+        """
+        if not isinstance(table, Stream):
+            msg = f"lookup ({caller()}) takes a stream, not {type(table).__name__}"
+            raise DataflowError(msg)
+        node = lookup(
+            self,
+            table,
+            on,
+            how=how,
+            by=by,
+            suffix=suffix,
+            name=name,
+            tasks=tasks,
+            bins=bins,
+        )
+        return self._then(node, table)
 
     @property
     def late(self) -> Stream:

@@ -25,7 +25,17 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by
-from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, row_numbers, sides_of
+from rechannel.kernels.sides import (
+    LEFT,
+    MARK,
+    RIGHT,
+    ROW,
+    Side,
+    row_numbers,
+    sides_of,
+    slots_in,
+    void_of,
+)
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -98,15 +108,7 @@ class JoinLogic(ManyRows):
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Slots of rows of one side."""
-        names, rows = batch.schema.names, batch.num_rows
-        mark = batch.column(names.index(MARK.name))
-        columns = {}
-        if rows:
-            side = self.right if mark[0].as_py() == RIGHT else self.left
-            sources = zip(side.slots, side.sources, strict=True)
-            columns = {slot: batch.column(names.index(source)) for slot, source in sources}
-        nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(self.slots))
-        return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+        return slots_in(batch, self.left, self.right, self.slots)
 
     # Time -------------------------------------------------------------------------------------------------------
 
@@ -339,17 +341,13 @@ class _Pool:
             gone = ends + logic.window_us <= arrivals.clock.before
             gone = gone if nulls is None else gone | nulls
             late[count:] = gone[arrivals.groups.ids]
-        void = np.zeros(arrivals.groups.count, dtype=np.bool_)
-        for column in arrivals.keys:
-            if column.null_count:
-                void |= column.is_null().to_numpy(zero_copy_only=False)
         matched = np.zeros(len(owners), dtype=np.bool_)
         if logic.how in OUTER and count:
             matched[:count] = held.state[-1].to_numpy(zero_copy_only=False)
         return cls(
             keys=arrivals.keys,
             hashes=arrivals.hashes,
-            void=void,
+            void=void_of(arrivals.keys),
             owners=owners,
             slots=slots,
             sides=sides,

@@ -60,6 +60,11 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def sortable(column: pa.Array) -> pa.Array:
+    """As numbers where Arrow does not sort a type."""
+    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+
+
 def group_rows(
     hashes: HashArray, keys: Columns, minor: IntArray | None = None
 ) -> tuple[Groups, IntArray | None]:

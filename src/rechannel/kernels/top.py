@@ -29,7 +29,7 @@ from rechannel.kernels.logic import (
 )
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, sortable, take
 from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import keys_equal
@@ -232,7 +232,7 @@ class TopLogic(ManyRows):
         table: dict[str, pa.Array] = {"owner": from_numpy(owners, pa.int64())}
         order = [("owner", "ascending")]
         for place, (column, descending) in enumerate(self.by):
-            table[str(place)] = _sortable(columns[names.index(column)])
+            table[str(place)] = sortable(columns[names.index(column)])
             order.append((str(place), "descending" if descending else "ascending"))
         table["came"] = from_numpy(came, pa.int64())
         order.append(("came", "descending" if self.latest else "ascending"))
@@ -277,8 +277,3 @@ class TopLogic(ManyRows):
             counts = arrivals.values[-1].to_numpy(zero_copy_only=False)
             return Late(count=int(counts[rows].sum()))
         return late_rows(arrivals, rows, (self.keys, self.rows), self.row_schema)
-
-
-def _sortable(column: pa.Array) -> pa.Array:
-    """As numbers where Arrow does not sort a type."""
-    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
