@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.twin_joins import Join
-from tests.property.twin_lookups import Lookup
+from tests.property.twin_lookups import Given, Lookup
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -304,11 +304,20 @@ class Writer:
         if not usable:
             return None
         left, right = (rng.choice(usable) for _ in range(2))
+        if rng.random() < 0.4:
+            right = Given(
+                name=self.name("given"),
+                columns={"key": "long", "c": "long", "even": "boolean"},
+                span=rng.choice((2, 5, 40)),
+                refresh=rng.choice((None, 1, 10, 100)),
+            )
         pairs = [
             (ours, other)
             for ours, kind in left.columns.items()
             for other, its in right.columns.items()
-            if kind == its and kind in ("long", "string", "double")
+            if kind == its
+            and kind in ("long", "string", "double")
+            and (other == "key" or not isinstance(right, Given))
         ]
         if not pairs:
             return None
@@ -334,7 +343,7 @@ class Writer:
             tasks=rng.choice((None, None, 1, 2, 3)),
             how=rng.choice(("inner", "left")),
             on=on,
-            by=tuple(some) if rng.random() < 0.5 else (),
+            by=tuple(some) if rng.random() < 0.5 and not isinstance(right, Given) else (),
         )
 
     def top(self, up: Step) -> Top | None:

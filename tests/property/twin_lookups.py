@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from rechannel.model.ddl import schema_of
 from tests.property.twin_tops import bytewise
-from tests.property.twin_values import Row, plain
-from tests.property.twins import Keyed
+from tests.property.twin_values import Row, mix, plain
+from tests.property.twins import Keyed, Step
+
+
+@dataclass(eq=False, kw_only=True)
+class Given(Step):
+    """A finished table, which is another one at every time. refresh: ms; None = it is read once.
+
+    clock: the time at which it is read, once there is one.
+    """
+
+    span: int
+    refresh: int | None
+    clock: Callable[[], float] = lambda: 0
+    read_ms: int | None = None
+
+    def reset(self) -> None:
+        self.read_ms = None
+
+    def build(self, *inputs: Any) -> Any:
+        return lambda: pa.Table.from_pylist(
+            [dict(zip(self.columns, row, strict=True)) for row in self.rows(int(self.clock()))],
+            schema_of(self.ddl),
+        )
+
+    def rows(self, now_ms: int) -> list[Row]:
+        """Some keys, of which some rows stay as they are for a while."""
+        known = [k for k in range(self.span) if mix((k, now_ms)) % 3]
+        often = [(k, mix((k, now_ms // 50)) % 4, k % 2 == 0 or None) for k in known]
+        return [(None, 0, True), (-1, now_ms, None), *often]
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        """The whole of it, as it was read last."""
+        due = self.refresh is not None and now_ms - (self.read_ms or 0) >= self.refresh
+        if self.read_ms is None or due:
+            self.read_ms = now_ms
+        return self.rows(self.read_ms)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -23,9 +62,14 @@ class Lookup(Keyed):
     by: tuple[str, ...] = ()
 
     def build(self, *inputs: Any) -> Any:
-        return inputs[0].lookup(inputs[1], self.on, how=self.how, by=self.by, **self.options)
+        table, options = self.inputs[1], self.options
+        if isinstance(table, Given) and table.refresh is not None:
+            options["refresh"] = table.refresh
+        return inputs[0].lookup(inputs[1], self.on, how=self.how, by=self.by, **options)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        if isinstance(self.inputs[1], Given):
+            self.memory = {}
         for row in inputs[1]:
             key, rest = self._parts(1, row)
             text = repr(list(map(plain, key)))

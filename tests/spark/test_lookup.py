@@ -1,5 +1,7 @@
 """Look-ups on Spark: what they show is what Spark SQL makes of the same rows in one batch."""
 
+import time
+
 import pyarrow as pa
 import pytest
 
@@ -39,3 +41,41 @@ def test_rows_find_the_newest_row_that_the_table_had_by_then(spark, tmp_path):
         "SELECT k, max_by(number, struct(at, number)) FROM told WHERE k IS NOT NULL GROUP BY k"
     ).collect()
     assert sorted(map(tuple, state)) == sorted(map(tuple, newest))
+
+
+def test_a_dataframe_is_looked_up_as_in_a_batch_and_read_again(spark, tmp_path):
+    stream, _ = sides(spark)
+    table = spark.createDataFrame(pa.Table.from_batches([rows(0, ROWS, 1)]))
+    newest = (
+        table.where("k < 20").groupBy("k").agg({"at": "max"}).withColumnRenamed("max(at)", "at")
+    )
+    newest.write.parquet(str(tmp_path / "first"))
+    newest.selectExpr("k + 1 AS k", "at").write.parquet(str(tmp_path / "second"))
+    place = ["first"]
+
+    def read():
+        return spark.read.parquet(str(tmp_path / place[0]))
+
+    found = stream.lookup(table.where("k < 20").select("k", "at"), "k", by="at", name="found")
+    again = stream.lookup(read, "k", how="left", refresh="1 second", name="again")
+    ends = [found.write.parquet(tmp_path / "out", name="out"), again.write.noop()]
+    settings = rc.Settings(tasks=2, bins=8)
+    job = rc.Job("tables", ends, state=tmp_path / "state", settings=settings).start()
+    try:
+        job.process_all_available(PATIENCE)
+        place[0] = "second"
+        deadline = time.monotonic() + PATIENCE
+        while job.state("again").agg({"k": "max"}).first()[0] != 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        state = job.state("again").collect()
+    finally:
+        job.stop(PATIENCE)
+    asked = spark.createDataFrame(pa.Table.from_batches([rows(0, ROWS, 0)]))
+    expected = asked.join(newest.withColumnRenamed("at", "at_right"), "k").select(
+        "number", "k", "at", "at_right"
+    )
+    shown = spark.read.parquet(str(tmp_path / "out")).select("number", "k", "at", "at_right")
+    assert shown.count() > 1000
+    assert sorted(shown.collect()) == sorted(expected.collect())
+    assert sorted(state) == sorted(read().collect())

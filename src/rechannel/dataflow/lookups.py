@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Node, Paired, Stateful
+from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.graph import Node, Paired, Source, Stateful
 from rechannel.dataflow.joins import On, mapped, pairs_of, plain_name
 from rechannel.dataflow.keyed import check_numbers
-from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.naming import DerivedName, caller, given, keyed_name
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.tops import orderable
@@ -20,9 +21,7 @@ from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
 from rechannel.kernels.table import GONE, LookupLogic
 from rechannel.model.ddl import type_name
-
-if TYPE_CHECKING:
-    from rechannel.dataflow.stream import Stream
+from rechannel.sources.table import Held, TableConnector, is_table
 
 Found = Literal["inner", "left"]
 
@@ -108,18 +107,22 @@ class LookupSpec:
 
 
 def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
-    stream: Stream,
-    table: Stream,
+    stream: Node,
+    table: Any,
     on: On,
     *,
     how: str,
     by: str | Sequence[str],
+    refresh: Duration | None,
     suffix: str,
     name: str | None,
     tasks: int | None,
     bins: int | None,
 ) -> Stateful:
-    """The operator that looks rows up in a table. Raises DataflowError, UnknownColumnError."""
+    """The operator that looks rows up in a table. Raises DataflowError, UnknownColumnError.
+
+    table: a node, a DataFrame, an Arrow table, or a function that makes one of the latter.
+    """
     what = f"lookup ({caller()})"
     pairs = pairs_of(on, what)
     if how not in ("inner", "left"):
@@ -129,25 +132,31 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
         msg = f"{what}: suffix ends names: it is a text, not {suffix!r}"
         raise DataflowError(msg)
     order = order_in(by, what)
-    sides = ((LEFT, stream, list(pairs)), (RIGHT, table, list(pairs.values())))
-    for _, each, names in sides:
-        schema = known(each.node)
-        if schema is not None:
-            need_columns(what, names, schema)
     alike = [column for column in order if column in pairs.values()]
     if alike:
         msg = f"{what}: by={alike[0]!r} is a column of on=: rows of a key are all alike in it"
         raise DataflowError(msg)
     keys = tuple(pairs)
+    settled = given(name, keyed_name(stream, "lookup", keys))
+    if isinstance(table, Node):
+        if refresh is not None:
+            msg = f"{what}: refresh= says how often a DataFrame is read again; a stream brings its changes itself"
+            raise DataflowError(msg)
+    else:
+        table, order = _source(table, pairs, order, refresh, settled, what), ()
+    sides = ((LEFT, stream, list(pairs)), (RIGHT, table, list(pairs.values())))
+    for _, node, names in sides:
+        schema = known(node)
+        if schema is not None:
+            need_columns(what, names, schema)
     spec = LookupSpec(how=how, on=tuple(pairs.items()), by=order, suffix=suffix)
-    settled = given(name, keyed_name(stream.node, spec.kind, keys))
     inputs: list[Node] = [
         mapped(
             f"{settled}.{PREFIXES[side]}rows",
-            each.node,
+            node,
             Sided(side=side, keys=tuple(zip(names, keys, strict=True))),
         )
-        for side, each, names in sides
+        for side, node, names in sides
     ]
     made = Stateful(
         name=settled,
@@ -160,6 +169,30 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
     )
     check_numbers(made)
     return made
+
+
+def _source(
+    table: object,
+    pairs: Mapping[str, str],
+    by: tuple[str, ...],
+    refresh: Duration | None,
+    name: str,
+    what: str,
+) -> Source:
+    """A finished table as a source. What its rows are is settled where it is read: its rows have no order."""
+    if not (is_table(table) or callable(table)):
+        msg = f"{what} takes a stream, a DataFrame or a function that makes one, not {type(table).__name__}"
+        raise DataflowError(msg)
+    every = None
+    if refresh is not None:
+        every = microseconds(refresh, f"{what}: refresh", least=1_000) // 1_000
+    connector = TableConnector(
+        held=Held(table), keys=tuple(pairs.values()), by=by, refresh_ms=every
+    )
+    schema = connector.schema
+    if schema is not None:
+        need_columns(f"{what}: by", by, schema)
+    return Source(name=DerivedName(f"{name}.table"), where=caller(), connector=connector)
 
 
 def order_in(by: str | Sequence[str], what: str) -> tuple[str, ...]:

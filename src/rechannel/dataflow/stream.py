@@ -34,6 +34,7 @@ from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
+from rechannel.sources.table import Table
 
 Columns: TypeAlias = pa.Schema | str
 """Columns as an Arrow schema or as Spark DDL text."""
@@ -218,13 +219,14 @@ class Stream:
         )
         return self._then(node, other)
 
-    def lookup(
+    def lookup(  # noqa: PLR0913 - as many as there are things to say
         self,
-        table: Stream,
+        table: Stream | Table | Callable[[], Table],
         on: On,
         *,
         how: Found = "inner",
         by: str | Sequence[str] = (),
+        refresh: Duration | None = None,
         suffix: str = "_right",
         name: str | None = None,
         tasks: int | None = None,
@@ -233,25 +235,26 @@ class Stream:
         """Rows with the row that a table has for them: the columns of `on`, the other ones here, those of the table.
 
         table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
-        the rows here look theirs up and leave. by: the table's columns that tell the newer row (of those that are alike
-        the one that came last); none = the one that came last. how: inner, or left (rows without a match as well, with
-        nulls). on, suffix: as in `join`. Null matches nothing. Raises DataflowError, UnknownColumnError.
+        the rows here look theirs up and leave. Or a DataFrame, or a function that makes one: it is read in the first
+        timestep, and again at the first border behind each `refresh`; keys that it no longer has are gone then. by: the
+        table's columns that tell the newer row of a key; none = the one that came last, and of a DataFrame one row per
+        key. how: inner, or left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches
+        nothing. Raises DataflowError, UnknownColumnError.
         """
-        if not isinstance(table, Stream):
-            msg = f"lookup ({caller()}) takes a stream, not {type(table).__name__}"
-            raise DataflowError(msg)
+        others = (table,) if isinstance(table, Stream) else ()
         node = lookup(
-            self,
-            table,
+            self.node,
+            table.node if isinstance(table, Stream) else table,
             on,
             how=how,
             by=by,
+            refresh=refresh,
             suffix=suffix,
             name=name,
             tasks=tasks,
             bins=bins,
         )
-        return self._then(node, table)
+        return self._then(node, *others)
 
     @property
     def late(self) -> Stream:

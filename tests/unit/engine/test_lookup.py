@@ -213,7 +213,7 @@ def test_what_cannot_be_is_refused():
     table = rc.read().memory(script(RIGHT), name="table")
     words = rc.read().memory(script("k STRING, a STRING, a_right STRING"), name="words")
     for wrong, message in (
-        (lambda: stream.lookup([1], "k"), "takes a stream"),
+        (lambda: stream.lookup([1], "k"), "takes a stream, a DataFrame"),
         (lambda: stream.lookup(table, "k"), "no column 'k'"),
         (lambda: stream.lookup(table, []), "which columns are alike"),
         (lambda: stream.lookup(table, {"k": "id"}, how="full"), "'inner'"),
