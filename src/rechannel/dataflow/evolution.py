@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rechannel.dataflow.branching import SqlFilter
 from rechannel.dataflow.check import check
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
@@ -24,6 +25,7 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
+from rechannel.dataflow.resourced import with_resource
 from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.specs import (
     AggregateSpec,
@@ -33,10 +35,11 @@ from rechannel.dataflow.specs import (
     TrackSpec,
     WindowSpec,
 )
-from rechannel.dataflow.stream import Columns, SqlFilter, Stream
+from rechannel.dataflow.stream import Columns, Stream
 from rechannel.dataflow.succession import INSTEAD
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
+from rechannel.kernels.resources import WithResource
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
 
@@ -164,6 +167,8 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
     if isinstance(node.function, RowMap | RowFlatMap):
         function = type(node.function)(function=logic, schema=columns)
         return replace(node, function=function, schema=columns)
+    if isinstance(node.function, WithResource):
+        return replace(node, function=with_resource(logic, node.function.opens), schema=columns)
     return replace(node, function=logic, schema=columns)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from rechannel.dataflow.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -23,6 +24,7 @@ from rechannel.dataflow.joins import How, On, Within, join
 from rechannel.dataflow.keyed import KeyedStream, WindowedStream
 from rechannel.dataflow.lookups import Found, lookup
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
+from rechannel.dataflow.resourced import Opens, with_resource
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
@@ -68,15 +70,23 @@ class Stream:
         return self._frame(function, name, "transform", materialise=materialise)
 
     def map_batches(
-        self, function: BatchFunction, schema: Columns | None = None, name: str | None = None
+        self,
+        function: BatchFunction | Callable[[Any, pa.RecordBatch], Any],
+        schema: Columns | None = None,
+        name: str | None = None,
+        *,
+        resource: Opens | None = None,
     ) -> Stream:
         """A deterministic function of an Arrow record batch.
 
         How rows are cut into batches is not promised.
 
-        schema: columns of what it returns; None = as before.
+        schema: columns of what it returns; None = as before. resource: a function that opens what this one needs in
+        every worker process, such as a connection: (resource, RecordBatch) is then what it is called with.
         """
-        return self._batches(function, None if schema is None else schema_of(schema), name)
+        _need_callable(function, "map_batches")
+        made: Any = function if resource is None else with_resource(function, resource)
+        return self._batches(made, None if schema is None else schema_of(schema), name)
 
     def map(
         self, function: Callable[[Any], Any], schema: Columns, name: str | None = None
@@ -105,6 +115,17 @@ class Stream:
             return self._frame(SqlFilter(condition), name, "filter")
         _need_callable(condition, "filter")
         return self._batches(RowFilter(function=condition), None, name, "filter")
+
+    def branch(
+        self, *, otherwise: str | None = None, name: str | None = None, **conditions: Condition
+    ) -> Mapping[str, Stream]:
+        """Several streams by their names: each row is in the first one whose condition holds; null does not hold.
+
+        conditions: Spark's SQL, or a function (RecordBatch) -> one boolean per row. otherwise: names the stream of all
+        other rows; None = nobody takes them. name: begins the names of the nodes. Raises DataflowError.
+        """
+        made = branches(self.node, conditions, otherwise, name)
+        return {each: self._then(node) for each, node in made.items()}
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
         """Rows of all streams. Columns must be alike: names, order and types."""
@@ -335,17 +356,6 @@ class Stream:
     def _then(self, node: Node, *others: Stream) -> Stream:
         known(node)
         return Stream(node=node, session=one_session(self, *others))
-
-
-@dataclass(frozen=True, slots=True)
-class SqlFilter:
-    """Rows for which a SQL condition holds, as a function of a DataFrame."""
-
-    condition: str
-
-    def __call__(self, frame: Any) -> Any:
-        """Keep the rows."""
-        return frame.where(self.condition)
 
 
 def dataflow_of(*ends: Flow | Stream) -> Dataflow:
