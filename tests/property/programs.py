@@ -26,6 +26,7 @@ from tests.property.twins import (
     Aggregate,
     Filter,
     Keyed,
+    Part,
     Reduce,
     Remap,
     Source,
@@ -194,12 +195,26 @@ class Writer:
         rng = self.rng
         up = rng.choice(steps)
         standard = [step for step in steps if list(step.columns) == list(STANDARD)]
-        kind = rng.choice(("filter", "map", "flat_map", "vector", "union"))
+        kind = rng.choice(("filter", "map", "flat_map", "vector", "union", "part"))
         if kind == "union" and standard:
             inputs = tuple(rng.choice(standard) for _ in range(rng.choice((2, 2, 3))))
             return Union(name=self.name("union"), columns=dict(STANDARD), inputs=inputs)
         if kind == "vector" and up in standard:
-            return Vector(name=self.name("vector"), columns=dict(STANDARD), inputs=(up,))
+            return Vector(
+                name=self.name("vector"),
+                columns=dict(STANDARD),
+                inputs=(up,),
+                opens=rng.random() < 0.5,
+            )
+        if kind == "part":
+            return Part(
+                name=self.name("part"),
+                columns=dict(up.columns),
+                near=up.near,
+                inputs=(up,),
+                branch=rng.choice("abc"),
+                modulus=rng.randint(2, 4),
+            )
         if kind == "filter":
             return Filter(
                 name=self.name("filter"),

@@ -469,6 +469,7 @@ NEEDED = (
     "rows of Deduplicate",
     "rows of Join",
     "rows of Lookup",
+    "rows of Part",
     "rows of Sessions",
     "rows of Processing",
     "rows of Sliding",

@@ -41,6 +41,9 @@ class MaskFilter:
             raise user_error(what, error) from error
         if isinstance(mask, pa.ChunkedArray):
             mask = mask.combine_chunks()
+        if pa.types.is_null(mask.type):
+            # Of nothing, or of nothing but nulls, Arrow does not know that they are booleans.
+            mask = mask.cast(pa.bool_())
         if not pa.types.is_boolean(mask.type) or len(mask) != batch.num_rows:
             msg = (
                 f"{what} must return one boolean per row, {batch.num_rows} of them; it returned"

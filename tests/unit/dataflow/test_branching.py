@@ -127,6 +127,11 @@ def test_what_cannot_be_is_refused():
             wrong()
 
 
+def test_an_answer_of_nulls_alone_holds_nowhere():
+    made = stream().branch(none=lambda batch: [None] * batch.num_rows, otherwise="all")
+    assert run(made) == {"none": [], "all": list(range(6))}
+
+
 def test_a_mask_that_is_chunked_is_taken():
     def halves(batch):
         return pa.chunked_array([[True] * 3, [False] * (batch.num_rows - 3)])
