@@ -11,6 +11,7 @@ from typing import Any
 from tests.property.twin_asof import Asof
 from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
+from tests.property.twin_lookups import Given, Lookup
 from tests.property.twin_running import Running, random_counted, random_running
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
@@ -28,6 +29,7 @@ from tests.property.twins import (
     Aggregate,
     Filter,
     Keyed,
+    Part,
     Reduce,
     Remap,
     Source,
@@ -148,6 +150,8 @@ class Writer:
                 if joined.bounded and rng.random() < 0.5:
                     columns = self.late_columns(joined)
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
+            elif rng.random() < 0.2 and (looked := self.lookup(steps)) is not None:
+                keyed = looked
             elif len(steps) == 1 and rng.random() < 0.15:
                 keyed = self.deduplicate(steps[0], forgets=False)
             else:
@@ -205,12 +209,26 @@ class Writer:
         rng = self.rng
         up = rng.choice(steps)
         standard = [step for step in steps if list(step.columns) == list(STANDARD)]
-        kind = rng.choice(("filter", "map", "flat_map", "vector", "union"))
+        kind = rng.choice(("filter", "map", "flat_map", "vector", "union", "part"))
         if kind == "union" and standard:
             inputs = tuple(rng.choice(standard) for _ in range(rng.choice((2, 2, 3))))
             return Union(name=self.name("union"), columns=dict(STANDARD), inputs=inputs)
         if kind == "vector" and up in standard:
-            return Vector(name=self.name("vector"), columns=dict(STANDARD), inputs=(up,))
+            return Vector(
+                name=self.name("vector"),
+                columns=dict(STANDARD),
+                inputs=(up,),
+                opens=rng.random() < 0.5,
+            )
+        if kind == "part":
+            return Part(
+                name=self.name("part"),
+                columns=dict(up.columns),
+                near=up.near,
+                inputs=(up,),
+                branch=rng.choice("abc"),
+                modulus=rng.randint(2, 4),
+            )
         if kind == "filter":
             return Filter(
                 name=self.name("filter"),
@@ -336,6 +354,55 @@ class Writer:
             common["columns"] = {**keys, **windows, **ends, **fields}
             return Cogroup(name=self.name("cogroup"), size=size, fields=tuple(fields), **common)
         return Join(name=self.name("join"), between=between, size=size, **common)
+
+    def lookup(self, steps: list[Step]) -> Lookup | None:
+        """Two steps, which may be one, over a key that both have; None where there is none."""
+        rng = self.rng
+        usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
+        if not usable:
+            return None
+        left, right = (rng.choice(usable) for _ in range(2))
+        if rng.random() < 0.4:
+            right = Given(
+                name=self.name("given"),
+                columns={"key": "long", "c": "long", "even": "boolean"},
+                span=rng.choice((2, 5, 40)),
+                refresh=rng.choice((None, 1, 10, 100)),
+            )
+        pairs = [
+            (ours, other)
+            for ours, kind in left.columns.items()
+            for other, its in right.columns.items()
+            if kind == its
+            and kind in ("long", "string", "double")
+            and (other == "key" or not isinstance(right, Given))
+        ]
+        if not pairs:
+            return None
+        on = dict(rng.sample(pairs, 1))
+        more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
+        if more and rng.random() < 0.4:
+            on.update([rng.choice(more)])
+        others = [name for name in right.columns if name not in on.values()]
+        kept = [f"{name}_right" if name in on else name for name in others]
+        shown = [f"{name}_right" if name in {*on, *left.columns} else name for name in others]
+        taken = {*on, *left.columns}
+        if len({*kept}) < len(kept) or len({*shown}) < len(shown) or taken & {*shown}:
+            return None
+        columns = {name: left.columns[name] for name in on}
+        columns |= {name: kind for name, kind in left.columns.items() if name not in on}
+        columns |= {name: right.columns[n] for name, n in zip(shown, others, strict=True)}
+        some = rng.sample(others, min(len(others), rng.choice((1, 1, 2))))
+        return Lookup(
+            name=self.name("lookup"),
+            columns=columns,
+            inputs=(left, right),
+            keys=tuple(on),
+            tasks=rng.choice((None, None, 1, 2, 3)),
+            how=rng.choice(("inner", "left")),
+            on=on,
+            by=tuple(some) if rng.random() < 0.5 and not isinstance(right, Given) else (),
+        )
 
     def top(self, up: Step) -> Top | None:
         """The first rows of a key; None where there is nothing to order them by."""

@@ -61,6 +61,7 @@ from tests.property.reconfigurations import (
     random_edit,
     random_strategy,
 )
+from tests.property.twin_lookups import Given
 from tests.property.twin_values import alike
 
 PARTS = 2
@@ -301,6 +302,9 @@ def bench(program: Program, **options: object) -> Harness:
     held: list[Harness] = []
     clock = clock_of(program, lambda: held[0])
     held.append(Harness(program.flows(), clock=clock, **options))  # type: ignore[arg-type]
+    for step in program.steps:
+        if isinstance(step, Given):
+            step.clock = clock
     return held[0]
 
 
@@ -468,6 +472,8 @@ NEEDED = (
     "rows of Counted",
     "rows of Deduplicate",
     "rows of Join",
+    "rows of Lookup",
+    "rows of Part",
     "rows of Sessions",
     "rows of Processing",
     "rows of Running",

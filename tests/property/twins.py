@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -106,6 +107,35 @@ class Filter(Step):
 
 
 @dataclass(eq=False, kw_only=True)
+class Part(Step):
+    """One of three branches of a stream, by functions of record batches."""
+
+    branch: str
+    modulus: int
+
+    def _holds(self, row: Row, number: int) -> bool | None:
+        found = mix([*self.exact(row), number]) % self.modulus
+        return None if found == 1 else found == 0
+
+    def _mask(self, number: int, batch: pa.RecordBatch) -> list[bool | None]:
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return [self._holds(row, number) for row in rows]
+
+    def build(self, *inputs: Any) -> Any:
+        first, second = (partial(self._mask, number) for number in range(2))
+        made = inputs[0].branch(a=first, b=second, otherwise="c", name=self.name)
+        return made[self.branch]
+
+    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        return [row for row in inputs[0] if self._of(row) == self.branch]
+
+    def _of(self, row: Row) -> str:
+        if self._holds(row, 0):
+            return "a"
+        return "b" if self._holds(row, 1) else "c"
+
+
+@dataclass(eq=False, kw_only=True)
 class Remap(Step):
     """Any row as a standard row made of a hash of it; `copies` of it where it is a flat_map."""
 
@@ -138,7 +168,9 @@ class Remap(Step):
 
 @dataclass(eq=False, kw_only=True)
 class Vector(Step):
-    """Standard rows without odd `a`, with `c` one higher: a function of record batches."""
+    """Standard rows without odd `a`, with `c` one higher: a function of record batches. opens: with a resource."""
+
+    opens: bool = False
 
     def build(self, *inputs: Any) -> Any:
         def change(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -148,6 +180,13 @@ class Vector(Step):
             columns[2] = pc.add(columns[2], 1)
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
+        def more(one: pa.Scalar, batch: pa.RecordBatch) -> pa.RecordBatch:
+            changed = change(batch)
+            c = pc.add(pc.subtract(changed.column(2), 1), one)
+            return changed.set_column(2, batch.schema.field(2), c)
+
+        if self.opens:
+            return inputs[0].map_batches(more, name=self.name, resource=lambda: pa.scalar(1))
         return inputs[0].map_batches(change, name=self.name)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:

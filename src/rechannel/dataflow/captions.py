@@ -16,12 +16,13 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.rules import kind_of
 from rechannel.kernels.marks import EventTime
+from rechannel.kernels.masks import MaskFilter
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.sides import Sided
 from rechannel.kernels.user_errors import function_name
 from rechannel.kernels.windows import START, AssignWindows
 
-_ROW_KINDS = {RowMap: "map", RowFlatMap: "flat_map", RowFilter: "filter"}
+_ROW_KINDS = {RowMap: "map", RowFlatMap: "flat_map", RowFilter: "filter", MaskFilter: "filter"}
 
 
 def caption(node: Node, tasks: Mapping[str, int] | None, width: int) -> str:
@@ -65,6 +66,8 @@ def _map(node: MapBatches) -> str:
         return f"windows of {function.size_us / 1e6:g} s"
     if isinstance(function, Sided):
         return "right rows" if function.side else "left rows"
+    if isinstance(function, MaskFilter) and function.rest:
+        return f"rest of filter {_name(function.function)}".rstrip()
     kind = _ROW_KINDS.get(type(function), "map_batches")
     return f"{kind} {_name(getattr(function, 'function', function))}".rstrip()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rechannel.dataflow.branching import SqlFilter
 from rechannel.dataflow.check import check
 from rechannel.dataflow.cogroups import CogroupSpec
 from rechannel.dataflow.counted import CountedSpec
@@ -27,6 +28,7 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
+from rechannel.dataflow.resourced import with_resource
 from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.runnings import RunningSpec
 from rechannel.dataflow.specs import (
@@ -37,11 +39,12 @@ from rechannel.dataflow.specs import (
     TrackSpec,
     WindowSpec,
 )
-from rechannel.dataflow.stream import Columns, SqlFilter, Stream
+from rechannel.dataflow.stream import Columns, Stream
 from rechannel.dataflow.succession import INSTEAD
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.columns import Computed, Where
+from rechannel.kernels.resources import WithResource
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
 
@@ -174,6 +177,8 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
     if isinstance(node.function, RowMap | RowFlatMap):
         function = type(node.function)(function=logic, schema=columns)
         return replace(node, function=function, schema=columns)
+    if isinstance(node.function, WithResource):
+        return replace(node, function=with_resource(logic, node.function.opens), schema=columns)
     return replace(node, function=logic, schema=columns)
 
 
@@ -187,7 +192,7 @@ _FUNCTIONS: Mapping[type, str] = {
 """Where operators have the function that they run."""
 
 _NAMED = ("aggregate", "window", "sessions", "counting")
-_FIXED = ("join", "asof_join", "top", "deduplicate", "order")
+_FIXED = ("join", "asof_join", "lookup", "top", "deduplicate", "order")
 
 
 def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:

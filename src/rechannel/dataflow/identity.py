@@ -27,6 +27,8 @@ from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.columns import Select, Where
 from rechannel.kernels.marks import EventTime
+from rechannel.kernels.masks import MaskFilter
+from rechannel.kernels.resources import WithResource
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.sides import Sided
 from rechannel.kernels.windows import AssignWindows
@@ -83,13 +85,12 @@ def function_of(node: Node) -> Callable[..., Any] | None:
         return None
     if isinstance(node, MapBatches):
         function = node.function
-        if isinstance(function, EventTime | AssignWindows | Sided | Select):
+        if isinstance(function, EventTime | AssignWindows | Sided | Select | MaskFilter):
             return None
         if isinstance(function, Where):
             return function.condition.function
-        return (
-            function.function if isinstance(function, RowMap | RowFlatMap | RowFilter) else function
-        )
+        inner = isinstance(function, RowMap | RowFlatMap | RowFilter | WithResource)
+        return function.function if inner else function  # type: ignore[attr-defined]
     if isinstance(node, Transform):
         return node.function if path_of(node.function) else None
     if isinstance(node, Stateful):

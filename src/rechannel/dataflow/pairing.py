@@ -87,15 +87,16 @@ def both_sides(
             assign = AssignWindows(
                 column=times[side], size_us=window.size_us, offset_us=window.offset_us
             )
-            node = _mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
+            node = mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
             own.append((START, START))
         marked = Sided(side=side, keys=tuple(own))
-        nodes.append(_mapped(f"{name}.{PREFIXES[side]}rows", node, marked))
+        nodes.append(mapped(f"{name}.{PREFIXES[side]}rows", node, marked))
     keys = tuple(pairs) if window is None else (*pairs, START)
     return Paired(name=f"{name}.sides", where=caller(), inputs=tuple(nodes), keys=keys)
 
 
-def _mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatches:
+def mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatches:
+    """Rows of a side on their way to the operator."""
     return MapBatches(name=name, where=caller(), upstream=node, function=function, schema=None)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from rechannel.dataflow.asof import Direction, asof_join
+from rechannel.dataflow.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.cogroups import Cogrouped, cogroup
 from rechannel.dataflow.columns import Choice, selection
 from rechannel.dataflow.durations import Duration, microseconds
@@ -24,8 +25,10 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.joins import How, Within, join
 from rechannel.dataflow.keyed import KeyedStream, WindowedStream
+from rechannel.dataflow.lookups import Found, lookup
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.pairing import On
+from rechannel.dataflow.resourced import Opens, with_resource
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
@@ -39,6 +42,7 @@ from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
+from rechannel.sources.table import Table
 
 Columns: TypeAlias = pa.Schema | str
 """Columns as an Arrow schema or as Spark DDL text."""
@@ -72,15 +76,23 @@ class Stream:
         return self._frame(function, name, "transform", materialise=materialise)
 
     def map_batches(
-        self, function: BatchFunction, schema: Columns | None = None, name: str | None = None
+        self,
+        function: BatchFunction | Callable[[Any, pa.RecordBatch], Any],
+        schema: Columns | None = None,
+        name: str | None = None,
+        *,
+        resource: Opens | None = None,
     ) -> Stream:
         """A deterministic function of an Arrow record batch.
 
         How rows are cut into batches is not promised.
 
-        schema: columns of what it returns; None = as before.
+        schema: columns of what it returns; None = as before. resource: a function that opens what this one needs in
+        every worker process, such as a connection: (resource, RecordBatch) is then what it is called with.
         """
-        return self._batches(function, None if schema is None else schema_of(schema), name)
+        _need_callable(function, "map_batches")
+        made: Any = function if resource is None else with_resource(function, resource)
+        return self._batches(made, None if schema is None else schema_of(schema), name)
 
     def map(
         self, function: Callable[[Any], Any], schema: Columns, name: str | None = None
@@ -122,6 +134,17 @@ class Stream:
             return self._batches(Where(condition=condition), None, name, "filter")
         _need_callable(condition, "filter")
         return self._batches(RowFilter(function=condition), None, name, "filter")
+
+    def branch(
+        self, *, otherwise: str | None = None, name: str | None = None, **conditions: Condition
+    ) -> Mapping[str, Stream]:
+        """Several streams by their names: each row is in the first one whose condition holds; null does not hold.
+
+        conditions: Spark's SQL, or a function (RecordBatch) -> one boolean per row. otherwise: names the stream of all
+        other rows; None = nobody takes them. name: begins the names of the nodes. Raises DataflowError.
+        """
+        made = branches(self.node, conditions, otherwise, name)
+        return {each: self._then(node) for each, node in made.items()}
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
         """Rows of all streams. Columns must be alike: names, order and types."""
@@ -305,6 +328,43 @@ class Stream:
             then=lambda node: self._then(node, right),
         )
 
+    def lookup(  # noqa: PLR0913 - as many as there are things to say
+        self,
+        table: Stream | Table | Callable[[], Table],
+        on: On,
+        *,
+        how: Found = "inner",
+        by: str | Sequence[str] = (),
+        refresh: Duration | None = None,
+        suffix: str = "_right",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Rows with the row that a table has for them: the columns of `on`, the other ones here, those of the table.
+
+        table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
+        the rows here look theirs up and leave. Or a DataFrame, or a function that makes one: it is read in the first
+        timestep, and again at the first border behind each `refresh`; keys that it no longer has are gone then. by: the
+        table's columns that tell the newer row of a key; none = the one that came last, and of a DataFrame one row per
+        key. how: inner, or left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches
+        nothing. Raises DataflowError, UnknownColumnError.
+        """
+        others = (table,) if isinstance(table, Stream) else ()
+        node = lookup(
+            self.node,
+            table.node if isinstance(table, Stream) else table,
+            on,
+            how=how,
+            by=by,
+            refresh=refresh,
+            suffix=suffix,
+            name=name,
+            tasks=tasks,
+            bins=bins,
+        )
+        return self._then(node, *others)
+
     @property
     def late(self) -> Stream:
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
@@ -385,17 +445,6 @@ class Stream:
     def _then(self, node: Node, *others: Stream) -> Stream:
         known(node)
         return Stream(node=node, session=one_session(self, *others))
-
-
-@dataclass(frozen=True, slots=True)
-class SqlFilter:
-    """Rows for which a SQL condition holds, as a function of a DataFrame."""
-
-    condition: str
-
-    def __call__(self, frame: Any) -> Any:
-        """Keep the rows."""
-        return frame.where(self.condition)
 
 
 def dataflow_of(*ends: Flow | Stream) -> Dataflow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Source, Stateful
+from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Source, Stateful
 from rechannel.kernels.marks import EventTime
 from rechannel.model.eventtime import TimeInput
 
@@ -14,7 +14,7 @@ def time_inputs(node: Stateful) -> tuple[TimeInput, ...]:
     if getattr(node.spec, "processing", False):
         finished = bool(getattr(node.spec, "finished", False))
         return (TimeInput(name=node.name, processing=True, finished=finished),)
-    return tuple(_input(each) for each in _declared(node.upstream))
+    return tuple(_input(each) for each in _declared(_leading(node)))
 
 
 def time_names(node: Node) -> tuple[str, ...]:
@@ -28,7 +28,8 @@ def untimed(node: Node) -> list[Node]:
         return []
     if isinstance(node, Source | Late) or getattr(getattr(node, "spec", None), "processing", False):
         return [node]
-    return list({id(n): n for up in node.upstreams for n in untimed(up)}.values())
+    upstreams = (_leading(node),) if isinstance(node, Stateful) else node.upstreams
+    return list({id(n): n for up in upstreams for n in untimed(up)}.values())
 
 
 def declared_column(node: Node) -> str | None:
@@ -47,11 +48,19 @@ def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
     if isinstance(node, MapBatches) and _own(node):
         yield node
     elif isinstance(node, Stateful):
-        if _declared(node.upstream) and not getattr(node.spec, "processing", False):
+        if _declared(_leading(node)) and not getattr(node.spec, "processing", False):
             yield node
     else:
         for upstream in node.upstreams:
             yield from _walk(upstream)
+
+
+def _leading(node: Stateful) -> Node:
+    """What brings an operator its event time: of one that looks rows up in a table, the rows, and not the table."""
+    upstream = node.upstream
+    if getattr(node.spec, "timed_by_left", False) and isinstance(upstream, Paired):
+        return upstream.inputs[0]
+    return upstream
 
 
 def _own(node: Node) -> EventTime | None:

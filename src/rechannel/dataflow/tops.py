@@ -45,7 +45,7 @@ class TopSpec:
         need_columns("top", [name for name, _ in self.by], schema)
         for name, _ in self.by:
             kind = schema.field(name).type
-            if name in keys or not _orderable(kind):
+            if name in keys or not orderable(kind):
                 why = "a key" if name in keys else type_name(kind)
                 msg = f"top: rows of a key cannot be ordered by {name!r}, which is {why}"
                 raise DataflowError(msg)
@@ -81,7 +81,7 @@ class TopSpec:
         return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}"
 
 
-def _orderable(kind: pa.DataType) -> bool:
+def orderable(kind: pa.DataType) -> bool:
     """Whether Arrow sorts values of a type."""
     column = pa.array([], pa.int8() if pa.types.is_boolean(kind) else kind)
     try:

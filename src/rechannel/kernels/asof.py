@@ -21,9 +21,9 @@ from rechannel.errors import UserFunctionError
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.plain import held_by
-from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of
+from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of, void_of
 from rechannel.kernels.sorting import from_numpy, last_not_after, take
-from rechannel.kernels.twosided import TwoSided, nullable, void_keys
+from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 Mask = npt.NDArray[np.bool_]
@@ -118,7 +118,7 @@ class AsofLogic(TwoSided):
         rows, count = _Rows.of_all(self, arrivals), len(held_by(arrivals).owners)
         came = np.arange(len(rows.owners)) >= count
         late = came & (rows.times < max(arrivals.clock.before, NEVER + 1))
-        void = void_keys(arrivals)[rows.owners]
+        void = void_of(arrivals.keys)[rows.owners]
         right = np.flatnonzero((rows.sides == RIGHT) & ~late & ~void)
         left = (rows.sides == LEFT) & ~late & (~void | (self.how == "left"))
         due = left & (rows.times < arrivals.clock.watermark)

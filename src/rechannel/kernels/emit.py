@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from rechannel.errors import UserFunctionError
 from rechannel.kernels.marks import EventTime, mark_blobs, told
 from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import Branch, StageProgram, StageStep
+from rechannel.kernels.resources import WithResource
 from rechannel.kernels.send import Channel, Order, Sender
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -94,6 +96,8 @@ class Emitter:
         if not isinstance(order, int):
             # The function may drop and add rows, so all that is known of the result's place is where its input began.
             order = int(order[0]) if len(order) else 0
+        if isinstance(function, WithResource):
+            function = partial(function.at, branch.node)
         with self.measures.activity("process"):
             made = guarded(branch.node, lambda: _as_list(function(batch)))
         for piece in made:

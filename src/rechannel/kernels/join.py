@@ -25,9 +25,9 @@ from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import held_by
-from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, first_of, row_numbers, sides_of
+from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, first_of, row_numbers, sides_of, void_of
 from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
-from rechannel.kernels.twosided import TwoSided, nullable, void_keys
+from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -284,7 +284,7 @@ class _Pool:
         return cls(
             keys=arrivals.keys,
             hashes=arrivals.hashes,
-            void=void_keys(arrivals),
+            void=void_of(arrivals.keys),
             owners=owners,
             slots=Stacked(old, new, count),
             sides=sides,

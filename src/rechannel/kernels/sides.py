@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UnknownColumnError
@@ -94,6 +95,28 @@ class Side:
     def nulls(self, rows: int) -> Columns:
         """Columns of a row that is not there."""
         return [pa.nulls(rows, field.type) for field in self.fields]
+
+
+def slots_in(batch: pa.RecordBatch, left: Side, right: Side, slots: pa.Schema) -> Columns:
+    """Rows of one side as they travel: which side it is, and slots."""
+    names, rows = batch.schema.names, batch.num_rows
+    mark = batch.column(names.index(MARK.name))
+    columns = {}
+    if rows:
+        side = right if mark[0].as_py() == RIGHT else left
+        sources = zip(side.slots, side.sources, strict=True)
+        columns = {slot: batch.column(names.index(source)) for slot, source in sources}
+    nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(slots))
+    return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+
+
+def void_of(keys: Columns) -> npt.NDArray[np.bool_]:
+    """Keys that match nothing: some of it is null."""
+    void = np.zeros(len(keys[0]), dtype=np.bool_)
+    for column in keys:
+        if column.null_count:
+            void |= column.is_null().to_numpy(zero_copy_only=False)
+    return void
 
 
 def slots_of(

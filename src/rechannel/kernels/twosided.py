@@ -13,7 +13,7 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import ManyRows
-from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, sides_of
+from rechannel.kernels.sides import LEFT, MARK, RIGHT, ROW, Side, sides_of, slots_in
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import NEVER
 
@@ -71,15 +71,7 @@ class TwoSided(ManyRows):
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
         """Slots of rows of one side."""
-        names, rows = batch.schema.names, batch.num_rows
-        mark = batch.column(names.index(MARK.name))
-        columns = {}
-        if rows:
-            side = self.right if mark[0].as_py() == RIGHT else self.left
-            sources = zip(side.slots, side.sources, strict=True)
-            columns = {slot: batch.column(names.index(source)) for slot, source in sources}
-        nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(self.slots))
-        return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+        return slots_in(batch, self.left, self.right, self.slots)
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Rows that are kept."""
@@ -121,15 +113,6 @@ class TwoSided(ManyRows):
         sides = arrivals.values[0].to_numpy(zero_copy_only=False)[rows].astype(np.int64)
         batch = self._told(take(arrivals.keys, owners), take(arrivals.values[1:], rows), sides)
         return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
-
-
-def void_keys(arrivals: Arrivals) -> Mask:
-    """Keys that match nothing: those with a null. Shape (keys,)."""
-    void = np.zeros(arrivals.groups.count, dtype=np.bool_)
-    for column in arrivals.keys:
-        if column.null_count:
-            void |= column.is_null().to_numpy(zero_copy_only=False)
-    return void
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

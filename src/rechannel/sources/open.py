@@ -16,6 +16,7 @@ from rechannel.sources.frame import HandoverConnector, HandoverReader
 from rechannel.sources.generator import GeneratorReader
 from rechannel.sources.memory import MemoryReader
 from rechannel.sources.reader import SourceReader
+from rechannel.sources.table import TableConnector, TableReader
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def open_source(
         return MemoryReader(connector)
     if isinstance(connector, HandoverConnector):
         return HandoverReader(connector, in_process=spark is None)
+    if isinstance(connector, TableConnector):
+        return TableReader(connector, store=store, name=name)
     if isinstance(connector, PythonConnector):
         from rechannel.sources.python import PythonReader
 

@@ -1,0 +1,238 @@
+"""A finished table as a source, for streams that look rows up in it: read once, or again every so often.
+
+What a read found is written to the job's store before an offset names it, so a replay reads the same rows, whatever has
+become of the table since. A file's name holds a digest of what is in it: two drivers that both believe to be in charge
+cannot change what the other reads. A read after the first one brings only what differs from the read before: rows that
+are new or other ones, and those of keys that are gone, marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import xxhash
+
+from rechannel.errors import DataflowError, SourceError
+from rechannel.kernels.table import GONE
+from rechannel.kernels.user_errors import user_error
+from rechannel.sources.declared import as_declared
+from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.seen import folder_of
+from rechannel.sources.snapshots import differences, one_row_per_key
+from rechannel.sources.spark import arrow_schema, split_frame
+from rechannel.state.arrowfile import in_pieces
+from rechannel.state.rowsfile import read_rows, write_rows
+from rechannel.state.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Table = Any
+"""A Spark DataFrame or an Arrow table."""
+
+ROWS = 1 << 18
+"""Rows of one file, which one task reads."""
+
+GONE_FIELD = pa.field(GONE, pa.bool_(), False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A table, or the function that makes it: it stays in the driver's process."""
+
+    table: Table | Callable[[], Table]
+
+    def make(self) -> Table:
+        """The table."""
+        return self.table() if callable(self.table) else self.table
+
+
+def is_table(value: object) -> bool:
+    """Whether something is a Spark DataFrame or an Arrow table."""
+    return isinstance(value, pa.Table) or (hasattr(value, "toArrow") and hasattr(value, "schema"))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableConnector:
+    """A table of which one row per key counts.
+
+    keys: columns that its rows are looked up by. by: columns that tell which of several rows of a key is the newest.
+    refresh_ms: it is read again when so many milliseconds of timestep time have passed; None = once and for all.
+    """
+
+    held: Held
+    keys: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    refresh_ms: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns, and the mark of keys that are gone; None where a function has to be called to know."""
+        return None if callable(self.held.table) else self.columns_of(self.held.table)
+
+    def columns_of(self, table: Table) -> pa.Schema:
+        """Columns of the source's rows if this is the table."""
+        columns = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
+        if self.refresh_ms is None:
+            return columns
+        return columns.append(GONE_FIELD)
+
+    def describe(self) -> str:
+        """What it is and how it is read."""
+        by = f", newest by {', '.join(self.by)}" if self.by else ""
+        again = "" if self.refresh_ms is None else f", read every {self.refresh_ms / 1_000:g} s"
+        return f"table by {', '.join(self.keys)}{by}{again}"
+
+
+class TableReader:
+    """Reads a `TableConnector`.
+
+    Offsets are {"reads": how often it was read, "at_ms": when, "rows": files of what differs from the read before,
+    "whole": files of the whole of it, where it is read again}.
+    """
+
+    native = True
+
+    def __init__(self, connector: TableConnector, *, store: Store, name: str) -> None:
+        """Find out the columns; nothing is read yet."""
+        self._connector, self._store, self._name = connector, store, name
+        self._what = f"table {name!r} ({connector.describe()})"
+        schema = connector.schema
+        self.schema: pa.Schema = connector.columns_of(self._make()) if schema is None else schema
+        missing = [n for n in (*connector.keys, *connector.by) if n not in self.schema.names]
+        if missing:
+            msg = f"{self._what} has no column {missing[0]!r}; there are {', '.join(self.schema.names)}"
+            raise DataflowError(msg)
+        # Looks that found nothing are not worth a timestep, nor a place in the journal.
+        self._looked_ms = 0
+        self._forgotten = 0
+
+    @property
+    def _columns(self) -> pa.Schema:
+        """Columns of the table itself."""
+        return pa.schema([field for field in self.schema if field.name != GONE])
+
+    def initial(self) -> Offset:
+        """Before the first read."""
+        return {"reads": 0}
+
+    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+        """Behind another read, if one is due and finds something. See `SourceReader`."""
+        del most
+        if not self._due(start, now_ms):
+            return start
+        connector, reads = self._connector, start["reads"] + 1
+        rows = one_row_per_key(self._read(), connector.keys, connector.by, self._what)
+        if connector.refresh_ms is None:
+            return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
+        before = self._rows_of(start.get("whole", []), self._columns)
+        changed, gone = differences(before, rows, connector.keys)
+        if start["reads"] and not changed.num_rows:
+            self._looked_ms = now_ms
+            return start
+        marked = pa.RecordBatch.from_arrays([*changed.columns, gone], schema=self.schema)
+        return {
+            "reads": reads,
+            "at_ms": now_ms,
+            "rows": self._write(reads, "rows", marked),
+            "whole": self._write(reads, "whole", rows),
+        }
+
+    def _due(self, start: Offset, now_ms: int) -> bool:
+        if not start["reads"]:
+            return True
+        every = self._connector.refresh_ms
+        if every is None:
+            return False
+        return bool(now_ms - max(start["at_ms"], self._looked_ms) >= every)
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """A split per file."""
+        if start["reads"] == end["reads"]:
+            return []
+        return [
+            {"order": number, "key": key, "size": size}
+            for number, (key, size) in enumerate(end["rows"])
+        ]
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """What reads the files."""
+        del start, end, layout
+        return TableSplits(store=self._store, schema=self.schema)
+
+    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
+        """One partition per file."""
+        reader = self.split_reader(start, end, layout)
+        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
+
+    def committed(self, end: Offset) -> None:
+        """Delete the files of reads before."""
+        if end["reads"] <= self._forgotten:
+            return
+        self._forgotten = end["reads"]
+        first = f"{folder_of(self._name)}{end['reads']:012d}-"
+        for key in list(self._store.list(folder_of(self._name))):
+            if key < first:
+                self._store.delete(key)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _make(self) -> Table:
+        try:
+            made = self._connector.held.make()
+        except Exception as error:
+            raise user_error(f"the function that makes {self._what}", error) from error
+        if not is_table(made):
+            msg = f"{self._what}: the function made {type(made).__name__}, not a DataFrame"
+            raise SourceError(msg)
+        return made
+
+    def _read(self) -> pa.RecordBatch:
+        """All rows, in the driver's memory."""
+        made = self._make()
+        try:
+            table = made if isinstance(made, pa.Table) else made.toArrow()
+        except Exception as error:
+            msg = f"{self._what} could not be read: {str(error)[:5000]}"
+            raise SourceError(msg) from error
+        pieces = table.combine_chunks().to_batches()
+        if not pieces:
+            return pa.RecordBatch.from_pylist([], self._columns)
+        return as_declared(pieces[0], self._columns, self._what)
+
+    def _write(self, reads: int, kind: str, rows: pa.RecordBatch) -> list[list[Any]]:
+        """Files of some rows: [key, number of rows] each."""
+        files: list[list[Any]] = []
+        for start in range(0, rows.num_rows, ROWS):
+            part = rows.slice(start, ROWS)
+            digest = xxhash.xxh3_128()
+            for piece in in_pieces(part):
+                digest.update(piece)
+            key = f"{folder_of(self._name)}{reads:012d}-{kind}-{len(files):06d}-{digest.hexdigest()}.arrow"
+            write_rows(self._store, key, [part])
+            files.append([key, part.num_rows])
+        return files
+
+    def _rows_of(self, files: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
+        """Rows of files."""
+        batches = [read_rows(self._store, key) for key, _ in files]
+        if not batches:
+            return pa.RecordBatch.from_pylist([], schema)
+        return as_declared(pa.concat_batches(batches), schema, self._what)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSplits:
+    """Files of a table."""
+
+    store: Store
+    schema: pa.Schema
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Rows of one file."""
+        rows = read_rows(self.store, split["key"])
+        yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)

@@ -1,0 +1,181 @@
+"""Finished tables as a source: what a read brings, and what becomes of it when the table changes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from rechannel.errors import DataflowError, MissingFileError, SourceError, UserFunctionError
+from rechannel.sources import table as module
+from rechannel.sources.open import open_source
+from rechannel.sources.table import Held, TableConnector
+from rechannel.state.local import LocalStore
+from rechannel.state.memory import MemoryStore
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.int64())])
+
+
+def rows(*made):
+    return pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, row, strict=False)) for row in made], SCHEMA
+    )
+
+
+class Bench:
+    """A table that a test may change, and a reader of it."""
+
+    def __init__(self, table, **options):
+        self.table, self.store, self.asked = table, MemoryStore(), 0
+        self.connector = TableConnector(held=Held(self.make), keys=("k",), **options)
+        self.open()
+        self.at = self.reader.initial()
+
+    def make(self):
+        self.asked += 1
+        return self.table
+
+    def open(self):
+        self.reader = open_source(self.connector, store=self.store, name="t")
+
+    def look(self, now_ms):
+        """What the next timestep reads; None if it is nothing."""
+        start, self.at = self.at, json.loads(json.dumps(self.reader.latest(self.at, now_ms)))
+        return None if self.at == start else self.read(start, self.at)
+
+    def read(self, start, end):
+        layout = json.loads(json.dumps(self.reader.layout(start, end)))
+        splits = self.reader.split_reader(start, end, layout)
+        batches = [batch for split in layout for batch in splits.read(split)]
+        assert all(batch.schema.equals(self.reader.schema) for batch in batches)
+        return sorted((tuple(r.values()) for b in batches for r in b.to_pylist()), key=repr)
+
+
+def test_a_table_is_read_once_and_for_all():
+    bench = Bench(rows((1, "a", 5), (None, "n", 5), (2, "b", 6)))
+    assert bench.reader.schema == SCHEMA
+    start = bench.reader.initial()
+    assert bench.look(1000) == [(1, "a", 5), (2, "b", 6)]
+    bench.table = rows((3, "c", 7))
+    assert bench.look(10**12) is None
+    bench.open()
+    assert bench.look(10**12) is None
+    # A replay reads what was read.
+    assert bench.read(start, bench.at) == [(1, "a", 5), (2, "b", 6)]
+
+
+def test_tasks_elsewhere_read_the_files(tmp_path):
+    made = TableConnector(held=Held(rows((1, "a", 5))), keys=("k",))
+    reader = open_source(made, store=LocalStore(tmp_path), name="t")
+    end = reader.latest(reader.initial(), 0)
+    layout = reader.layout(reader.initial(), end)
+    splits = pickle.loads(pickle.dumps(reader.split_reader(reader.initial(), end, layout)))
+    assert [batch.to_pylist() for batch in splits.read(layout[0])] == [
+        [{"k": 1, "v": "a", "at": 5}]
+    ]
+
+
+def test_an_arrow_table_tells_its_columns_and_an_empty_one_has_been_read():
+    made = TableConnector(held=Held(rows()), keys=("k",))
+    assert made.schema == SCHEMA
+    reader = open_source(made, store=MemoryStore(), name="t")
+    end = reader.latest(reader.initial(), 0)
+    assert end != reader.initial()
+    assert reader.layout(reader.initial(), end) == []
+    assert reader.latest(end, 1) == end
+
+
+def test_another_read_brings_what_differs_and_marks_keys_that_are_gone():
+    bench = Bench(rows((1, "a", 5), (2, "b", 6), (3, None, None)), refresh_ms=100)
+    assert bench.reader.schema.names == ["k", "v", "at", ".gone"]
+    assert len(bench.look(1000)) == 3
+    bench.table = rows((3, None, None), (2, "c", 6), (4, "d", 7))
+    assert bench.look(1099) is None
+    assert bench.look(1100) == [(1, "a", 5, True), (2, "c", 6, False), (4, "d", 7, False)]
+    bench.table = rows((1, "a", 5), (2, "c", 6))
+    assert bench.look(1250) == [(1, "a", 5, False), (3, None, None, True), (4, "d", 7, True)]
+
+
+def test_a_read_that_finds_nothing_new_is_no_timestep_and_waits_for_its_turn():
+    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
+    bench.look(1000)
+    asked = bench.asked
+    assert bench.look(1100) is None
+    assert bench.look(1150) is None
+    assert bench.asked == asked + 1
+    assert bench.look(1200) is None
+    assert bench.asked == asked + 2
+
+
+def test_what_was_read_and_never_journalled_is_read_again():
+    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
+    bench.look(1000)
+    before = bench.at
+    bench.table = rows((1, "b", 5))
+    assert bench.look(1100) == [(1, "b", 5, False)]
+    bench.table, bench.at = rows((1, "c", 5)), before
+    assert bench.look(1101) == [(1, "c", 5, False)]
+    bench.open()
+    assert bench.read(before, bench.at) == [(1, "c", 5, False)]
+
+
+def test_files_of_reads_before_are_forgotten_when_one_is_committed():
+    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
+    start = bench.at
+    bench.look(1000)
+    first = bench.at
+    bench.table = rows((1, "b", 5))
+    bench.look(1100)
+    bench.reader.committed(first)
+    assert bench.read(start, first) == [(1, "a", 5, False)]
+    bench.reader.committed(bench.at)
+    assert bench.read(first, bench.at) == [(1, "b", 5, False)]
+    with pytest.raises(MissingFileError):
+        bench.read(start, first)
+    bench.table = rows()
+    assert bench.look(1200) == [(1, "b", 5, True)]
+
+
+def test_large_tables_lie_in_several_files(monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 10)
+    bench = Bench(rows(*((k, "x", 1) for k in range(25))), refresh_ms=100)
+    assert len(bench.look(0)) == 25
+    layout = bench.reader.layout(bench.reader.initial(), bench.at)
+    assert [(split["order"], split["size"]) for split in layout] == [(0, 10), (1, 10), (2, 5)]
+    bench.table = rows(*((k, "x", 1) for k in range(20)))
+    assert len(bench.look(100)) == 5
+
+
+def test_of_several_rows_of_a_key_the_newest_counts_or_nobody_knows():
+    bench = Bench(rows((1, "a", 5), (1, "b", 6), (1, "c", None), (2, "d", 1)), by=("at",))
+    assert bench.look(0) == [(1, "b", 6), (2, "d", 1)]
+    alike = Bench(rows((1, "a", 5), (1, "a", 5)))
+    assert alike.look(0) == [(1, "a", 5)]
+    for table, by, words in (
+        (rows((1, "a", 5), (1, "b", 6)), (), "several rows of k = 1, and rows of a DataFrame"),
+        (rows((1, "a", 5), (1, "b", 5)), ("at",), "k = 1 that are alike in at"),
+    ):
+        with pytest.raises(SourceError, match=words):
+            Bench(table, by=by).look(0)
+
+
+def test_what_cannot_be_read_is_told():
+    def broken():
+        msg = "no such table"
+        raise ValueError(msg)
+
+    store = MemoryStore()
+    for held, error, words in (
+        (Held(broken), UserFunctionError, "function that makes table 't'.*no such table"),
+        (Held(lambda: [1]), SourceError, "made list, not a DataFrame"),
+        (Held(pa.table({"x": [1]})), DataflowError, "no column 'k'"),
+    ):
+        with pytest.raises(error, match=words):
+            open_source(TableConnector(held=held, keys=("k",)), store=store, name="t")
+    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
+    bench.look(0)
+    bench.table = pa.table({"k": [1]})
+    with pytest.raises(SourceError, match=r"\['v', 'at'\] are declared too"):
+        bench.look(100)
