@@ -101,7 +101,7 @@ class Flights:
             if awaited is None:
                 continue
             after, until = awaited
-            runs = self.manifests[stage.name].runs if stage.name in self.manifests else ()
+            runs = self.manifests[stage.name].state if stage.name in self.manifests else ()
             if any(run.due and run.due[0] <= until and run.due[1] > after for run in runs):
                 return True
         return False

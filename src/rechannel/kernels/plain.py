@@ -73,6 +73,9 @@ class Prompt:
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 
+    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+        """Keys say nothing of time."""
+
     def gone(self, due: int, clock: Clock) -> bool:
         """Nothing waits."""
         return False

@@ -33,9 +33,23 @@ class RunWriter:
 
     def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
         """One segment of sorted rows, as a run that counts in `where`."""
+        logic = logic_of(self.program)
+        schema = pa.schema([*logic.key_schema, *logic.state_schema])
+        due = _span_of(logic.due(*halves(logic, rows))) if len(rows) else None
+        return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), due)
+
+    def write_as(
+        self,
+        rows: Rows,
+        schema: pa.Schema,
+        era: str,
+        where: Intervals,
+        place: tuple[int, int],
+        due: tuple[int, int] | None,
+    ) -> tuple[Run, ...]:
+        """Rows with other columns than the state has. place: seq and level of the run."""
         if not len(rows):
             return ()
-        logic = logic_of(self.program)
         operator, timestep = self.program.operator, self.step.timestep
         key = segment_key(
             operator=operator,
@@ -50,9 +64,8 @@ class RunWriter:
             task=self.task,
             attempt=self.attempt,
             logic=self.program.version,
-            schema=self.program.fingerprint,
+            schema=era,
         )
-        schema = pa.schema([*logic.key_schema, *logic.state_schema])
         columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
         size = write_segment(
             self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
@@ -61,12 +74,12 @@ class RunWriter:
             Run(
                 segment=key,
                 clip=where,
-                seq=seq,
-                level=level,
+                seq=place[0],
+                level=place[1],
                 rows=len(rows),
                 size=size,
                 span=where.width,
-                due=_span_of(logic.due(*halves(logic, rows))),
+                due=due,
             ),
         )
 

@@ -28,6 +28,7 @@ from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
 from rechannel.kernels.runs import RunWriter, halves, live_at, logic_of, open_run
 from rechannel.kernels.send import Order
+from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.sorting import sort_index, take
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
@@ -100,8 +101,15 @@ class StatefulTask:
         with measures.activity("process"):
             applied = self._user(logic, arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
-        shown = self._shown(applied, fresh, runs, clock, measures)
-        edit = self._store(fresh, runs, measures, clock)
+        writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        if slides_by_totals(logic):
+            with measures.activity("process"):
+                shown, totals = self._slid(arrivals, applied, fresh, runs, writer, measures)
+        else:
+            shown = self._shown(applied, fresh, runs, clock, measures)
+            totals = without_totals(state)
+        edit = self._store(fresh, runs, writer, measures, clock)
+        edit = Edit(retire=edit.retire + totals.retire, add=edit.add + totals.add)
         parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
         if applied.late is not None:
             measures.count("rows_late", applied.late.count)
@@ -140,7 +148,7 @@ class StatefulTask:
         if logic.collects:
             held = collect(logic, runs, received.hashes, keys, live_at(logic, before))
         else:
-            hits = find(runs, received.hashes, keys, logic.minor)
+            hits = find(self._spanned(runs, keys), received.hashes, keys, logic.minor)
             old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
             found = _alive(logic, keys, old, found, before)
         return Arrivals(
@@ -155,6 +163,17 @@ class StatefulTask:
             clock=clock,
             timestep=self.step.timestep,
         )
+
+    def _spanned(self, runs: list[OpenRun], keys: Columns) -> list[OpenRun]:
+        """Runs that may hold state of keys, which wait for some times."""
+        span = logic_of(self.program).spanned(keys)
+        if span is None:
+            return runs
+        return [
+            opened
+            for run, opened in zip(self.step.tasks[self.task].runs, runs, strict=True)
+            if run.due is None or (run.due[0] <= span[1] and run.due[1] >= span[0])
+        ]
 
     def _user(self, logic: StatefulLogic, arrivals: Arrivals) -> Applied:
         try:
@@ -209,13 +228,36 @@ class StatefulTask:
         )
         return logic.fire(*halves(logic, whole), whole.hashes, clock)
 
-    def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
+    def _slid(
+        self,
+        arrivals: Arrivals,
+        applied: Applied,
+        fresh: Rows,
+        runs: list[OpenRun],
+        writer: RunWriter,
+        measures: Measures,
+    ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
+        """What an operator emits that keeps totals, and what becomes of those."""
+        state = self.step.tasks[self.task]
+        pairs = list(zip(state.runs, runs, strict=True))
+        slides = Slides(self.program, state, pairs, fresh, self.step.timestep)
+        shown, edit = slides.run(arrivals, applied, writer)
+        measures.count("rows_read", slides.rows_read)
+        return shown or (applied.output, applied.output_hashes), edit
+
+    def _store(
+        self,
+        fresh: Rows,
+        runs: list[OpenRun],
+        writer: RunWriter,
+        measures: Measures,
+        clock: Clock,
+    ) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         live = live_at(logic, clock)
         if self.program.times:
             fresh = _still(fresh, live(*halves(logic, fresh)))
-        writer = RunWriter(self.program, self.step, self.task, self.attempt)
         older = sum(run.rows_in(state.own) for run in state.runs)
         if len(fresh) and runs and older <= INLINE * len(fresh):
             with measures.activity("merge"):

@@ -181,6 +181,12 @@ class WindowLogic:
         """Ends of the windows."""
         return self._ends(keys[-1])[0]
 
+    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+        """Ends of the first and the last window."""
+        ends, nulls = self._ends(keys[-1])
+        ends = ends if nulls is None else ends[~nulls]
+        return (int(ends.min()), int(ends.max())) if len(ends) else None
+
     def gone(self, due: int, clock: Clock) -> bool:
         """Whether windows that end then are gone."""
         return due + self.lateness_us <= clock.watermark

@@ -111,16 +111,16 @@ def _columns(directory: StateDirectory, operator: str, manifest: Manifest) -> tu
 
     A segment does not say where keys end, but the job's identity spells key and state columns out.
     """
-    if not manifest.runs:
+    if not manifest.state:
         return pa.schema([]), 0
-    schema = open_segment(directory.store, manifest.runs[0].segment).schema
+    schema = open_segment(directory.store, manifest.state[0].segment).schema
     spelt = directory.identity.operators[operator]
     for keys in range(1, len(schema) + 1):
         key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
         if spelt.endswith(f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"):
             return schema, keys
     msg = (
-        f"segment {manifest.runs[0].segment} has the columns {columns_text(schema)}, but operator"
+        f"segment {manifest.state[0].segment} has the columns {columns_text(schema)}, but operator"
         f" {operator!r} is {spelt}: they do not belong together; restore the state directory"
     )
     raise DamagedStateError(msg)
@@ -129,7 +129,7 @@ def _columns(directory: StateDirectory, operator: str, manifest: Manifest) -> tu
 def _slices(
     directory: StateDirectory, manifest: Manifest, schema: pa.Schema, keys: int
 ) -> Iterator[pa.RecordBatch]:
-    expected = sum(run.rows_in(run.clip) for run in manifest.runs)
+    expected = sum(run.rows_in(run.clip) for run in manifest.state)
     pieces = int(expected // SLICE_ROWS) + 1
     routing = Routing.even(bins=pieces, tasks=pieces)
     for number in range(pieces):
