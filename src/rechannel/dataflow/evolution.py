@@ -27,6 +27,7 @@ from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.specs import (
     AggregateSpec,
+    CombineSpec,
     ReduceSpec,
     SessionSpec,
     TrackBatchesSpec,
@@ -171,6 +172,9 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     spec = node.spec
     if isinstance(spec, AggregateSpec) and isinstance(logic, Mapping):
         return AggregateSpec(aggregates=logic)
+    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(spec.aggregates, CombineSpec):
+        msg = f"{label(node)}: what its windows hold was combined with the function of before; {INSTEAD}"
+        raise RefusedError(msg)
     if isinstance(spec, WindowSpec | SessionSpec) and isinstance(logic, Mapping):
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):

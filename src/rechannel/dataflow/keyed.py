@@ -15,6 +15,7 @@ from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.specs import (
     AggregateSpec,
+    CombineSpec,
     ReduceSpec,
     SessionSpec,
     TrackBatchesSpec,
@@ -311,16 +312,40 @@ class WindowedStream(Generic[Behind]):
         Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
         this returns, and counted in either case.
         """
+        made = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+        return self._aggregated(made, name, tasks, bins)
+
+    def reduce(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        inverse: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """The rows of a key in a window as one, combined two by two: keys, `window_start`, `window_end`, other columns.
+
+        function: (earlier, later) -> combined, associative and commutative, over the columns that are neither keys nor
+        the event time: record batches of equal length whose rows i belong together. inverse: (combined, leaving) ->
+        what is left, exactly what `function` makes of the others; windows that overlap then cost what enters and
+        leaves them, and not all that is in them.
+        """
+        return self._aggregated(CombineSpec(function=function, inverse=inverse), name, tasks, bins)
+
+    def _aggregated(
+        self,
+        aggregates: AggregateSpec | CombineSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+    ) -> Behind:
         keyed = self.keyed
         if self.window.gap_us is not None and self.column is not None:
-            made = SessionSpec(
-                aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
-                gap_us=self.window.gap_us,
-                on=self.column,
-            )
+            made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
         spec = WindowSpec(
-            aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
+            aggregates=aggregates,
             size_us=self.window.size_us,
             every_us=self.window.every_us,
             offset_us=self.window.offset_us,

@@ -6,7 +6,7 @@ follows the keys that are asked for and the panes found, not the panes that ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,30 +18,30 @@ from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import OpenRun, within
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.migrate import converted
+from rechannel.kernels.runs import OpenRuns
 from rechannel.kernels.sieve import candidates
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.sorting import take
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.state.manifest import Run
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Panes:
-    """Panes of one task in one timestep. fresh: changed in it. runs: newest first, with what opens each. own: hashes.
+    """Panes of one task in one timestep. fresh: changed in it. runs: as of the timestep before. own: hashes.
 
     read: is told how many rows were looked at.
     """
 
     logic: SlidingLogic
     fresh: Rows
-    runs: Sequence[tuple[Run, OpenRun]]
+    runs: OpenRuns
     own: Intervals
     read: Callable[[int], None]
 
     def between(self, after: int, until: int) -> Rows:
         """All that end in (after, until]."""
         parts = [self._ending(self.fresh, after, until)]
-        for run in self._met(after, until):
+        for run in self.runs.waiting(after, until):
             for piece in slices_of(run, self.own):
                 self.read(len(piece))
                 parts.append(self._ending(piece, after, until))
@@ -52,20 +52,12 @@ class Panes:
         fresh = self._ending(self.fresh, after, until)
         place = np.minimum(np.searchsorted(hashes, fresh.hashes), max(0, len(hashes) - 1))
         parts = [fresh.where(hashes[place] == fresh.hashes)] if len(hashes) else []
-        for run in self._met(after, until):
+        for run in self.runs.waiting(after, until):
             piece = self._found(run, hashes, after - self.logic.size_us, until - self.logic.size_us)
             if piece is not None:
                 self.read(len(piece))
                 parts.append(piece)
         return self._merged(parts or [fresh])
-
-    def _met(self, after: int, until: int) -> list[OpenRun]:
-        """Runs that may have panes that end in (after, until]."""
-        return [
-            opened
-            for run, opened in self.runs
-            if run.due is None or (run.due[0] <= until and run.due[1] > after)
-        ]
 
     def _ending(self, rows: Rows, after: int, until: int) -> Rows:
         ends = self.logic.due(rows.columns[: len(self.logic.key_schema)], [])
@@ -93,7 +85,7 @@ class Panes:
         first = segment.search(asked, run.clip)
         last = segment.search(asked, run.clip, "right")
         low = self._behind(run, first, last, after)
-        count = self._behind(run, low, last, until) - low
+        count = self._behind(run, low, last, until, near=True) - low
         rows = ranges(low, count)
         if not len(rows):
             return None
@@ -104,14 +96,23 @@ class Panes:
             columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
         return Rows(np.repeat(asked, count), columns, dropped)
 
-    def _behind(self, run: OpenRun, first: IntArray, last: IntArray, time: int) -> IntArray:
-        """The first rows of [first, last) that begin behind a time, bisecting all of them at once."""
+    def _behind(
+        self, run: OpenRun, first: IntArray, last: IntArray, time: int, *, near: bool = False
+    ) -> IntArray:
+        """The first rows of [first, last) that begin behind a time, bisecting all of them at once.
+
+        near: they are among the next few.
+        """
         segment, low, high = run.segment, first.copy(), last.copy()
         starts = segment.column(len(self.logic.key_schema) - 1).view(pa.int64())
         values: IntArray = starts.to_numpy(zero_copy_only=True)
         open_ = np.flatnonzero(low < high)
+        step = 1 if near else 0
         while len(open_):
             middle = (low[open_] + high[open_]) // 2
+            if step:
+                # One row, then two more, then four: what is near is found in fewer steps.
+                middle, step = np.minimum(middle, low[open_] + step - 1), 2 * step
             segment.touch(middle)
             below = values[middle] <= time
             low[open_[below]] = middle[below] + 1

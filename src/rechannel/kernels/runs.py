@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +84,44 @@ class RunWriter:
                 due=due,
             ),
         )
+
+
+class OpenRuns(Sequence[OpenRun]):
+    """Runs of one task, newest first, each of them opened when it is looked at.
+
+    Raises DamagedStateError then for one whose columns nobody can read any more.
+    """
+
+    def __init__(self, program: StageProgram, runs: Sequence[Run]) -> None:
+        """runs: newest first."""
+        self._program, self._runs = program, runs
+        self._opened: dict[int, OpenRun] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> OpenRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[OpenRun]: ...
+
+    def __getitem__(self, index: int | slice) -> OpenRun | list[OpenRun]:
+        """One of them, or some."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index not in self._opened:
+            self._opened[index] = open_run(self._program, self._runs[index])
+        return self._opened[index]
+
+    def waiting(self, after: int, until: int) -> list[OpenRun]:
+        """Those that may have rows which wait for an event time in (after, until]."""
+        return [
+            self[i]
+            for i, run in enumerate(self._runs)
+            if run.due is None or (run.due[0] <= until and run.due[1] > after)
+        ]
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:

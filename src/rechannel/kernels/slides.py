@@ -1,17 +1,15 @@
 """Windows that overlap, out of totals that are kept up: a window is the one before it, with what enters and less what
 leaves.
 
-Totals are those of the panes that have been in a window and will be in the next one, of every key that has rows in
-them: what leaves is taken out as soon as its last window is shown, when it is still there. They lie in runs of their own
-beside the panes, and follow from them: where a task does not find them whole (state of before there were any, other
-aggregates, bins of which one had no total) it makes them of those panes. They are written anew with every
-window, which is as many rows as it shows. In between, panes of them that a row came to are written down as
-changes: as they are, and as they were.
+Totals are of the panes that were in the last complete window and will be in the next one, for every key that has rows
+in them: what leaves is taken out behind the last window that holds it, when it is still there. They lie in runs of
+their own beside the panes, and follow from them: a task that does not find them whole (state of before there were any,
+other aggregates, bins of which one had none) makes them of the panes. They are written anew with every window, which is
+as many rows as it shows. In between, panes of complete windows that a row came to are noted beside them: as they are,
+and as they were.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +22,7 @@ from rechannel.kernels.merge import Rows, slices_of
 from rechannel.kernels.panes import Panes
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.running import LEAVES, picked
-from rechannel.kernels.runs import RunWriter, logic_of
+from rechannel.kernels.runs import OpenRuns, RunWriter, logic_of
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import NEVER
@@ -53,7 +51,7 @@ class Slides:
         self,
         program: StageProgram,
         state: TaskState,
-        runs: Sequence[tuple[Run, OpenRun]],
+        runs: OpenRuns,
         fresh: Rows,
         timestep: int,
     ) -> None:
@@ -178,22 +176,25 @@ class Slides:
         return f"{self._program.fingerprint}.totals"
 
     def _known(self, end: int) -> list[tuple[Run, OpenRun]]:
-        """Runs of the totals of a window and of their changes; none where the totals are not whole."""
+        """Runs of the totals of a window and of their changes."""
         runs = [run for run in self._state.totals if run.due == (end, end)]
         opened = [OpenRun(open_segment(self._program.store, run.segment), run.clip) for run in runs]
-        known = [
+        return [
             (run, each)
             for run, each in zip(runs, opened, strict=True)
             if each.segment.meta.schema == self._era
         ]
+
+    def _whole(self, known: list[tuple[Run, OpenRun]]) -> bool:
+        """Whether they hold totals of all hashes of the task."""
         spans = (span for run, _ in known if run.level == TOTALS for span in run.clip)
-        return known if not self._state.own.subtract(Intervals.of(spans)) else []
+        return not self._state.own.subtract(Intervals.of(spans))
 
     def _base(self, end: int, arrivals: Arrivals, applied: Applied) -> Rows:
         """Totals behind the window that ends then, the last one before those that are shown now."""
         after = end + self._logic.every_us - self._logic.length_us
         known = self._known(end)
-        if not known:
+        if not self._whole(known):
             return self._anew(after, end)
         come, leave = ([rows] for rows in self._changes(end, arrivals, applied))
         for _, run in known:
@@ -225,6 +226,7 @@ class Slides:
             return Edit()
         end = self._logic.last_end(before)
         come, leave = self._changes(end, arrivals, applied)
+        # Also where totals are not whole: other tasks may find them so, with other bins.
         if not len(come) or not (known := self._known(end)):
             return Edit()
         older = [run for run, _ in known if run.level == CHANGES]
@@ -234,9 +236,8 @@ class Slides:
         for run, opened in known:
             if run in older:
                 parts += slices_of(opened, self._state.own)
-        rows = _sorted(parts)
-        run = self._write(writer, rows, end, CHANGES)
-        return Edit(retire=_retired(tuple(older), self._state.own), add=run)
+        noted = self._write(writer, _sorted(parts), end, CHANGES)
+        return Edit(retire=_retired(tuple(older), self._state.own), add=noted)
 
     def _write(self, writer: RunWriter, rows: Rows, end: int, level: int) -> tuple[Run, ...]:
         return writer.write_as(
@@ -264,9 +265,10 @@ class _Steps:
 
 
 def _distinct(hashes: HashArray) -> HashArray:
-    if len(hashes) < 2:
-        return hashes
-    return hashes[np.append(True, hashes[1:] != hashes[:-1])]
+    new = np.ones(len(hashes), dtype=np.bool_)
+    np.not_equal(hashes[1:], hashes[:-1], out=new[1:])
+    distinct: HashArray = hashes[new]
+    return distinct
 
 
 def _signed(rows: Rows, *, leaves: bool) -> Rows:

@@ -6,9 +6,7 @@ Files carry the attempt's name; the report says which ones count; others are swe
 
 from __future__ import annotations
 
-import base64
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.binned import pack_bins
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
@@ -26,14 +25,13 @@ from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
-from rechannel.kernels.runs import RunWriter, halves, live_at, logic_of, open_run
+from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of
 from rechannel.kernels.send import Order
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.sorting import sort_index, take
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
 
@@ -96,7 +94,7 @@ class StatefulTask:
         with measures.activity("deserialise"):
             received = receive(logic, blobs)
         with measures.activity("lookup"):
-            runs = [open_run(self.program, run) for run in state.runs]
+            runs = OpenRuns(self.program, state.runs)
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"):
             applied = self._user(logic, arrivals)
@@ -135,7 +133,7 @@ class StatefulTask:
         }
 
     def _arrivals(
-        self, logic: StatefulLogic, received: Received, runs: list[OpenRun], clock: Clock
+        self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
     ) -> Arrivals:
         """What was received, with the state of its keys.
 
@@ -164,16 +162,12 @@ class StatefulTask:
             timestep=self.step.timestep,
         )
 
-    def _spanned(self, runs: list[OpenRun], keys: Columns) -> list[OpenRun]:
+    def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
         """Runs that may hold state of keys, which wait for some times."""
         span = logic_of(self.program).spanned(keys)
         if span is None:
             return runs
-        return [
-            opened
-            for run, opened in zip(self.step.tasks[self.task].runs, runs, strict=True)
-            if run.due is None or (run.due[0] <= span[1] and run.due[1] >= span[0])
-        ]
+        return runs.waiting(span[0] - 1, span[1])
 
     def _user(self, logic: StatefulLogic, arrivals: Arrivals) -> Applied:
         try:
@@ -186,7 +180,7 @@ class StatefulTask:
         self,
         applied: Applied,
         fresh: Rows,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         clock: Clock,
         measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray]:
@@ -208,18 +202,16 @@ class StatefulTask:
         return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
 
     def _waited(
-        self, fresh: Rows, runs: list[OpenRun], clock: Clock, awaited: tuple[int, int]
+        self, fresh: Rows, runs: OpenRuns, clock: Clock, awaited: tuple[int, int]
     ) -> tuple[pa.RecordBatch, HashArray] | None:
         """What waited for an event time in (after, until]; None = nothing did."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         after, until = awaited
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
         parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
-        for run, opened in zip(state.runs, runs, strict=True):
-            first, last = run.due or (NEVER, ENDED)
-            if first <= until and last > after:
-                pieces = slices_of(opened, state.own)
-                parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
+        for opened in runs.waiting(after, until):
+            pieces = slices_of(opened, state.own)
+            parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
         parts = [part for part in parts if len(part)]
         if not parts:
             return None
@@ -233,14 +225,13 @@ class StatefulTask:
         arrivals: Arrivals,
         applied: Applied,
         fresh: Rows,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
     ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
         """What an operator emits that keeps totals, and what becomes of those."""
         state = self.step.tasks[self.task]
-        pairs = list(zip(state.runs, runs, strict=True))
-        slides = Slides(self.program, state, pairs, fresh, self.step.timestep)
+        slides = Slides(self.program, state, runs, fresh, self.step.timestep)
         shown, edit = slides.run(arrivals, applied, writer)
         measures.count("rows_read", slides.rows_read)
         return shown or (applied.output, applied.output_hashes), edit
@@ -248,7 +239,7 @@ class StatefulTask:
     def _store(
         self,
         fresh: Rows,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
         clock: Clock,
@@ -281,7 +272,7 @@ class StatefulTask:
     def _merges(
         self,
         state: TaskState,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
         live: Live,
@@ -318,22 +309,6 @@ def report_blob(task: int, body: bytes) -> bytes:
             message=pa.py_buffer(body),
         )
     )
-
-
-def pack_bins(routing: Routing | None, received: Received) -> str | None:
-    """Rows per bin of what was received, compressed; None when all rows are in one bin's worth of routing."""
-    if routing is None or received.rows == 0:
-        return None
-    rows = np.diff(received.groups.starts, append=received.groups.rows)
-    edges = np.searchsorted(received.hashes, routing.edges)
-    total = np.concatenate(([0], np.cumsum(rows)))
-    per_bin = np.diff(np.append(total[edges], total[-1])).astype("<u4")
-    return base64.b64encode(zlib.compress(per_bin.tobytes(), 1)).decode()
-
-
-def unpack_bins(text: str) -> npt.NDArray[np.uint32]:
-    """Invert `pack_bins`: rows per bin. Shape (bins,)."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")
 
 
 def _found(arrivals: Arrivals) -> int:
@@ -402,11 +377,11 @@ def _pieces(
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
 
 
-def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge, gone: set[int]) -> list[Rows]:
+def _merge_parts(state: TaskState, runs: OpenRuns, merge: Merge, gone: set[int]) -> list[Rows]:
     seqs = set(merge.seqs)
     return [
         part
-        for i, (run, opened) in enumerate(zip(state.runs, runs, strict=True))
+        for i, run in enumerate(state.runs)
         if run.seq in seqs and i not in gone
-        for part in slices_of(opened, merge.where)
+        for part in slices_of(runs[i], merge.where)
     ]

@@ -20,6 +20,7 @@ from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
+from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 START, END = "window_start", "window_end"
@@ -65,7 +66,7 @@ class WindowLogic:
     processing: windows are of the time of timesteps, not of the rows' own.
     """
 
-    inner: AggregateLogic
+    inner: AggregateLogic | WindowReduceLogic
     row_schema: pa.Schema
     size_us: int
     offset_us: int | None = None
