@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rechannel.dataflow.joins import between
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
-    from rechannel.dataflow.windowing import same_window, sessions, sliding, tumbling
+    from rechannel.dataflow.windowing import every, same_window, sessions, sliding, tumbling
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -88,6 +88,7 @@ _HOMES = {
     "combine": "rechannel.reconfigure.ask",
     "count": "rechannel.dataflow.functions",
     "count_distinct": "rechannel.dataflow.functions",
+    "every": "rechannel.dataflow.windowing",
     "event_time": "rechannel.reconfigure.moment",
     "executors": "rechannel.reconfigure.ask",
     "first": "rechannel.dataflow.functions",
@@ -163,6 +164,7 @@ __all__ = [
     "count",
     "count_distinct",
     "event_time",
+    "every",
     "executors",
     "first",
     "fluid",

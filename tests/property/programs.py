@@ -382,7 +382,8 @@ class Writer:
             name=self.name("window"),
             size=rng.choice((30, 100, 250)),
             lateness=rng.choice((0, 0, 50, 200)),
-            complete=rng.random() < 0.7,
+            complete=(early := rng.choice((None, None, 10, 50))) is not None or rng.random() < 0.7,
+            early=early,
             **common,
         )
 

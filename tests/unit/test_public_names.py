@@ -33,6 +33,7 @@ PUBLIC = [
     "count",
     "count_distinct",
     "event_time",
+    "every",
     "executors",
     "first",
     "fluid",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -24,7 +24,7 @@ from rechannel.dataflow.specs import (
 )
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
-from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
+from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
@@ -195,7 +195,7 @@ class KeyedStream(Generic[Behind]):
         *,
         on: str | None = None,
         lateness: Duration = 0,
-        emit: Literal["complete", "change"] = "complete",
+        emit: Literal["complete", "change"] | Every = "complete",
         time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
@@ -204,10 +204,16 @@ class KeyedStream(Generic[Behind]):
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
-        and again when a row comes to it after that; "change" = every window that got rows, in every timestep.
+        and again when a row comes to it after that; "change" = every window that got rows, in every timestep;
+        `rc.every("10 seconds")` = also before it is complete, at an interval of processing time, if it got rows since.
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
         """
+        early = emit.ms if isinstance(emit, Every) else None
+        shown = "complete" if isinstance(emit, Every) else emit
+        if early is not None and isinstance(window, Windows) and not window.tumbles:
+            msg = f"window ({caller()}): emit=rc.every(...) is for windows that follow one another: rc.tumbling"
+            raise DataflowError(msg)
         if not isinstance(window, Windows):
             msg = f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding or rc.sessions, not {window!r}"
             raise DataflowError(msg)
@@ -215,7 +221,7 @@ class KeyedStream(Generic[Behind]):
             msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
         if time == "processing":
-            return self._processing(window, on, lateness, emit)
+            return replace(self._processing(window, on, lateness, shown), early_ms=early)
         if window.assigned and on is not None:
             msg = f"window ({caller()}): rc.same_window() goes by the window that rows have; leave on= away"
             raise DataflowError(msg)
@@ -231,18 +237,25 @@ class KeyedStream(Generic[Behind]):
                 " stream.event_time('column')"
             )
             raise DataflowError(msg)
-        if emit not in ("complete", "change"):
+        if shown not in ("complete", "change"):
             msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
             raise DataflowError(msg)
         kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
         fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle and (kept or emit == "change"):
+        if fickle and (kept or shown == "change"):
             msg = (
                 f"window ({caller()}): windows that overlap, and sessions, are shown when complete, and take no"
                 " lateness"
             )
             raise DataflowError(msg)
-        return WindowedStream(keyed=self, window=window, column=column, lateness_us=kept, emit=emit)
+        return WindowedStream(
+            keyed=self,
+            window=window,
+            column=column,
+            lateness_us=kept,
+            emit=shown,
+            early_ms=early,
+        )
 
     def _processing(
         self, window: Windows, on: str | None, lateness: Duration, emit: str
@@ -289,13 +302,17 @@ class KeyedStream(Generic[Behind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows. column: of event times; None = windows of processing time."""
+    """A stream whose rows belong to keys and windows. column: of event times; None = windows of processing time.
+
+    early_ms: at which interval windows that are not complete are shown.
+    """
 
     keyed: KeyedStream[Behind]
     window: Windows
     column: str | None
     lateness_us: int
     emit: str
+    early_ms: int | None = None
 
     def aggregate(
         self,
@@ -354,6 +371,7 @@ class WindowedStream(Generic[Behind]):
             assigned=self.window.assigned,
             column=self.column,
             processing=self.column is None,
+            early_ms=self.early_ms,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         inside = self._inside(settled if name else None, spec.pane_us)
@@ -379,7 +397,8 @@ class WindowedStream(Generic[Behind]):
         """
         window = self.window
         fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle or self.lateness_us or self.emit != "complete" or self.column is None:
+        corrected = self.lateness_us or self.emit != "complete" or self.early_ms
+        if fickle or corrected or self.column is None:
             msg = (
                 f"top ({caller()}): windows follow one another, are of event time, are shown when complete, and take no"
                 " lateness; use rc.tumbling or rc.same_window"

@@ -135,6 +135,7 @@ class WindowSpec:
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
     column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
+    early_ms: at which interval those that are not complete are shown.
     """
 
     aggregates: AggregateSpec | CombineSpec
@@ -147,6 +148,7 @@ class WindowSpec:
     column: str | None = None
     processing: bool = False
     finished: bool = False
+    early_ms: int | None = None
 
     @property
     def needs_time(self) -> bool:
@@ -179,6 +181,7 @@ class WindowSpec:
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
                 processing=self.processing,
+                early_ms=self.early_ms,
             )
         self.aggregates.need_orderless("windows that overlap", inner)
         return SlidingLogic(
@@ -204,7 +207,10 @@ class WindowSpec:
     def fixed(self) -> str:
         """Which windows there are, and how long."""
         kind = ", processing" if self.processing else f" of {self.column}"
-        return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}"
+        early = "" if self.early_ms is None else ", early"
+        return (
+            f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}{early}"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -258,6 +258,10 @@ class StatefulLogic(Protocol):
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """What is shown, made of those rows (ascending by hash), and the hashes of its rows, ascending."""
 
+    @property
+    def early_ms(self) -> int | None:
+        """At what interval of processing time something is shown that still waits; None = never."""
+
     def spanned(self, keys: Columns) -> tuple[int, int] | None:
         """First and last event time that state of these keys waits for; None where keys do not say."""
 

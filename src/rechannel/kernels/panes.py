@@ -41,7 +41,7 @@ class Panes:
     def between(self, after: int, until: int) -> Rows:
         """All that end in (after, until]."""
         parts = [self._ending(self.fresh, after, until)]
-        for run in self.runs.waiting(after, until):
+        for _, run in self.runs.waiting(after, until):
             for piece in slices_of(run, self.own):
                 self.read(len(piece))
                 parts.append(self._ending(piece, after, until))
@@ -52,7 +52,7 @@ class Panes:
         fresh = self._ending(self.fresh, after, until)
         place = np.minimum(np.searchsorted(hashes, fresh.hashes), max(0, len(hashes) - 1))
         parts = [fresh.where(hashes[place] == fresh.hashes)] if len(hashes) else []
-        for run in self.runs.waiting(after, until):
+        for _, run in self.runs.waiting(after, until):
             piece = self._found(run, hashes, after - self.logic.size_us, until - self.logic.size_us)
             if piece is not None:
                 self.read(len(piece))

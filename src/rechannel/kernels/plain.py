@@ -73,6 +73,11 @@ class Prompt:
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 
+    @property
+    def early_ms(self) -> int | None:
+        """Nothing is shown early."""
+        return None
+
     def spanned(self, keys: Columns) -> tuple[int, int] | None:
         """Keys say nothing of time."""
 

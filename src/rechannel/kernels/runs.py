@@ -115,12 +115,21 @@ class OpenRuns(Sequence[OpenRun]):
             self._opened[index] = open_run(self._program, self._runs[index])
         return self._opened[index]
 
-    def waiting(self, after: int, until: int) -> list[OpenRun]:
-        """Those that may have rows which wait for an event time in (after, until]."""
+    def waiting(
+        self, after: int, until: int, since: int | None = None
+    ) -> list[tuple[Run, OpenRun]]:
+        """Those that may have rows which wait for an event time in (after, until].
+
+        since: number of a timestep; of later ones also those that wait for longer.
+        """
         return [
-            self[i]
+            (run, self[i])
             for i, run in enumerate(self._runs)
-            if run.due is None or (run.due[0] <= until and run.due[1] > after)
+            if run.due is None
+            or (
+                run.due[1] > after
+                and (run.due[0] <= until or (since is not None and run.seq > since))
+            )
         ]
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.binned import pack_bins
+from rechannel.kernels.clocks import clock_of, times_after
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
@@ -30,7 +31,7 @@ from rechannel.kernels.send import Order
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.sorting import sort_index, take
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
-from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
+from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
@@ -59,10 +60,8 @@ class StatefulTask:
         measures = Measures()
         inbox = Inbox.of(from_batches(measures.waiting(batches)))
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        times = self._times(inbox)
-        clock = Clock(
-            now_ms=self.step.now_ms, before=self.step.times.watermark, watermark=times.watermark
-        )
+        times = times_after(self.program, self.step, latest_of(inbox.marks))
+        clock = clock_of(self.program, self.step, times)
         report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
         yield from emitter.marks(self._handed_on(times.watermark))
@@ -79,13 +78,6 @@ class StatefulTask:
             return {}
         behind = 0 if watermark == ENDED else logic_of(self.program).behind_us
         return {self.program.operator: watermark - behind}
-
-    def _times(self, inbox: Inbox) -> Times:
-        """Event time after this timestep: every task comes to the same."""
-        if not self.program.times:
-            return self.step.times
-        seen = latest_of(inbox.marks)
-        return advance(self.step.times, self.program.times, seen, self.step.now_ms)
 
     def _apply(
         self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
@@ -167,7 +159,7 @@ class StatefulTask:
         span = logic_of(self.program).spanned(keys)
         if span is None:
             return runs
-        return runs.waiting(span[0] - 1, span[1])
+        return [opened for _, opened in runs.waiting(span[0] - 1, span[1])]
 
     def _user(self, logic: StatefulLogic, arrivals: Arrivals) -> Applied:
         try:
@@ -187,10 +179,12 @@ class StatefulTask:
         """What the operator emits: its answer, and behind it what was waiting for the watermark that has come."""
         logic = logic_of(self.program)
         awaited = logic.awaited(clock)
+        if awaited is None and clock.since is not None:
+            awaited = clock.watermark, clock.watermark
         if awaited is None:
             return applied.output, applied.output_hashes
         with measures.activity("process"):
-            waited = self._waited(fresh, runs, clock, awaited)
+            waited = self._waited(fresh, runs, clock, awaited, measures)
         if waited is None:
             return applied.output, applied.output_hashes
         if not applied.output.num_rows:
@@ -202,16 +196,25 @@ class StatefulTask:
         return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
 
     def _waited(
-        self, fresh: Rows, runs: OpenRuns, clock: Clock, awaited: tuple[int, int]
+        self,
+        fresh: Rows,
+        runs: OpenRuns,
+        clock: Clock,
+        awaited: tuple[int, int],
+        measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray] | None:
         """What waited for an event time in (after, until]; None = nothing did."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         after, until = awaited
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
-        parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
-        for opened in runs.waiting(after, until):
+        early = clock.since is not None
+        parts = [fresh.where(_awaited(logic, fresh, NEVER, ENDED if early else until))]
+        for run, opened in runs.waiting(after, until, clock.since):
+            # What has changed since something was shown early is in runs that are younger.
+            late = ENDED if clock.since is not None and run.seq > clock.since else until
             pieces = slices_of(opened, state.own)
-            parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
+            measures.count("rows_read", sum(map(len, pieces)))
+            parts += [p.where(_awaited(logic, p, after, late)) for p in pieces]
         parts = [part for part in parts if len(part)]
         if not parts:
             return None
