@@ -13,6 +13,7 @@ from benchmarks import (
     reconfigure,
     rescale_peer,
     scale,
+    sliding,
     state_growth,
     telemetry_overhead,
 )
@@ -32,6 +33,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         reconfigure,
         bins,
         rescale_peer,
+        sliding,
         nexmark,
     )
 }

@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from rechannel.dataflow.joins import between
     from rechannel.dataflow.migration import migrate
     from rechannel.dataflow.reader import read
-    from rechannel.dataflow.windowing import counting, same_window, sessions, sliding, tumbling
+    from rechannel.dataflow.windowing import (
+        counting,
+        every,
+        same_window,
+        sessions,
+        sliding,
+        tumbling,
+    )
     from rechannel.engine.spark.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -98,6 +105,7 @@ _HOMES = {
     "counting": "rechannel.dataflow.windowing",
     "cumulative": "rechannel.dataflow.functions",
     "difference": "rechannel.dataflow.functions",
+    "every": "rechannel.dataflow.windowing",
     "event_time": "rechannel.reconfigure.moment",
     "executors": "rechannel.reconfigure.ask",
     "first": "rechannel.dataflow.functions",
@@ -179,6 +187,7 @@ __all__ = [
     "cumulative",
     "difference",
     "event_time",
+    "every",
     "executors",
     "first",
     "fluid",

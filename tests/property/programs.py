@@ -43,6 +43,7 @@ from tests.property.twins import (
 NASTY = (0.0, -0.0, 1.0, 0.1, -2.5, 1e16, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf)
 TAME = (0.0, -0.0, 1.0, 0.1, 0.2, 0.3, -2.5, 1e16, math.nan, 1 / 3)
 ORDERED = {"first", "last", "first_value", "last_n"}
+LEAVING = {"count", "count_of", "sum", "sum_of_floats", "mean", "variance", "stddev"}
 STANDARD = {"a": "long", "b": "string", "c": "long", "x": "double"}
 
 
@@ -458,7 +459,7 @@ class Writer:
         keys = tuple(rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))))
         columns = {key: up.columns[key] for key in keys}
         columns |= {"window_start": "timestamp", "window_end": "timestamp"}
-        chosen = self.chosen(up, {**columns, TIME: "timestamp"})
+        chosen = self.chosen(up, {**columns, TIME: "timestamp"}, leaving=rng.random() < 0.4)
         slides = rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}
         for name, (how, of) in chosen.items():
             result = AGGREGATES[how].kind
@@ -486,14 +487,15 @@ class Writer:
             name = self.name("sessions")
             return Sessions(name=name, size=gap, lateness=0, complete=True, **common)
         if slides:
-            size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20)))
+            size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20), (500, 10)))
             name = self.name("sliding")
             return Sliding(name=name, size=size, every=every, lateness=0, complete=True, **common)
         return Window(
             name=self.name("window"),
             size=rng.choice((30, 100, 250)),
             lateness=rng.choice((0, 0, 50, 200)),
-            complete=rng.random() < 0.7,
+            complete=(early := rng.choice((None, None, 10, 50))) is not None or rng.random() < 0.7,
+            early=early,
             **common,
         )
 
@@ -550,7 +552,10 @@ class Writer:
         last = rng.choice(longs)
         return TrackBatches(name=self.name("track_batches"), begins=False, last=last, **tracking)
 
-    def chosen(self, up: Step, keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    def chosen(
+        self, up: Step, keys: Mapping[str, str], *, leaving: bool = False
+    ) -> dict[str, tuple[str, str]]:
+        """Some aggregates. leaving: of those that rows can be taken out of again."""
         rng = self.rng
         pairs = [
             (how, of)
@@ -560,5 +565,7 @@ class Writer:
         ]
         if rng.random() < 0.6:  # else nothing would ever be combined
             pairs = [pair for pair in pairs if pair[0] not in ORDERED]
+        if leaving:
+            pairs = [pair for pair in pairs if pair[0] in LEAVING]
         some = rng.sample(pairs, min(len(pairs), 3)) or [("count", "")]
         return {f"o{self.made}_{i}": pair for i, pair in enumerate(some)}

@@ -37,12 +37,16 @@ class Window(Keyed):
     delay: int
     lateness: int
     complete: bool
+    early: int | None = None
     watermark: int | None = None
     late: list[Row] = field(default_factory=list)
+    last_ms: int | None = None
+    changed: dict[str, None] = field(default_factory=dict)
 
     def reset(self) -> None:
         super().reset()
         self.watermark, self.late = None, []
+        self.last_ms, self.changed = None, {}
 
     @property
     def values(self) -> list[str]:
@@ -54,9 +58,15 @@ class Window(Keyed):
         windows = timed.key_by(*self.user_keys).window(
             self.windows(),
             lateness=self.lateness,
-            emit="complete" if self.complete else "change",
+            emit=self.emit,
         )
         return windows.aggregate(made, **self.options)
+
+    @property
+    def emit(self) -> Any:
+        if self.early is not None:
+            return rc.every(self.early)
+        return "complete" if self.complete else "change"
 
     def windows(self) -> Any:
         return rc.tumbling(self.size)
@@ -80,12 +90,27 @@ class Window(Keyed):
         self.late = self._in_order(late)
         seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
         self.watermark = max([*seen, *([] if before is None else [before])], default=None)
-        shown = [t for t in self.memory if self._shows(t, t in touched, before)]
+        early = self._early(now_ms, touched)
+        shown = [t for t in self.memory if t in early or self._shows(t, t in touched, before)]
         emitted = [(self.memory[t][0], (*self.memory[t][0], *self._row(t))) for t in shown]
         gone = [t for t in self.memory if self.passed(self.end(t) + self.lateness, self.watermark)]
         for text in gone:
             del self.memory[text]
         return self._in_order(emitted)
+
+    def _early(self, now_ms: int, touched: dict[str, None]) -> dict[str, None]:
+        """Windows that are shown before they are complete: at the first timestep of every interval."""
+        if self.early is None:
+            return {}
+        self.changed |= touched
+        last, self.last_ms = self.last_ms, now_ms
+        if last is None or now_ms // self.early == last // self.early:
+            return {}
+        shown, self.changed = self.changed, {}
+        return {t: None for t in shown if t in self.memory and not self._over(t)}
+
+    def _over(self, text: str) -> bool:
+        return self.passed(self.end(text), self.watermark)
 
     def _shows(self, text: str, touched: bool, before: int | None) -> bool:
         if not self.complete:

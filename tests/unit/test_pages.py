@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("changing-a-stream", 4),
         ("cookbook", 12),
-        ("event-time", 8),
+        ("event-time", 9),
         ("joins", 8),
         ("querying-state", 3),
         ("rows-in-order", 4),

@@ -38,6 +38,7 @@ PUBLIC = [
     "cumulative",
     "difference",
     "event_time",
+    "every",
     "executors",
     "first",
     "fluid",

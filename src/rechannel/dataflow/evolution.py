@@ -33,6 +33,7 @@ from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.runnings import RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
+    CombineSpec,
     ReduceSpec,
     SessionSpec,
     TrackBatchesSpec,
@@ -197,6 +198,9 @@ _FIXED = ("join", "asof_join", "lookup", "top", "deduplicate", "order")
 
 def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
     spec: Any = node.spec
+    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(spec.aggregates, CombineSpec):
+        msg = f"{label(node)}: what its windows hold was combined with the function of before; {INSTEAD}"
+        raise RefusedError(msg)
     if isinstance(logic, Mapping):
         if isinstance(spec, AggregateSpec):
             return AggregateSpec(aggregates=logic)

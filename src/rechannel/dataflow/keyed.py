@@ -18,6 +18,7 @@ from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import ORDER, ArrangeSpec, RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
+    CombineSpec,
     ReduceSpec,
     SessionSpec,
     TrackBatchesSpec,
@@ -26,7 +27,7 @@ from rechannel.dataflow.specs import (
 )
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
-from rechannel.dataflow.windowing import SAME, Windows, corrects, size_of
+from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.logic import AggregateFunction
@@ -223,7 +224,7 @@ class KeyedStream(Generic[Behind]):
         *,
         on: str | None = None,
         lateness: Duration = 0,
-        emit: Literal["complete", "change"] = "complete",
+        emit: Literal["complete", "change"] | Every = "complete",
         time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
@@ -233,10 +234,16 @@ class KeyedStream(Generic[Behind]):
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
-        and again when a row comes to it after that; "change" = every window that got rows, in every timestep.
+        and again when a row comes to it after that; "change" = every window that got rows, in every timestep;
+        `rc.every("10 seconds")` = also before it is complete, at an interval of processing time, if it got rows since.
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
         """
+        early = emit.ms if isinstance(emit, Every) else None
+        shown = "complete" if isinstance(emit, Every) else emit
+        if early is not None and isinstance(window, Windows) and not window.follow:
+            msg = f"window ({caller()}): emit=rc.every(...) is for windows that follow one another: rc.tumbling"
+            raise DataflowError(msg)
         if not isinstance(window, Windows):
             msg = (
                 f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting,"
@@ -244,13 +251,13 @@ class KeyedStream(Generic[Behind]):
             )
             raise DataflowError(msg)
         if window.counted is not None:
-            check_counting(self.keys, on, lateness, emit, time)
-            return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=emit)
+            check_counting(self.keys, on, lateness, shown, time)
+            return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=shown)
         if time not in ("event", "processing"):
             msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
         if time == "processing":
-            return self._processing(window, on, lateness, emit)
+            return replace(self._processing(window, on, lateness, shown), early_ms=early)
         if window.assigned and on is not None:
             msg = f"window ({caller()}): rc.same_window() goes by the window that rows have; leave on= away"
             raise DataflowError(msg)
@@ -266,18 +273,25 @@ class KeyedStream(Generic[Behind]):
                 " stream.event_time('column')"
             )
             raise DataflowError(msg)
-        if emit not in ("complete", "change"):
+        if shown not in ("complete", "change"):
             msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
             raise DataflowError(msg)
         kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
         fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle and (kept or emit == "change"):
+        if fickle and (kept or shown == "change"):
             msg = (
                 f"window ({caller()}): windows that overlap, and sessions, are shown when complete, and take no"
                 " lateness"
             )
             raise DataflowError(msg)
-        return WindowedStream(keyed=self, window=window, column=column, lateness_us=kept, emit=emit)
+        return WindowedStream(
+            keyed=self,
+            window=window,
+            column=column,
+            lateness_us=kept,
+            emit=shown,
+            early_ms=early,
+        )
 
     def _processing(
         self, window: Windows, on: str | None, lateness: Duration, emit: str
@@ -334,13 +348,17 @@ class KeyedStream(Generic[Behind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows. column: of event times; None = of processing time, or of rows."""
+    """A stream whose rows belong to keys and windows. column: of event times; None = of processing time, or of rows.
+
+    early_ms: at which interval windows that are not complete are shown.
+    """
 
     keyed: KeyedStream[Behind]
     window: Windows
     column: str | None
     lateness_us: int
     emit: str
+    early_ms: int | None = None
 
     def aggregate(
         self,
@@ -358,21 +376,47 @@ class WindowedStream(Generic[Behind]):
         Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
         this returns, and counted in either case.
         """
+        made = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+        return self._aggregated(made, name, tasks, bins)
+
+    def reduce(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        inverse: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Behind:
+        """The rows of a key in a window as one, combined two by two: keys, `window_start`, `window_end`, other columns.
+
+        function: (earlier, later) -> combined, associative and commutative, over the columns that are neither keys nor
+        the event time: record batches of equal length whose rows i belong together. inverse: (combined, leaving) ->
+        what is left, exactly what `function` makes of the others; windows that overlap then cost what enters and
+        leaves them, and not all that is in them.
+        """
+        return self._aggregated(CombineSpec(function=function, inverse=inverse), name, tasks, bins)
+
+    def _aggregated(
+        self,
+        aggregates: AggregateSpec | CombineSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+    ) -> Behind:
         keyed = self.keyed
         if self.window.counted is not None:
             size, every = self.window.counted
-            chosen = AggregateSpec(aggregates={**(columns or {}), **aggregates})
-            counted = CountedSpec(aggregates=chosen, size=size, every=every)
+            if isinstance(aggregates, CombineSpec):
+                msg = f"window ({caller()}): windows of rows have aggregates; reduce is for windows of time"
+                raise DataflowError(msg)
+            counted = CountedSpec(aggregates=aggregates, size=size, every=every)
             return keyed._operator(counted, name, tasks, bins, None)
         if self.window.gap_us is not None and self.column is not None:
-            made = SessionSpec(
-                aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
-                gap_us=self.window.gap_us,
-                on=self.column,
-            )
+            made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
         spec = WindowSpec(
-            aggregates=AggregateSpec(aggregates={**(columns or {}), **aggregates}),
+            aggregates=aggregates,
             size_us=self.window.size_us,
             every_us=self.window.every_us,
             offset_us=self.window.offset_us,
@@ -381,6 +425,7 @@ class WindowedStream(Generic[Behind]):
             assigned=self.window.assigned,
             column=self.column,
             processing=self.column is None,
+            early_ms=self.early_ms,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         inside = self._inside(settled if name else None, spec.pane_us)
@@ -451,7 +496,8 @@ class WindowedStream(Generic[Behind]):
         """Raise DataflowError for windows whose rows are not all there when they are complete."""
         window = self.window
         fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle or self.lateness_us or self.emit != "complete" or self.column is None:
+        corrected = self.lateness_us or self.emit != "complete" or self.early_ms
+        if fickle or corrected or self.column is None:
             msg = (
                 f"{what}: windows follow one another, are of event time, are shown when complete, and take no lateness;"
                 " use rc.tumbling or rc.same_window"

@@ -7,7 +7,7 @@ a running stream, the columns of its state may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -23,6 +23,7 @@ from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
+from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.kernels.windows import END, START, WindowLogic
 from rechannel.model.ddl import columns_text
 
@@ -64,10 +65,68 @@ class AggregateSpec:
             need_columns(f"aggregate {name!r}", function.inputs, schema)
         return AggregateLogic.bind(list(keys), dict(self.aggregates), schema)
 
+    def inner(self, keys: tuple[str, ...], schema: pa.Schema, time: str | None) -> AggregateLogic:
+        """What is kept of the rows of a window. time: column of event times. Raises DataflowError."""
+        del time
+        self.bind(keys, schema)
+        return AggregateLogic.bind(list(keys), dict(self.aggregates), schema)
+
+    def need_orderless(self, windows: str, inner: AggregateLogic | WindowReduceLogic) -> None:
+        """Raise DataflowError where an aggregate goes by the order of rows."""
+        if inner.ordered:
+            names = [name for name, function in self.aggregates.items() if function.ordered]
+            msg = (
+                f"aggregates {names} go by the order of rows, which {windows} do not keep: their parts are merged by"
+                " event time; use min, max or track"
+            )
+            raise DataflowError(msg)
+
     def fingerprint(self) -> str:
         """Names and parameters of the aggregates, in order."""
         parts = (f"{name}={function!r}" for name, function in self.aggregates.items())
         return f"aggregate({', '.join(parts)})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CombineSpec:
+    """The rows of a key in a window, combined two by two; inverse takes some out again. See `kernels.window_reduce`."""
+
+    function: Callable[[Any, Any], Any]
+    inverse: Callable[[Any, Any], Any] | None = None
+    aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that they can be called."""
+        _need_callable(self.function, "reduce", "(earlier, later) -> combined")
+        if self.inverse is not None:
+            _need_callable(self.inverse, "inverse of reduce", "(combined, leaving) -> the others")
+
+    def inner(
+        self, keys: tuple[str, ...], schema: pa.Schema, time: str | None
+    ) -> WindowReduceLogic:
+        """What is kept of the rows of a window: all columns but keys and event time. Raises DataflowError."""
+        key_schema, others = _split(keys, schema)
+        values = pa.schema([each for each in others if each.name not in (time, END)])
+        for name in (START, FIRST.name, LAST.name):
+            if name in others.names:
+                msg = f"reduce: column {name!r} has the name of a column of windows; rename it"
+                raise DataflowError(msg)
+        if not len(values):
+            msg = "reduce combines the columns that are neither keys nor the event time, and there are none"
+            raise DataflowError(msg)
+        return WindowReduceLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            function=self.function,
+            inverse=self.inverse,
+        )
+
+    def need_orderless(self, windows: str, inner: AggregateLogic | WindowReduceLogic) -> None:
+        """The function says itself that order does not matter."""
+
+    def fingerprint(self) -> str:
+        """The state is the stream's own columns; totals are of one pair of functions."""
+        return "reduce()" if self.inverse is None else "reduce(inverse)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,9 +135,10 @@ class WindowSpec:
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
     column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
+    early_ms: at which interval those that are not complete are shown.
     """
 
-    aggregates: AggregateSpec
+    aggregates: AggregateSpec | CombineSpec
     size_us: int
     every_us: int
     offset_us: int
@@ -88,6 +148,7 @@ class WindowSpec:
     column: str | None = None
     processing: bool = False
     finished: bool = False
+    early_ms: int | None = None
 
     @property
     def needs_time(self) -> bool:
@@ -109,8 +170,7 @@ class WindowSpec:
             known = [field for field in schema if field.name not in (START, END)]
             schema = pa.schema([*known, pa.field(START, MICROS)])
             keys = (*keys, START)
-        self.aggregates.bind(keys, schema)
-        inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
+        inner = self.aggregates.inner(keys, schema, self.column)
         rows = schema.remove(schema.get_field_index(START))
         if self.every_us == self.size_us:
             return WindowLogic(
@@ -121,8 +181,9 @@ class WindowSpec:
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
                 processing=self.processing,
+                early_ms=self.early_ms,
             )
-        _need_orderless(inner, "windows that overlap")
+        self.aggregates.need_orderless("windows that overlap", inner)
         return SlidingLogic(
             inner=inner,
             row_schema=rows,
@@ -146,14 +207,17 @@ class WindowSpec:
     def fixed(self) -> str:
         """Which windows there are, and how long."""
         kind = ", processing" if self.processing else f" of {self.column}"
-        return f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}"
+        early = "" if self.early_ms is None else ", early"
+        return (
+            f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}{early}"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionSpec:
     """Aggregates of the rows of a key in each session. See `kernels.sessions`. on: the column of event times."""
 
-    aggregates: AggregateSpec
+    aggregates: AggregateSpec | CombineSpec
     gap_us: int
     on: str
 
@@ -171,9 +235,8 @@ class SessionSpec:
                 msg = f"{name!r} is the name of a column of sessions; name it otherwise"
                 raise DataflowError(msg)
         need_time(self.on, schema)
-        self.aggregates.bind(keys, schema)
-        inner = AggregateLogic.bind(list(keys), dict(self.aggregates.aggregates), schema)
-        _need_orderless(inner, "sessions")
+        inner = self.aggregates.inner(keys, schema, self.on)
+        self.aggregates.need_orderless("sessions", inner)
         return SessionLogic(inner=inner, row_schema=schema, on=self.on, gap_us=self.gap_us)
 
     def fingerprint(self) -> str:
@@ -206,9 +269,9 @@ class DeduplicateSpec:
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check columns and types. Raises DataflowError."""
         key_schema, _ = _split(keys, schema)
-        for field in (TIMESTEP, UNTIL):
-            if field.name in keys:
-                msg = f"key {field.name!r} has the name of a column of the state; rename it"
+        for reserved in (TIMESTEP, UNTIL):
+            if reserved.name in keys:
+                msg = f"key {reserved.name!r} has the name of a column of the state; rename it"
                 raise DataflowError(msg)
         if self.on is not None:
             need_time(self.on, schema)
@@ -329,16 +392,6 @@ class TrackBatchesSpec:
 
 def _track_fingerprint(state: pa.Schema, timeout_ms: int | None) -> str:
     return f"track({columns_text(state)}{'' if timeout_ms is None else '; timeout'})"
-
-
-def _need_orderless(inner: AggregateLogic, windows: str) -> None:
-    if inner.ordered:
-        names = [one.name for one in inner.aggregates if one.function.ordered]
-        msg = (
-            f"aggregates {names} go by the order of rows, which {windows} do not keep: their parts are merged by event"
-            " time; use min, max or track"
-        )
-        raise DataflowError(msg)
 
 
 def _need_callable(function: object, operator: str, shape: str) -> None:

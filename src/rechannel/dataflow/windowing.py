@@ -37,6 +37,22 @@ class Windows:
         return plain and self.every_us == self.size_us
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Every:
+    """An interval of processing time, milliseconds."""
+
+    ms: int
+
+
+def every(interval: Duration) -> Every:
+    """Show at an interval, of processing time, what is not complete: `.window(..., emit=rc.every("10 seconds"))`."""
+    length = microseconds(interval, "interval of rc.every")
+    if length % 1_000:
+        msg = f"an interval of rc.every is whole milliseconds, not {interval!r}"
+        raise DataflowError(msg)
+    return Every(ms=length // 1_000)
+
+
 SAME = Windows(size_us=0, every_us=0, assigned=True)
 
 
@@ -57,7 +73,7 @@ def size_of(node: Node) -> int:
 def corrects(node: Node) -> bool:
     """Whether windows that a node's rows come out of are shown more than once."""
     specs = [each.spec for each in _nearest(node) if isinstance(each.spec, WindowSpec)]
-    return any(spec.lateness_us or not spec.on_close for spec in specs)
+    return any(spec.lateness_us or not spec.on_close or spec.early_ms for spec in specs)
 
 
 def _size_of(spec: Any) -> int | None:

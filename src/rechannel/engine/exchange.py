@@ -72,7 +72,7 @@ def eras_of(store: Store, state: Callable[[], JournalState], operator: str) -> f
     runs = {
         run.segment
         for version in state().versions.values()
-        for run in version.manifests.get(operator, Manifest()).runs
+        for run in version.manifests.get(operator, Manifest()).state
     }
     return frozenset(open_segment(store, key).meta.schema for key in runs)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from rechannel.engine.physical import PhysicalPlan
+from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
 from rechannel.engine.steps import edit_of, stage_step, timed, times_of
@@ -92,6 +92,8 @@ class Flights:
     def due(self, now_ms: int) -> bool:
         """Whether anything waits for the time of a timestep, and it has come. Nothing is under way."""
         for stage in self._plan.stages:
+            if self._early(stage, now_ms):
+                return True
             if stage.logic is None or not any(each.processing for each in stage.times):
                 continue
             before = self.times.get(stage.name, Times()).watermark
@@ -101,10 +103,22 @@ class Flights:
             if awaited is None:
                 continue
             after, until = awaited
-            runs = self.manifests[stage.name].runs if stage.name in self.manifests else ()
+            runs = self.manifests[stage.name].state if stage.name in self.manifests else ()
             if any(run.due and run.due[0] <= until and run.due[1] > after for run in runs):
                 return True
         return False
+
+    def _early(self, stage: Stage, now_ms: int) -> bool:
+        """Whether it is time to show early what has changed, and something has."""
+        times = self.times.get(stage.name, Times())
+        every = None if stage.logic is None else stage.logic.early_ms
+        if every is None or times.beat is None or not times.beat.strikes(now_ms, every):
+            return False
+        runs = self.manifests[stage.name].state if stage.name in self.manifests else ()
+        return any(
+            run.seq > times.beat.shown and run.due is not None and run.due[1] > times.watermark
+            for run in runs
+        )
 
     def follow(
         self,

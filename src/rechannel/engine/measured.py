@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.engine.runner import Report
-from rechannel.kernels.stateful import unpack_bins
+from rechannel.kernels.binned import unpack_bins
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing

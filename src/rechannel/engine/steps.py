@@ -129,13 +129,14 @@ def task_state(
 ) -> TaskState:
     """State that a task reads and merges. rewrite: hashes to write anew, whoever owns them."""
     own = routing.intervals_of(task)
-    runs = manifest.within(own)
+    runs, totals = manifest.within(own), manifest.totals(own)
     where = own.intersect(rewrite) if rewrite else Intervals.nothing()
     if not where:
-        return TaskState(own=own, runs=runs, merges=plan_merges(runs, own, timestep, policy))
+        merges = plan_merges(runs, own, timestep, policy)
+        return TaskState(own=own, runs=runs, merges=merges, totals=totals)
     met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
     anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
-    return TaskState(own=own, runs=runs, merges=(anew,) if met else ())
+    return TaskState(own=own, runs=runs, merges=(anew,) if met else (), totals=totals)
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from rechannel.errors import DataflowError, DuplicateNameError, UnknownColumnError
 from rechannel.kernels.groups import Groups
-from rechannel.kernels.logic import AggregateFunction, Applied, Arrivals, Columns
+from rechannel.kernels.logic import AggregateFunction, Applied, Arrivals, Columns, Invertible
 from rechannel.kernels.plain import Prompt
+from rechannel.kernels.running_totals import Part
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 
@@ -88,6 +89,16 @@ class AggregateLogic(Prompt):
     def combinable(self) -> bool:
         """Whether rows may be combined before the exchange: when no aggregate is ordered."""
         return not self.ordered
+
+    @property
+    def parts(self) -> tuple[Part, ...] | None:
+        """The aggregates, where states can be taken out of all of them again."""
+        parts = [
+            Part(function=one.function, columns=one.state)
+            for one in self.aggregates
+            if isinstance(one.function, Invertible)
+        ]
+        return tuple(parts) if len(parts) == len(self.aggregates) else None
 
     def wire_schema(self, *, combined: bool) -> pa.Schema:
         """State columns when combined, else the input columns."""

@@ -120,6 +120,47 @@ class ExactSums:
         bins = [one + other for one, other in zip(lowered, raised, strict=True)]
         return _columns(tops, new_flags | (old_flags * found), bins)
 
+    def tally(self, states: Columns) -> Columns:
+        """What has to be known besides, for states to be taken out of a merged one: of every state, taken by itself.
+
+        How many states are as high as the merged one, and how many have flags.
+        """
+        flags = numbers(states[1])
+        ones = np.ones(len(flags), dtype=np.int64)
+        return [column(pa.int64(), ones), column(pa.int64(), (flags != 0).astype(np.int64))]
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """One state per group of states that are followed by their tallies; so is it."""
+        if groups.count == groups.rows:
+            return list(totals)
+        merged = self.merge(totals[:-2], groups)
+        tops, known = numbers(merged[0]), numbers(totals[0])
+        high, flagged = _int64(numbers(totals[-2])), _int64(numbers(totals[-1]))
+        high = segments.total(high * (known == segments.spread(tops, groups)), groups)
+        flagged = segments.total(flagged, groups)
+        return [*merged, column(pa.int64(), high), column(pa.int64(), flagged)]
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
+        """Row by row a state less another one that was merged into it, both followed by their tallies.
+
+        Also which rows cannot be told: the window falls when the last state that reached its top leaves, and digits
+        below it were never kept. Those have to be merged anew.
+        """
+        tops, flags, bins = _unpack(totals[:-2])
+        their_tops, their_flags, their_bins = _unpack(others[:-2])
+        high, flagged = (_int64(numbers(part)) for part in totals[-2:])
+        their_high, their_flagged = (_int64(numbers(part)) for part in others[-2:])
+        lowered = self._lower(their_bins, tops - their_tops)
+        high = high - their_high * (their_tops == tops)
+        flagged = flagged - their_flagged
+        # Where all that is left has the one flag that there is, that stays.
+        unclear = (flagged > 0) & (their_flags != 0) & (flags & (flags - np.uint8(1)) != 0)
+        left = [one - other for one, other in zip(bins, lowered, strict=True)]
+        columns = _columns(tops, np.where(flagged > 0, flags, np.uint8(0)), left)
+        return [*columns, column(pa.int64(), high), column(pa.int64(), flagged)], (
+            high <= 0
+        ) | unclear
+
     def sums(self, states: Columns) -> tuple[FloatArray, IntArray]:
         """Each state's sum as a double times a power of two, (mantissas, exponents).
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,30 @@ class AggregateFunction(Protocol):
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Finished value of every state row."""
+
+
+@runtime_checkable
+class Invertible(Protocol):
+    """What an `AggregateFunction` has besides where states can be taken out of a merged one again.
+
+    A *total* is a merged state that is followed by its tallies: int64 columns that say of the states in it what
+    `subtract` has to know. A total that states were merged into and taken out of is, bit for bit, that of the states
+    which are left, in whatever order they came and went; `subtract` says of which totals it cannot tell.
+    """
+
+    def tally(self, states: Columns) -> Columns:
+        """Tallies of state rows, of each taken by itself."""
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """One total per group of totals."""
+
+    def subtract(
+        self, totals: Columns, others: Columns
+    ) -> tuple[Columns, npt.NDArray[np.bool_] | None]:
+        """Row by row a total less another one that was merged into it; something is left.
+
+        Also which rows have to be merged anew of what is left (None = none).
+        """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -267,6 +291,13 @@ class StatefulLogic(Protocol):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """What is shown, made of those rows (ascending by hash), and the hashes of its rows, ascending."""
+
+    @property
+    def early_ms(self) -> int | None:
+        """At what interval of processing time something is shown that still waits; None = never."""
+
+    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+        """First and last event time that state of these keys waits for; None where keys do not say."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""

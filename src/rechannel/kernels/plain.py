@@ -92,6 +92,14 @@ class Prompt:
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 
+    @property
+    def early_ms(self) -> int | None:
+        """Nothing is shown early."""
+        return None
+
+    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+        """Keys say nothing of time."""
+
     def gone(self, due: int, clock: Clock) -> bool:
         """Nothing waits."""
         return False

@@ -97,12 +97,13 @@ class Address:
 class TaskState:
     """State that one task reads and merges in one timestep.
 
-    runs: newest first, clipped to `own`.
+    runs: newest first, clipped to `own`. totals: runs of them, likewise.
     """
 
     own: Intervals
     runs: tuple[Run, ...] = ()
     merges: tuple[Merge, ...] = ()
+    totals: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ class ReduceLogic(Prompt):
     def apply(self, arrivals: Arrivals) -> Applied:
         """Each key's rows as one row, behind what was there. Raises UserFunctionError."""
         new = self._fold(arrivals.values, arrivals.groups, arrivals.keys)
-        state = self._join(arrivals.old, new, arrivals)
+        state = self.joined(arrivals.old, new, arrivals)
         return Applied(
             state=state,
             dropped=None,
@@ -110,7 +110,7 @@ class ReduceLogic(Prompt):
             return self._fold_rows(values, groups, keys)
         return self._fold_batches(values, groups)
 
-    def _join(self, old: Columns, new: Columns, arrivals: Arrivals) -> Columns:
+    def joined(self, old: Columns, new: Columns, arrivals: Arrivals) -> Columns:
         """Old state and new rows of the same keys, combined where there is old state."""
         met = np.flatnonzero(arrivals.found)
         if len(met) == 0:
@@ -124,7 +124,7 @@ class ReduceLogic(Prompt):
             zipped = _interleave(before, after)
             joined = self._fold_rows(zipped, pairs, [key.take(rows) for key in arrivals.keys])
         else:
-            joined = self._call(before, after)
+            joined = self.pairwise(before, after)
         return joined if everywhere else _replace_rows(new, met, joined)
 
     def _fold_batches(self, values: Columns, groups: Groups) -> Columns:
@@ -152,7 +152,7 @@ class ReduceLogic(Prompt):
         left = np.flatnonzero(position % 2 == 0)
         paired = position[left] + 1 < np.repeat(sizes, (sizes + 1) // 2)
         first, alone = left[paired], left[~paired]
-        joined = self._call(_take(values, first), _take(values, first + 1))
+        joined = self.pairwise(_take(values, first), _take(values, first + 1))
         if len(alone) == 0:
             return joined
         place = np.empty(len(left), dtype=np.int64)
@@ -162,7 +162,8 @@ class ReduceLogic(Prompt):
         both = [pa.concat_arrays(pair) for pair in zip(joined, rest, strict=True)]
         return _take(both, place)
 
-    def _call(self, earlier: Columns, later: Columns) -> Columns:
+    def pairwise(self, earlier: Columns, later: Columns) -> Columns:
+        """The function of rows that belong together, by their place. Raises UserFunctionError."""
         name = function_name(self.function)
         a = pa.RecordBatch.from_arrays(earlier, schema=self.value_schema)
         b = pa.RecordBatch.from_arrays(later, schema=self.value_schema)

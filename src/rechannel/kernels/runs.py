@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +35,23 @@ class RunWriter:
 
     def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
         """One segment of sorted rows, as a run that counts in `where`."""
+        logic = logic_of(self.program)
+        schema = pa.schema([*logic.key_schema, *logic.state_schema])
+        due = _span_of(logic.due(*halves(logic, rows))) if len(rows) else None
+        return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), due)
+
+    def write_as(
+        self,
+        rows: Rows,
+        schema: pa.Schema,
+        era: str,
+        where: Intervals,
+        place: tuple[int, int],
+        due: tuple[int, int] | None,
+    ) -> tuple[Run, ...]:
+        """Rows with other columns than the state has. place: seq and level of the run."""
         if not len(rows):
             return ()
-        logic = logic_of(self.program)
         operator, timestep = self.program.operator, self.step.timestep
         key = segment_key(
             operator=operator,
@@ -50,9 +66,8 @@ class RunWriter:
             task=self.task,
             attempt=self.attempt,
             logic=self.program.version,
-            schema=self.program.fingerprint,
+            schema=era,
         )
-        schema = pa.schema([*logic.key_schema, *logic.state_schema])
         columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
         size = write_segment(
             self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
@@ -61,14 +76,61 @@ class RunWriter:
             Run(
                 segment=key,
                 clip=where,
-                seq=seq,
-                level=level,
+                seq=place[0],
+                level=place[1],
                 rows=len(rows),
                 size=size,
                 span=where.width,
-                due=_span_of(logic.due(*halves(logic, rows))),
+                due=due,
             ),
         )
+
+
+class OpenRuns(Sequence[OpenRun]):
+    """Runs of one task, newest first, each of them opened when it is looked at.
+
+    Raises DamagedStateError then for one whose columns nobody can read any more.
+    """
+
+    def __init__(self, program: StageProgram, runs: Sequence[Run]) -> None:
+        """runs: newest first."""
+        self._program, self._runs = program, runs
+        self._opened: dict[int, OpenRun] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> OpenRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[OpenRun]: ...
+
+    def __getitem__(self, index: int | slice) -> OpenRun | list[OpenRun]:
+        """One of them, or some."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index not in self._opened:
+            self._opened[index] = open_run(self._program, self._runs[index])
+        return self._opened[index]
+
+    def waiting(
+        self, after: int, until: int, since: int | None = None
+    ) -> list[tuple[Run, OpenRun]]:
+        """Those that may have rows which wait for an event time in (after, until].
+
+        since: number of a timestep; of later ones also those that wait for longer.
+        """
+        return [
+            (run, self[i])
+            for i, run in enumerate(self._runs)
+            if run.due is None
+            or (
+                run.due[1] > after
+                and (run.due[0] <= until or (since is not None and run.seq > since))
+            )
+        ]
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:

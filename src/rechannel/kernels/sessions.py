@@ -25,6 +25,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, L
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.sorting import from_numpy, last_not_after, take
+from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.kernels.windows import END, START
 from rechannel.model.eventtime import Clock
 
@@ -42,7 +43,7 @@ class SessionLogic(ManyRows):
     rows of one session are at most, exclusive. keep_late: late rows are somebody's.
     """
 
-    inner: AggregateLogic
+    inner: AggregateLogic | WindowReduceLogic
     row_schema: pa.Schema
     on: str
     gap_us: int

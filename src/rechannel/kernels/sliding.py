@@ -1,5 +1,8 @@
 """Sliding windows: state is kept in panes, and a window is made of the panes in it when it is complete.
 
+Where all aggregates can be taken out of a total again, `slides` keeps totals up instead: what a window costs then
+follows from the panes that enter and leave, and not from those that are in it.
+
 A pane is as long as the greatest common divisor of the windows' length and of the distance between their ends, so every
 window is whole panes and a row is in one of them, whatever the number of windows that it is in. All panes of a key are
 in one task. A pane is gone when the last window with it is.
@@ -8,6 +11,7 @@ in one task. A pane is gone when the last window with it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +20,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.marks import MICROS, micros
+from rechannel.kernels.running_totals import Running
 from rechannel.kernels.sorting import from_numpy, group_rows, take
 from rechannel.kernels.windows import Mask, WindowLogic
 from rechannel.model.eventtime import Clock
@@ -35,6 +40,15 @@ class SlidingLogic(WindowLogic):
     length_us: int
     every_us: int
     offset_us: int = 0
+
+    @cached_property
+    def running(self) -> Running | None:
+        """How totals are kept up, where what leaves a window can be taken out of them."""
+        parts = self.inner.parts
+        if parts is None:
+            return None
+        keys = pa.schema(list(self.key_schema)[:-1])
+        return Running(keys=keys, state=self.state_schema, parts=parts)
 
     @property
     def hashed(self) -> int:
@@ -64,6 +78,10 @@ class SlidingLogic(WindowLogic):
         last = self._end_after(min(clock.watermark, _LAST)) - self.every_us
         return range(first, last + 1, self.every_us)
 
+    def last_end(self, time: int) -> int:
+        """The end of the last window that is complete at a time."""
+        return self._end_after(max(time, _FIRST)) - self.every_us
+
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
@@ -80,6 +98,13 @@ class SlidingLogic(WindowLogic):
         window = begin[rows] + nth * self.every_us
         order = np.lexsort((window, hashes[rows]))
         return self._met(keys, state, hashes, rows[order], window[order])
+
+    def shown(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: IntArray
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Windows of which the state is known. keys: without the window; ends: of the windows."""
+        order = np.lexsort((ends, hashes))
+        return self._met([*keys, keys[0]], state, hashes, order, ends[order])
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Panes, as state is shown."""

@@ -6,9 +6,7 @@ Files carry the attempt's name; the report says which ones count; others are swe
 
 from __future__ import annotations
 
-import base64
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.binned import pack_bins
+from rechannel.kernels.clocks import clock_of, times_after
 from rechannel.kernels.collect import collect, whole_keys
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
@@ -26,13 +26,13 @@ from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
-from rechannel.kernels.runs import RunWriter, halves, live_at, logic_of, open_run
+from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of
 from rechannel.kernels.send import Order
+from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.sorting import sort_index, take
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
-from rechannel.model.eventtime import ENDED, NEVER, Clock, Times, advance
+from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
 
@@ -62,10 +62,8 @@ class StatefulTask:
         measures = Measures()
         inbox = Inbox.of(from_batches(measures.waiting(batches)))
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        times = self._times(inbox)
-        clock = Clock(
-            now_ms=self.step.now_ms, before=self.step.times.watermark, watermark=times.watermark
-        )
+        times = times_after(self.program, self.step, latest_of(inbox.marks))
+        clock = clock_of(self.program, self.step, times)
         report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
         yield from emitter.marks(self._handed_on(times.watermark))
@@ -83,13 +81,6 @@ class StatefulTask:
         behind = 0 if watermark == ENDED else logic_of(self.program).behind_us
         return {self.program.operator: watermark - behind}
 
-    def _times(self, inbox: Inbox) -> Times:
-        """Event time after this timestep: every task comes to the same."""
-        if not self.program.times:
-            return self.step.times
-        seen = latest_of(inbox.marks)
-        return advance(self.step.times, self.program.times, seen, self.step.now_ms)
-
     def _apply(
         self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
     ) -> dict[str, Any]:
@@ -97,13 +88,20 @@ class StatefulTask:
         with measures.activity("deserialise"):
             received = receive(logic, blobs)
         with measures.activity("lookup"):
-            runs = [open_run(self.program, run) for run in state.runs]
+            runs = OpenRuns(self.program, state.runs)
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"):
             applied = self._user(lambda: logic.apply(arrivals))
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
-        shown = self._shown(arrivals, applied, fresh, runs, measures)
-        edit = self._store(fresh, runs, measures, clock)
+        writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        if slides_by_totals(logic):
+            with measures.activity("process"):
+                shown, totals = self._slid(arrivals, applied, fresh, runs, writer, measures)
+        else:
+            shown = self._shown(arrivals, applied, fresh, runs, measures)
+            totals = without_totals(state)
+        edit = self._store(fresh, runs, writer, measures, clock)
+        edit = Edit(retire=edit.retire + totals.retire, add=edit.add + totals.add)
         parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
         if applied.late is not None:
             measures.count("rows_late", applied.late.count)
@@ -129,7 +127,7 @@ class StatefulTask:
         }
 
     def _arrivals(
-        self, logic: StatefulLogic, received: Received, runs: list[OpenRun], clock: Clock
+        self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
     ) -> Arrivals:
         """What was received, with the state of its keys.
 
@@ -139,12 +137,13 @@ class StatefulTask:
         before = replace(clock, watermark=clock.before)
         keys = logic.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
-        runs = runs if logic.recalls else []
+        known: Sequence[OpenRun] = runs if logic.recalls else ()
         if logic.collects:
             asked = logic.asks(received.values, received.groups)
-            held = collect(logic, runs, received.hashes, keys, live_at(logic, before), asked)
+            held = collect(logic, known, received.hashes, keys, live_at(logic, before), asked)
         else:
-            hits = find(runs, received.hashes, keys, logic.minor)
+            known = self._spanned(runs, keys) if logic.recalls else ()
+            hits = find(known, received.hashes, keys, logic.minor)
             old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
             found = _alive(logic, keys, old, found, before)
         return Arrivals(
@@ -160,6 +159,13 @@ class StatefulTask:
             timestep=self.step.timestep,
         )
 
+    def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
+        """Runs that may hold state of keys, which wait for some times."""
+        span = logic_of(self.program).spanned(keys)
+        if span is None:
+            return runs
+        return [opened for _, opened in runs.waiting(span[0] - 1, span[1])]
+
     def _user(self, call: Callable[[], Answer]) -> Answer:
         """What the logic answers; an error of the user's function with where it came from."""
         try:
@@ -173,15 +179,18 @@ class StatefulTask:
         arrivals: Arrivals,
         applied: Applied,
         fresh: Rows,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray]:
         """What the operator emits: its answer, and behind it what was waiting for the watermark that has come."""
-        awaited = logic_of(self.program).awaited(arrivals.clock)
+        logic, clock = logic_of(self.program), arrivals.clock
+        awaited = logic.awaited(clock)
+        if awaited is None and clock.since is not None:
+            awaited = clock.watermark, clock.watermark
         if awaited is None:
             return applied.output, applied.output_hashes
         with measures.activity("process"):
-            waited = self._waited(arrivals, fresh, runs, awaited)
+            waited = self._waited(arrivals, fresh, runs, awaited, measures)
         if waited is None:
             return applied.output, applied.output_hashes
         if not applied.output.num_rows:
@@ -193,18 +202,25 @@ class StatefulTask:
         return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
 
     def _waited(
-        self, arrivals: Arrivals, fresh: Rows, runs: list[OpenRun], awaited: tuple[int, int]
+        self,
+        arrivals: Arrivals,
+        fresh: Rows,
+        runs: OpenRuns,
+        awaited: tuple[int, int],
+        measures: Measures,
     ) -> tuple[pa.RecordBatch, HashArray] | None:
         """What waited for an event time in (after, until]; None = nothing did."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         (after, until), clock = awaited, arrivals.clock
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
-        parts = [fresh.where(_awaited(logic, fresh, NEVER, until))]
-        for run, opened in zip(state.runs, runs, strict=True):
-            first, last = run.due or (NEVER, ENDED)
-            if first <= until and last > after:
-                pieces = slices_of(opened, state.own)
-                parts += [p.where(_awaited(logic, p, after, until)) for p in pieces]
+        early = clock.since is not None
+        parts = [fresh.where(_awaited(logic, fresh, NEVER, ENDED if early else until))]
+        for run, opened in runs.waiting(after, until, clock.since):
+            # What has changed since something was shown early is in runs that are younger.
+            late = ENDED if clock.since is not None and run.seq > clock.since else until
+            pieces = slices_of(opened, state.own)
+            measures.count("rows_read", sum(map(len, pieces)))
+            parts += [p.where(_awaited(logic, p, after, late)) for p in pieces]
         parts = [part for part in parts if len(part)]
         if not parts:
             return None
@@ -222,13 +238,35 @@ class StatefulTask:
             )
         return self._user(lambda: logic.fire(*halves(logic, whole), whole.hashes, clock))
 
-    def _store(self, fresh: Rows, runs: list[OpenRun], measures: Measures, clock: Clock) -> Edit:
+    def _slid(
+        self,
+        arrivals: Arrivals,
+        applied: Applied,
+        fresh: Rows,
+        runs: OpenRuns,
+        writer: RunWriter,
+        measures: Measures,
+    ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
+        """What an operator emits that keeps totals, and what becomes of those."""
+        state = self.step.tasks[self.task]
+        slides = Slides(self.program, state, runs, fresh, self.step.timestep)
+        shown, edit = slides.run(arrivals, applied, writer)
+        measures.count("rows_read", slides.rows_read)
+        return shown or (applied.output, applied.output_hashes), edit
+
+    def _store(
+        self,
+        fresh: Rows,
+        runs: OpenRuns,
+        writer: RunWriter,
+        measures: Measures,
+        clock: Clock,
+    ) -> Edit:
         """Write what changed and merge what is due; the edit of the manifest."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
         live = live_at(logic, clock)
         if self.program.times:
             fresh = _still(fresh, live(*halves(logic, fresh)))
-        writer = RunWriter(self.program, self.step, self.task, self.attempt)
         older = sum(run.rows_in(state.own) for run in state.runs)
         if len(fresh) and runs and older <= INLINE * len(fresh):
             with measures.activity("merge"):
@@ -252,7 +290,7 @@ class StatefulTask:
     def _merges(
         self,
         state: TaskState,
-        runs: list[OpenRun],
+        runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
         live: Live,
@@ -294,22 +332,6 @@ def report_blob(task: int, body: bytes) -> bytes:
             message=pa.py_buffer(body),
         )
     )
-
-
-def pack_bins(routing: Routing | None, received: Received) -> str | None:
-    """Rows per bin of what was received, compressed; None when all rows are in one bin's worth of routing."""
-    if routing is None or received.rows == 0:
-        return None
-    rows = np.diff(received.groups.starts, append=received.groups.rows)
-    edges = np.searchsorted(received.hashes, routing.edges)
-    total = np.concatenate(([0], np.cumsum(rows)))
-    per_bin = np.diff(np.append(total[edges], total[-1])).astype("<u4")
-    return base64.b64encode(zlib.compress(per_bin.tobytes(), 1)).decode()
-
-
-def unpack_bins(text: str) -> npt.NDArray[np.uint32]:
-    """Invert `pack_bins`: rows per bin. Shape (bins,)."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")
 
 
 def _found(arrivals: Arrivals) -> int:
@@ -378,11 +400,11 @@ def _pieces(
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
 
 
-def _merge_parts(state: TaskState, runs: list[OpenRun], merge: Merge, gone: set[int]) -> list[Rows]:
+def _merge_parts(state: TaskState, runs: OpenRuns, merge: Merge, gone: set[int]) -> list[Rows]:
     seqs = set(merge.seqs)
     return [
         part
-        for i, (run, opened) in enumerate(zip(state.runs, runs, strict=True))
+        for i, run in enumerate(state.runs)
         if run.seq in seqs and i not in gone
-        for part in slices_of(opened, merge.where)
+        for part in slices_of(runs[i], merge.where)
     ]

@@ -22,10 +22,12 @@ from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import from_numpy, take
 from rechannel.kernels.tracking import spread
+from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 START, END = "window_start", "window_end"
 ROWS = pa.field("_rows", pa.int64(), False)
+TOUCHED = pa.field("_touched", pa.int64(), False)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -68,10 +70,11 @@ class WindowLogic:
     inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
     begin there and every `size_us`; None = elsewhere too. on_close: emit a window when it is complete, and when a row
     comes to it after that; else with every change. keep_late: late rows are somebody's: all columns travel.
-    processing: windows are of the time of timesteps, not of the rows' own.
+    processing: windows are of the time of timesteps, not of the rows' own. early_ms: windows that are not complete are
+    shown at this interval, those that got rows since: the state then also says which timestep brought the last ones.
     """
 
-    inner: AggregateLogic
+    inner: AggregateLogic | WindowReduceLogic
     row_schema: pa.Schema
     size_us: int
     offset_us: int | None = None
@@ -79,6 +82,7 @@ class WindowLogic:
     on_close: bool = True
     keep_late: bool = False
     processing: bool = False
+    early_ms: int | None = None
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -129,8 +133,9 @@ class WindowLogic:
 
     @property
     def state_schema(self) -> pa.Schema:
-        """As of the aggregates."""
-        return self.inner.state_schema
+        """As of the aggregates, and the timestep of the last rows where windows are shown early."""
+        kept = self.inner.state_schema
+        return kept if self.early_ms is None else kept.append(TOUCHED)
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -168,7 +173,7 @@ class WindowLogic:
 
     def wire_schema(self, *, combined: bool) -> pa.Schema:
         """Raw rows, or states with the number of rows that they are of."""
-        return self.state_schema.append(ROWS) if combined else self.value_schema
+        return self.inner.state_schema.append(ROWS) if combined else self.value_schema
 
     def combine(self, values: Columns, groups: Groups) -> Columns:
         """Partial states of raw rows, and how many rows they are of."""
@@ -178,11 +183,11 @@ class WindowLogic:
         """Merge what is in time into the state. Where windows are shown when complete, `due` says which are."""
         late = self._gone(arrivals.keys[-1], arrivals.clock.before)
         if not late.any():
-            state = self.inner.merged(self._inner(arrivals))
+            state = self._touched(self.inner.merged(self._inner(arrivals)), arrivals.timestep)
             return self._applied(arrivals.keys, arrivals.hashes, state, state)
         stay = np.flatnonzero(~late)
         timely = _select(arrivals, stay)
-        state = self.inner.merged(self._inner(timely))
+        state = self._touched(self.inner.merged(self._inner(timely)), arrivals.timestep)
         whole = [spread(column, stay, len(late)) for column in state]
         applied = self._applied(timely.keys, timely.hashes, state, whole)
         return replace(applied, untouched=late, late=self._late_rows(arrivals, late))
@@ -205,6 +210,12 @@ class WindowLogic:
         """Ends of the windows."""
         return self._ends(keys[-1])[0]
 
+    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+        """Ends of the first and the last window."""
+        ends, nulls = self._ends(keys[-1])
+        ends = ends if nulls is None else ends[~nulls]
+        return (int(ends.min()), int(ends.max())) if len(ends) else None
+
     def gone(self, due: int, clock: Clock) -> bool:
         """Whether windows that end then are gone."""
         return due + self.lateness_us <= clock.watermark
@@ -225,12 +236,18 @@ class WindowLogic:
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
-        """The complete windows themselves."""
+        """The complete windows themselves, and those that are shown early."""
+        if clock.since is not None:
+            touched = state[-1].to_numpy(zero_copy_only=False)
+            shown = np.flatnonzero(
+                (self.due(keys, state) <= clock.watermark) | (touched > clock.since)
+            )
+            keys, state, hashes = take(keys, shown), take(state, shown), hashes[shown]
         return self.finish(keys, state), hashes
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys, start and end of the windows, finished aggregates."""
-        inner = self.inner.finish(keys, state)
+        inner = self.inner.finish(keys, state[: len(self.inner.state_schema)])
         ends = from_numpy(self._ends(keys[-1])[0], pa.int64()).cast(MICROS)
         columns = [*inner.columns[: len(keys)], ends, *inner.columns[len(keys) :]]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
@@ -240,6 +257,12 @@ class WindowLogic:
     ) -> Applied:
         output = _nothing(self.output_schema) if self.on_close else self.finish(keys, shown)
         return Applied(state=state, dropped=None, output=output, output_hashes=hashes)
+
+    def _touched(self, state: Columns, timestep: int) -> Columns:
+        """State with the timestep that it is of, where that is kept."""
+        if self.early_ms is None:
+            return state
+        return [*state, from_numpy(np.full(len(state[0]), timestep, dtype=np.int64), TOUCHED.type)]
 
     def _ends(self, starts: pa.Array) -> tuple[IntArray, Mask | None]:
         times, nulls = micros(starts)

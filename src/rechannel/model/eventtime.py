@@ -54,11 +54,32 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Where an operator that shows something at an interval stands. now_ms: time of the timestep, Unix milliseconds.
+
+    shown: number of the timestep that showed it last, 0 before any.
+    """
+
+    now_ms: int
+    shown: int = 0
+
+    def strikes(self, now_ms: int, every_ms: int) -> bool:
+        """Whether a timestep at a time is the first one of an interval; intervals begin at 1970."""
+        return now_ms // every_ms > self.now_ms // every_ms
+
+    def after(self, timestep: int, now_ms: int, every_ms: int) -> Beat:
+        """One timestep further."""
+        shown = timestep if self.strikes(now_ms, every_ms) else self.shown
+        return Beat(now_ms=now_ms, shown=shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Event time of one operator after a timestep. marks: of its inputs."""
+    """Event time of one operator after a timestep. marks: of its inputs. beat: None where nothing is shown early."""
 
     watermark: int = NEVER
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    beat: Beat | None = None
 
     def __post_init__(self) -> None:
         """Freeze the marks."""
@@ -71,7 +92,8 @@ class Times:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         marks = {name: [mark.latest, mark.active_ms] for name, mark in self.marks.items()}
-        return {"watermark": self.watermark, "marks": marks}
+        beat = {} if self.beat is None else {"beat": [self.beat.now_ms, self.beat.shown]}
+        return {"watermark": self.watermark, "marks": marks, **beat}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Times:
@@ -80,7 +102,8 @@ class Times:
             name: Mark(latest=latest, active_ms=active)
             for name, (latest, active) in data["marks"].items()
         }
-        return cls(watermark=data["watermark"], marks=marks)
+        beat = Beat(now_ms=data["beat"][0], shown=data["beat"][1]) if "beat" in data else None
+        return cls(watermark=data["watermark"], marks=marks, beat=beat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +111,14 @@ class Clock:
     """The times that a task goes by in a timestep.
 
     now_ms: of the timestep, Unix milliseconds. before, watermark: event time as of the timestep before, and as of this
-    one; NEVER where there is none.
+    one; NEVER where there is none. since: number of the timestep that showed early what was not complete, if this one
+    does (0 = none did); None = it does not.
     """
 
     now_ms: int
     before: int = NEVER
     watermark: int = NEVER
+    since: int | None = None
 
 
 def advance(

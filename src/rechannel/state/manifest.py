@@ -1,5 +1,8 @@
 """The manifest: which runs make up the state of an operator, as a value.
 
+Beside its state an operator may keep *totals*: what follows from the state, so that it need not be made of all of it
+again. They are runs with columns of their own and a level below 0; nothing is lost where they are.
+
 A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that holds it wins. Who
 reads a run is not written here: a task reads every run that meets the intervals it owns. Moving a bin therefore changes
 the routing table and nothing else, and the size of a manifest follows tasks, runs and moved bins.
@@ -13,6 +16,9 @@ from typing import Any
 
 from rechannel.model.hashspace import SPACE, Intervals
 
+TOTALS, CHANGES = -1, -2
+"""Levels of runs that hold no state: totals, and what has changed of them since. Their seqs are negative."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -21,7 +27,7 @@ class Run:
     segment: key of the segment's file in the store.
     clip: the hashes for which this run still counts.
     seq: recency; for any hash, runs that hold it have different seq and the highest wins.
-    level: how many merges its rows went through (0 = written by a timestep).
+    level: how many merges its rows went through (0 = written by a timestep); below 0: see `TOTALS`.
     rows, size: rows and bytes of the whole segment, before clipping.
     span: width of the intervals the segment was written for; rows are spread evenly over it (hashes are uniform).
     due: first and last event time that a row of the segment waits for; None = no row waits.
@@ -127,10 +133,18 @@ class Manifest:
         runs = [run for run in kept if run.clip] + list(edit.add)
         return Manifest(tuple(sorted(runs, key=lambda run: -run.seq)))
 
+    @property
+    def state(self) -> tuple[Run, ...]:
+        """Runs that hold state, newest first."""
+        return tuple(run for run in self.runs if run.level >= 0)
+
     def within(self, where: Intervals) -> tuple[Run, ...]:
-        """Runs that meet the given hashes, clipped to them, newest first."""
-        met = ((run, run.clip.intersect(where)) for run in self.runs)
-        return tuple(replace(run, clip=clip) for run, clip in met if clip)
+        """Runs of state that meet the given hashes, clipped to them, newest first."""
+        return _clipped(self.state, where)
+
+    def totals(self, where: Intervals) -> tuple[Run, ...]:
+        """Runs of totals that meet the given hashes, clipped to them."""
+        return _clipped((run for run in self.runs if run.level < 0), where)
 
     def segments(self) -> set[str]:
         """Keys of all segments that count."""
@@ -144,3 +158,8 @@ class Manifest:
     def from_json(cls, data: Iterable[list[Any]]) -> Manifest:
         """Invert `to_json`."""
         return cls(tuple(Run.from_json(run) for run in data))
+
+
+def _clipped(runs: Iterable[Run], where: Intervals) -> tuple[Run, ...]:
+    met = ((run, run.clip.intersect(where)) for run in runs)
+    return tuple(replace(run, clip=clip) for run, clip in met if clip)

@@ -101,7 +101,7 @@ class TaskFinished(Record):
     rows_merged: rows of state rewritten. bytes_fetched: of state, from a store that hosts share
     into this host's cache; 0 where nothing had to be, or where there is no cache.
     counts: whatever else the task counted.
-    bins: rows per bin of the routing table, as in the report (see `kernels.stateful.unpack_bins`).
+    bins: rows per bin of the routing table, as in the report (see `kernels.binned.unpack_bins`).
     spark_task: which Spark task it was. spark: what Spark measured; None in-process, over Spark
     Connect, and when Spark had forgotten the task. executor: None likewise.
     """

@@ -43,6 +43,11 @@ class Recorder:
             msg = f"timestep {timestep} is published again, with other rows than the first time"
             raise StorageError(msg)
 
+    def forget(self) -> None:
+        """Give up what was published so far, where a long run would fill the memory with it."""
+        self.published.clear()
+        self._staged.clear()
+
     def close(self) -> None:
         """The rows stay."""
 

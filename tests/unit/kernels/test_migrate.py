@@ -25,8 +25,8 @@ from rechannel.kernels.migrate import (
     fingerprint,
 )
 from rechannel.kernels.program import StageProgram
+from rechannel.kernels.runs import open_run
 from rechannel.kernels.scan import finished
-from rechannel.kernels.stateful import open_run
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals

@@ -12,10 +12,11 @@ import pytest
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.aggregates import First, LastN
+from rechannel.kernels.binned import pack_bins, unpack_bins
 from rechannel.kernels.program import StageStep, TaskState
 from rechannel.kernels.receive import receive
 from rechannel.kernels.scan import canonical, finished
-from rechannel.kernels.stateful import StatefulTask, logic_of, pack_bins, report_blob, unpack_bins
+from rechannel.kernels.stateful import StatefulTask, logic_of, report_blob
 from rechannel.kernels.track import TrackLogic
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import SPACE, Intervals

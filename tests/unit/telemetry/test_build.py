@@ -6,6 +6,7 @@ import pytest
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.aggregates.count import Count
+from rechannel.kernels.binned import unpack_bins
 from rechannel.kernels.front import FrontTask
 from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import (
@@ -17,7 +18,7 @@ from rechannel.kernels.program import (
     TaskState,
 )
 from rechannel.kernels.receive import Inbox
-from rechannel.kernels.stateful import StatefulTask, unpack_bins
+from rechannel.kernels.stateful import StatefulTask
 from rechannel.kernels.wire import from_batches
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit

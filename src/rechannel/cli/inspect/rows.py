@@ -162,16 +162,16 @@ def _columns(
     A segment does not say where keys end, but key and state columns are spelt out. spelt: in these words,
     now or at first.
     """
-    if not manifest.runs:
+    if not manifest.state:
         return pa.schema([]), 0
-    schema = open_segment(directory.store, manifest.runs[0].segment).schema
+    schema = open_segment(directory.store, manifest.state[0].segment).schema
     for keys in range(1, len(schema) + 1):
         key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
         words = f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"
         if any(text.endswith(words) for text in spelt):
             return schema, keys
     msg = (
-        f"segment {manifest.runs[0].segment} has the columns {columns_text(schema)}, but operator"
+        f"segment {manifest.state[0].segment} has the columns {columns_text(schema)}, but operator"
         f" {operator!r} is {spelt[0]}: they do not belong together; restore the state directory"
     )
     raise DamagedStateError(msg)
@@ -180,7 +180,7 @@ def _columns(
 def _slices(
     directory: StateDirectory, manifest: Manifest, schema: pa.Schema, keys: int
 ) -> Iterator[pa.RecordBatch]:
-    expected = sum(run.rows_in(run.clip) for run in manifest.runs)
+    expected = sum(run.rows_in(run.clip) for run in manifest.state)
     pieces = int(expected // SLICE_ROWS) + 1
     routing = Routing.even(bins=pieces, tasks=pieces)
     for number in range(pieces):

@@ -255,7 +255,8 @@ class SparkPreparer(ClusterPreparer):
 
 def _errand(manifest: Manifest, moves: list[BinMove]) -> Errand:
     where = Intervals.of((move.lo, move.hi) for move in moves)
-    return Errand(uuid.uuid4().hex, manifest.within(where), tuple(pieces(moves)))
+    runs = (*manifest.within(where), *manifest.totals(where))
+    return Errand(uuid.uuid4().hex, runs, tuple(pieces(moves)))
 
 
 def _fresh(new: Program, old: Program) -> list[str]:

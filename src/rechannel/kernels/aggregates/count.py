@@ -56,6 +56,18 @@ class Count:
         """Counts added."""
         return [column(pa.int64(), add_counts(old[0], new[0], found))]
 
+    def tally(self, states: Columns) -> Columns:
+        """Nothing besides."""
+        return []
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Sums of counts."""
+        return self.merge(totals, groups)
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
+        """Differences."""
+        return [less_counts(totals[0], others[0])], None
+
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """The state itself."""
         return states[0]
@@ -74,3 +86,8 @@ def add_counts(old: pa.Array, new: pa.Array, found: Mask) -> IntArray:
     before = numbers(old) if found.all() else numbers(old) * found
     out: IntArray = np.add(numbers(new), before, dtype=np.int64)
     return out
+
+
+def less_counts(counts: pa.Array, others: pa.Array) -> pa.Array:
+    """Counts less others."""
+    return column(pa.int64(), np.subtract(numbers(counts), numbers(others), dtype=np.int64))

@@ -40,6 +40,20 @@ def add(left: IntArray, right: IntArray) -> IntArray:
     return out
 
 
+def less(left: IntArray, right: IntArray) -> IntArray:
+    """Difference of each pair."""
+    out = left - right
+    if (((left ^ right) & (left ^ out)) < 0).any():
+        raise OverflowError
+    return out
+
+
+def negative(values: Wide) -> Wide:
+    """The numbers with the other sign; the least one has none."""
+    low, high = values
+    return ~low + np.uint64(1), ~high + (low == 0)
+
+
 def widened(values: IntArray) -> Wide:
     """The same numbers in 128 bits."""
     return values.view(np.uint64), values >> 63

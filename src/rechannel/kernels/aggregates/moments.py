@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.aggregates.count import COUNT, add_counts, count_rows
+from rechannel.kernels.aggregates.count import COUNT, add_counts, count_rows, less_counts
 from rechannel.kernels.aggregates.inputs import (
     NUMBERS,
     OneColumn,
@@ -83,6 +83,20 @@ class _Moment(OneColumn):
         """Moments added."""
         counts = column(pa.int64(), add_counts(old[0], new[0], found))
         return [counts, *SUMS.merge_pair(old[1:], new[1:], found)]
+
+    def tally(self, states: Columns) -> Columns:
+        """Those of the exact sums."""
+        return SUMS.tally(states[1:])
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Moments added up."""
+        counts = column(pa.int64(), total(numbers(totals[0]), groups))
+        return [counts, *SUMS.merge_tallied(totals[1:], groups)]
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
+        """Differences of the moments, where they can be told."""
+        left, unclear = SUMS.subtract(totals[1:], others[1:])
+        return [less_counts(totals[0], others[0]), *left], unclear
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """(n Q - S^2) / (n (n - 1)), or / n^2, for the sum S and the sum of squares Q."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.errors import TimestepError
-from rechannel.kernels.aggregates.count import COUNT, add_counts, count_rows
+from rechannel.kernels.aggregates.count import COUNT, add_counts, count_rows, less_counts
 from rechannel.kernels.aggregates.inputs import (
     NUMBERS,
     OneColumn,
@@ -27,6 +27,7 @@ from rechannel.kernels.aggregates.totals import (
     IntegerTotal,
     Total,
     sum_type,
+    tallied,
     total_of_states,
 )
 from rechannel.kernels.groups import Groups
@@ -70,6 +71,20 @@ class Sum(OneColumn):
         """Sums added."""
         with overflow_named("sum", self.column, new[0].type):
             return total_of_states(new).merge_pair(old, new, found)
+
+    def tally(self, states: Columns) -> Columns:
+        """Those of the way of adding up."""
+        return total_of_states(states).tally(states)
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Sums of sums."""
+        with overflow_named("sum", self.column, totals[0].type):
+            return tallied(totals).merge_tallied(totals, groups)
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
+        """Differences, where they can be told."""
+        with overflow_named("sum", self.column, totals[0].type):
+            return tallied(totals).subtract(totals, others)
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Sums; those of floats rounded to the nearest double."""
@@ -120,6 +135,22 @@ class Mean(OneColumn):
         with overflow_named("mean", self.column, new[1].type):
             way = total_of_states(new[1:])
             return [counts, *way.merge_pair(old[1:], new[1:], found)]
+
+    def tally(self, states: Columns) -> Columns:
+        """Those of the sum."""
+        return total_of_states(states[1:]).tally(states[1:])
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Counts and sums added up."""
+        counts = column(pa.int64(), total(numbers(totals[0]), groups))
+        with overflow_named("mean", self.column, totals[1].type):
+            return [counts, *tallied(totals[1:]).merge_tallied(totals[1:], groups)]
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
+        """Differences of counts and sums, where they can be told."""
+        with overflow_named("mean", self.column, totals[1].type):
+            left, unclear = tallied(totals[1:]).subtract(totals[1:], others[1:])
+        return [less_counts(totals[0], others[0]), *left], unclear
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Sums divided by counts."""

@@ -7,11 +7,12 @@ numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from rechannel.kernels import segments
 from rechannel.kernels.aggregates import integers
 from rechannel.kernels.aggregates.inputs import doubles, either, kept, plain
 from rechannel.kernels.exact import ExactSums
@@ -37,9 +38,40 @@ class Total(Protocol):
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
         """Old states (where found) plus new ones."""
 
+    def tally(self, states: Columns) -> Columns:
+        """What has to be known besides, for states to be taken out of a merged one: of every state by itself."""
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """One state per group of states that are followed by their tallies; so is it."""
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
+        """Row by row a state less one that was merged into it, both with tallies; which ones cannot be told."""
+
+
+class _Nullable:
+    """Sums that are null where no value was seen: their tally is how many states are not."""
+
+    if TYPE_CHECKING:
+
+        def merge(self, states: Columns, groups: Groups) -> Columns:
+            """One state per group of states."""
+
+    def tally(self, states: Columns) -> Columns:
+        """One for a sum of values."""
+        valid = validity(states[0])
+        ones = np.ones(len(states[0]), dtype=np.int64)
+        return [column(pa.int64(), ones if valid is None else valid.astype(np.int64))]
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Sums of sums."""
+        return [
+            *self.merge(totals[:1], groups),
+            column(pa.int64(), segments.total(numbers(totals[1]), groups)),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
-class IntegerTotal:
+class IntegerTotal(_Nullable):
     """Sum of integers in one nullable int64."""
 
     @property
@@ -63,9 +95,15 @@ class IntegerTotal:
         sums = integers.add(_masked(new[0], after), _masked(old[0], before))
         return [column(pa.int64(), sums, either(before, after))]
 
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
+        """Differences."""
+        one, other = (_masked(each[0], validity(each[0])) for each in (totals, others))
+        sums, left = integers.less(one, other), _left(totals[1], others[1])
+        return [column(pa.int64(), sums, _some(left)), column(pa.int64(), left)], None
+
 
 @dataclass(frozen=True, slots=True)
-class DecimalTotal:
+class DecimalTotal(_Nullable):
     """Sum of decimals, or of 64-bit integers, in one nullable decimal of a given type."""
 
     kind: pa.DataType
@@ -95,6 +133,15 @@ class DecimalTotal:
         right = integers.masked(word_pairs(old[0]), before)
         return [self._column(integers.wide_add(left, right), either(before, after))]
 
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
+        """Differences."""
+        one, other = (
+            integers.masked(word_pairs(each[0]), validity(each[0])) for each in (totals, others)
+        )
+        left = _left(totals[1], others[1])
+        sums = self._column(integers.wide_add(one, integers.negative(other)), _some(left))
+        return [sums, column(pa.int64(), left)], None
+
     def _column(self, wide: integers.Wide, valid: Mask | None) -> pa.Array:
         integers.check_digits(wide, self.kind.precision)
         return integers.decimal_column(self.kind, wide, valid)
@@ -123,6 +170,18 @@ class FloatTotal:
         """Sums added."""
         return self.sums.merge_pair(old, new, found)
 
+    def tally(self, states: Columns) -> Columns:
+        """How many reach the top, and have flags."""
+        return self.sums.tally(states)
+
+    def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
+        """Sums of sums."""
+        return self.sums.merge_tallied(totals, groups)
+
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
+        """Differences, where they can be told."""
+        return self.sums.subtract(totals, others)
+
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
     """Result type of a sum, Spark's: bigint, double, or a decimal with ten digits more."""
@@ -137,6 +196,22 @@ def total_of_states(states: Columns) -> Total:
         return FloatTotal()
     kind = states[0].type
     return DecimalTotal(kind) if pa.types.is_decimal128(kind) else IntegerTotal()
+
+
+def tallied(totals: Columns) -> Total:
+    """The way of adding up that made these state columns, which are followed by their tallies."""
+    return FloatTotal() if len(totals) > 2 else total_of_states(totals[:1])
+
+
+def _left(total: pa.Array, other: pa.Array) -> IntArray:
+    """How many of the states with a value have not left."""
+    left: IntArray = np.subtract(numbers(total), numbers(other), dtype=np.int64)
+    return left
+
+
+def _some(left: IntArray) -> Mask | None:
+    valid = left > 0
+    return None if valid.all() else valid
 
 
 def _masked(values: pa.Array, valid: Mask | None) -> IntArray:
