@@ -230,7 +230,7 @@ class Flights:
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Rows and bytes in the runs of every operator."""
         return {
-            name: (sum(run.rows for run in m.runs), sum(run.size for run in m.runs))
+            name: (sum(run.rows for run in m.state), sum(run.size for run in m.runs))
             for name, m in self.manifests.items()
         }
 

@@ -22,7 +22,7 @@ from rechannel.kernels.merge import Rows, slices_of
 from rechannel.kernels.panes import Panes
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.running_totals import LEAVES, picked
-from rechannel.kernels.runs import OpenRuns, RunWriter, logic_of
+from rechannel.kernels.runs import OpenRuns, RunWriter, halves, logic_of
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import NEVER
@@ -32,6 +32,9 @@ from rechannel.state.segment import open_segment
 
 MOST_CHANGES = 16
 """Runs of changes beside totals, of one task; more than that become one."""
+
+MOST_STEPS, AT_ONCE = 32, 1 << 20
+"""Of more windows than that in one timestep, the panes go into all of their windows at once if that makes few rows."""
 
 
 def slides_by_totals(logic: object) -> bool:
@@ -75,16 +78,30 @@ class Slides:
         ends = self._logic.complete(arrivals.clock)
         if not ends:
             return None, self._noted(arrivals, applied, writer)
-        base = self._base(ends.start - self._logic.every_us, arrivals, applied)
-        totals = self._slide(base, ends)
+        shown: tuple[pa.RecordBatch, HashArray] | None
+        if len(ends) > MOST_STEPS and (panes := self._few(ends)) is not None:
+            keys, state = halves(self._logic, panes)
+            shown = self._logic.fire(keys, state, panes.hashes, arrivals.clock)
+            last = ends[-1] + self._logic.every_us
+            totals = self._anew(last - self._logic.length_us, ends[-1])
+        else:
+            base = self._base(ends.start - self._logic.every_us, arrivals, applied)
+            totals = self._slide(base, ends)
+            shown = self._shown()
         run = self._write(writer, _signed(totals, leaves=False), ends[-1], TOTALS)
         edit = Edit(retire=_retired(self._state.totals, self._state.own), add=run)
-        return self._shown(), edit
+        return shown, edit
 
     def _count_read(self, rows: int) -> None:
         self.rows_read += rows
 
     # Windows ----------------------------------------------------------------------------------------------------
+
+    def _few(self, ends: range) -> Rows | None:
+        """The panes of many windows, if they are few enough to be put into all of them at once; else None."""
+        panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
+        several = self._logic.length_us // self._logic.every_us + 1
+        return panes if len(panes) * several <= AT_ONCE else None
 
     def _slide(self, totals: Rows, ends: range) -> Rows:
         """Totals behind the last window; every window is shown."""
@@ -226,9 +243,12 @@ class Slides:
             return Edit()
         end = self._logic.last_end(before)
         come, leave = self._changes(end, arrivals, applied)
-        # Also where totals are not whole: other tasks may find them so, with other bins.
-        if not len(come) or not (known := self._known(end)):
+        if not len(come):
             return Edit()
+        # Also where totals are not whole: other tasks may find them so, with other bins.
+        known = self._known(end)
+        if not known:
+            return Edit(retire=_retired(self._state.totals, self._state.own))
         older = [run for run, _ in known if run.level == CHANGES]
         parts = [_signed(come, leaves=False), _signed(leave, leaves=True)]
         if len(older) < MOST_CHANGES:

@@ -77,7 +77,7 @@ def test_what_comes_and_goes_leaves_nothing_behind(operator):
         state.append((sum(r.rows for r in manifest.runs), sum(r.size for r in manifest.runs)))
         shown += sum(counts["rows_out"] for counts in mine)
     harness.process.sweep()
-    assert shown > 1_000
+    assert shown > 500
     early, late = slice(40, TIMESTEPS // 2), slice(TIMESTEPS // 2, None)
     assert max(work[late]) <= 1.1 * max(work[early])
     assert sum(work[late]) <= 1.1 * sum(work[early]) * (TIMESTEPS // 2) / (TIMESTEPS // 2 - 40)
