@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
@@ -63,6 +64,17 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
 def sortable(column: pa.Array) -> pa.Array:
     """As numbers where Arrow does not sort a type."""
     return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+
+
+def orderable(kind: pa.DataType) -> bool:
+    """Whether Arrow sorts values of a type."""
+    try:
+        pc.sort_indices(
+            pa.table({"x": sortable(pa.array([], kind))}), sort_keys=[("x", "ascending")]
+        )
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def group_rows(

@@ -116,7 +116,7 @@ class LookupLogic(EveryRow):
             return place, there, changed
         came = take(arrivals.values, rows)
         owners = arrivals.groups.ids[rows]
-        known = np.flatnonzero(there)
+        known = np.flatnonzero(there) if self.by else np.empty(0, dtype=np.int64)
         both = [
             pa.concat_arrays([old.take(pa.array(known)), new])
             for old, new in zip(arrivals.old, self._stored(came), strict=True)
@@ -162,6 +162,9 @@ class LookupLogic(EveryRow):
 
 def newest(by: Columns, owners: IntArray) -> IntArray:
     """The newest row of every owner, ascending: the largest by some columns, and of those the last one."""
+    if not by:
+        rows = np.argsort(owners, kind="stable")
+        return np.sort(rows[np.flatnonzero(np.diff(owners[rows], append=-1))])
     table = {"owner": from_numpy(np.ascontiguousarray(owners), pa.int64())}
     order = [("owner", "ascending")]
     for place, column in enumerate(by):

@@ -16,8 +16,10 @@ import pyarrow as pa
 import xxhash
 
 from rechannel.errors import DataflowError, SourceError
+from rechannel.kernels.sorting import orderable
 from rechannel.kernels.table import GONE
 from rechannel.kernels.user_errors import user_error
+from rechannel.model.ddl import type_name
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import Offset, Split, SplitReader
 from rechannel.sources.seen import folder_of
@@ -106,6 +108,13 @@ class TableReader:
         if missing:
             msg = f"{self._what} has no column {missing[0]!r}; there are {', '.join(self.schema.names)}"
             raise DataflowError(msg)
+        for each in connector.by:
+            kind = self.schema.field(each).type
+            if not orderable(kind):
+                msg = (
+                    f"{self._what}: rows cannot be ordered by {each!r}, which is {type_name(kind)}"
+                )
+                raise DataflowError(msg)
         # Looks that found nothing are not worth a timestep, nor a place in the journal.
         self._looked_ms = 0
         self._forgotten = 0

@@ -174,6 +174,9 @@ def test_what_cannot_be_read_is_told():
     ):
         with pytest.raises(error, match=words):
             open_source(TableConnector(held=held, keys=("k",)), store=store, name="t")
+    lists = pa.table({"k": [1], "at": [[1]]})
+    with pytest.raises(DataflowError, match="cannot be ordered by 'at'"):
+        Bench(lists, by=("at",))
     bench = Bench(rows((1, "a", 5)), refresh_ms=100)
     bench.look(0)
     bench.table = pa.table({"k": [1]})
