@@ -15,9 +15,9 @@ from rechannel.dataflow.naming import DerivedName, caller, given, keyed_name
 from rechannel.dataflow.pairing import On, mapped, pairs_of, plain_name
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
-from rechannel.dataflow.tops import orderable
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.ranking import orderable
 from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
 from rechannel.kernels.table import GONE, LookupLogic
 from rechannel.model.ddl import type_name

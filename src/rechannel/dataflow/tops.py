@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.ranking import orderable
 from rechannel.kernels.top import RANK, TopLogic
 from rechannel.kernels.windows import END, START
 from rechannel.model.ddl import type_name
@@ -79,16 +79,6 @@ class TopSpec:
         """Which rows are kept: others are gone."""
         windows = f"{self.window_us} from {self.offset_us} of {self.column}"
         return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}"
-
-
-def orderable(kind: pa.DataType) -> bool:
-    """Whether Arrow sorts values of a type."""
-    column = pa.array([], pa.int8() if pa.types.is_boolean(kind) else kind)
-    try:
-        pc.sort_indices(pa.table({"x": column}), sort_keys=[("x", "ascending")])
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
-        return False
-    return True
 
 
 def order_of(

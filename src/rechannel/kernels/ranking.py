@@ -107,6 +107,15 @@ def codes_of(column: pa.Array, *, descending: bool) -> Codes:
     return _close(~words if descending else words, missing, validity(column))
 
 
+def orderable(kind: pa.DataType) -> bool:
+    """Whether values of a type have an order here."""
+    try:
+        codes_of(pa.array([], kind), descending=False)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
+        return False
+    return True
+
+
 def _close(words: Words, missing: Mask | None, valid: Mask | None) -> Codes:
     """Numbers from the smallest on; behind them those of NaN, then of nulls."""
     usable = np.ones(len(words), dtype=np.bool_) if valid is None else valid.copy()

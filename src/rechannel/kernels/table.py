@@ -122,7 +122,7 @@ class LookupLogic(EveryRow):
             return place, there, changed
         came = take(arrivals.values, rows)
         owners = arrivals.groups.ids[rows]
-        known = np.flatnonzero(there)
+        known = np.flatnonzero(there) if self.by else np.empty(0, dtype=np.int64)
         both = [
             pa.concat_arrays([old.take(pa.array(known)), new])
             for old, new in zip(arrivals.old, self._stored(came), strict=True)

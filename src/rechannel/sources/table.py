@@ -9,6 +9,7 @@ are new or other ones, and those of keys that are gone, marked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 import xxhash
 
 from rechannel.errors import DataflowError, SourceError
+from rechannel.kernels.ranking import orderable
 from rechannel.kernels.table import GONE
 from rechannel.kernels.user_errors import user_error
+from rechannel.model.ddl import type_name
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import Offset, Split, SplitReader
 from rechannel.sources.seen import folder_of
@@ -106,9 +109,18 @@ class TableReader:
         if missing:
             msg = f"{self._what} has no column {missing[0]!r}; there are {', '.join(self.schema.names)}"
             raise DataflowError(msg)
+        for each in connector.by:
+            kind = self.schema.field(each).type
+            if not orderable(kind):
+                msg = (
+                    f"{self._what}: rows cannot be ordered by {each!r}, which is {type_name(kind)}"
+                )
+                raise DataflowError(msg)
         # Looks that found nothing are not worth a timestep, nor a place in the journal.
         self._looked_ms = 0
         self._forgotten = 0
+        self._aside: ThreadPoolExecutor | None = None
+        self._reading: Future[pa.RecordBatch] | None = None
 
     @property
     def _columns(self) -> pa.Schema:
@@ -125,7 +137,9 @@ class TableReader:
         if not self._due(start, now_ms):
             return start
         connector, reads = self._connector, start["reads"] + 1
-        rows = one_row_per_key(self._read(), connector.keys, connector.by, self._what)
+        rows = self._found() if start["reads"] else self._rows(self._make())
+        if rows is None:
+            return start
         if connector.refresh_ms is None:
             return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
         before = self._rows_of(start.get("whole", []), self._columns)
@@ -179,7 +193,9 @@ class TableReader:
                 self._store.delete(key)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Let go of a read that is under way."""
+        if self._aside is not None:
+            self._aside.shutdown(wait=False, cancel_futures=True)
 
     def _make(self) -> Table:
         try:
@@ -191,18 +207,30 @@ class TableReader:
             raise SourceError(msg)
         return made
 
-    def _read(self) -> pa.RecordBatch:
-        """All rows, in the driver's memory."""
-        made = self._make()
+    def _found(self) -> pa.RecordBatch | None:
+        """What another read found; None while Spark is at it, beside the timesteps."""
+        if self._reading is None:
+            made = self._make()
+            if isinstance(made, pa.Table):
+                return self._rows(made)
+            self._aside = self._aside or ThreadPoolExecutor(1, "rechannel-table")
+            self._reading = self._aside.submit(self._rows, made)
+        if not self._reading.done():
+            return None
+        done, self._reading = self._reading, None
+        return done.result()
+
+    def _rows(self, made: Table) -> pa.RecordBatch:
+        """One row per key, in the driver's memory."""
         try:
             table = made if isinstance(made, pa.Table) else made.toArrow()
         except Exception as error:
             msg = f"{self._what} could not be read: {str(error)[:5000]}"
             raise SourceError(msg) from error
         pieces = table.combine_chunks().to_batches()
-        if not pieces:
-            return pa.RecordBatch.from_pylist([], self._columns)
-        return as_declared(pieces[0], self._columns, self._what)
+        rows = pieces[0] if pieces else pa.RecordBatch.from_pylist([], table.schema)
+        rows = as_declared(rows, self._columns, self._what)
+        return one_row_per_key(rows, self._connector.keys, self._connector.by, self._what)
 
     def _write(self, reads: int, kind: str, rows: pa.RecordBatch) -> list[list[Any]]:
         """Files of some rows: [key, number of rows] each."""

@@ -208,11 +208,39 @@ def test_how_may_change_live_and_what_is_kept_may_not():
         harness.process.reconfigure([rc.change_dataflow(*build("left", by="n"))])
 
 
+def test_a_table_gets_another_column_while_it_runs():
+    rows, table = script(LEFT), script("k BIGINT, n BIGINT")
+
+    def build(*more):
+        known = rc.read().memory(table, name="table")
+        if more:
+            known = known.map(lambda row: (*row, row.n * 2), "k BIGINT, n BIGINT, twice BIGINT")
+        stream = rc.read().memory(rows, name="rows")
+        return stream.lookup(known, "k", name="found").write.memory("out", name="out")
+
+    harness = Harness(build(), settings=SETTINGS)
+    harness.start()
+    table.push([{"k": 1, "n": 7}, {"k": 2, "n": 8}])
+    harness.process.run()
+    with pytest.raises(RefusedError, match="twice"):
+        harness.process.reconfigure([rc.change_dataflow(build("twice"))])
+    said = {"found": rc.migrate(add={"twice": "n * 2"})}
+    harness.process.reconfigure([rc.change_dataflow(build("twice"), migrate=said)])
+    harness.process.run()
+    table.push([{"k": 2, "n": 9}])
+    rows.push([{"k": 1, "a": "x"}, {"k": 2, "a": "y"}])
+    harness.process.run()
+    shown = sorted(tuple(row.values()) for row in harness.outputs("out")[2].to_pylist())
+    assert shown == [(1, "x", 7, 14), (2, "y", 9, 18)]
+
+
 def test_what_cannot_be_is_refused():
     stream = rc.read().memory(script(LEFT), name="rows")
     table = rc.read().memory(script(RIGHT), name="table")
     words = rc.read().memory(script("k STRING, a STRING, a_right STRING"), name="words")
+    tags = rc.read().memory(script("k BIGINT, tags ARRAY<STRING>"), name="tags")
     for wrong, message in (
+        (lambda: stream.lookup(tags, "k", by="tags"), "cannot be ordered by 'tags'"),
         (lambda: stream.lookup([1], "k"), "takes a stream, a DataFrame"),
         (lambda: stream.lookup(table, "k"), "no column 'k'"),
         (lambda: stream.lookup(table, []), "which columns are alike"),

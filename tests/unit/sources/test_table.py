@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import wait
+from threading import Event
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rechannel.errors import DataflowError, MissingFileError, SourceError, UserFunctionError
 from rechannel.sources import table as module
@@ -138,6 +141,39 @@ def test_files_of_reads_before_are_forgotten_when_one_is_committed():
     assert bench.look(1200) == [(1, "b", 5, True)]
 
 
+class Frame:
+    """What a reader sees of a DataFrame: it takes its time."""
+
+    schema = StructType([StructField("k", LongType()), StructField("v", StringType())])
+
+    def __init__(self, *made):
+        self.rows, self.may = [dict(zip(("k", "v"), row, strict=True)) for row in made], Event()
+        self.may.set()
+
+    def toArrow(self):  # noqa: N802 - Spark's word
+        assert self.may.wait(10)
+        return pa.Table.from_pylist(self.rows)
+
+
+def test_a_dataframe_is_read_again_beside_the_timesteps():
+    bench = Bench(Frame((1, "a"), (2, "b")), refresh_ms=100)
+    assert bench.look(0) == [(1, "a", False), (2, "b", False)]
+    bench.table = Frame((1, "c"))
+    bench.table.may.clear()
+    assert [bench.look(now) for now in (100, 101, 250)] == [None, None, None]
+    bench.table.may.set()
+    wait([bench.reader._reading], 10)
+    assert bench.look(251) == [(1, "c", False), (2, "b", True)]
+    assert bench.at["at_ms"] == 251
+    assert bench.look(350) is None
+    bench.table = Frame((1, "c"), (1, "d"))
+    bench.look(351)
+    wait([bench.reader._reading] if bench.reader._reading else [], 10)
+    with pytest.raises(SourceError, match="several rows of k = 1"):
+        bench.look(352)
+    bench.reader.close()
+
+
 def test_large_tables_lie_in_several_files(monkeypatch):
     monkeypatch.setattr(module, "ROWS", 10)
     bench = Bench(rows(*((k, "x", 1) for k in range(25))), refresh_ms=100)
@@ -174,6 +210,9 @@ def test_what_cannot_be_read_is_told():
     ):
         with pytest.raises(error, match=words):
             open_source(TableConnector(held=held, keys=("k",)), store=store, name="t")
+    lists = pa.table({"k": [1], "at": [[1]]})
+    with pytest.raises(DataflowError, match="cannot be ordered by 'at'"):
+        Bench(lists, by=("at",))
     bench = Bench(rows((1, "a", 5)), refresh_ms=100)
     bench.look(0)
     bench.table = pa.table({"k": [1]})
