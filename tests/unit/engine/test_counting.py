@@ -117,7 +117,7 @@ def test_a_window_of_many_panes_costs_as_much_as_one_of_few(monkeypatch):
     assert sum(merged) <= 5 * 5_000
     assert len(merged) < 60
     merged.clear()
-    monkeypatch.setattr(counted, "CHUNK_ROWS", 500)
+    monkeypatch.setattr(counted, "CHUNK_ROWS", 50)
     assert len(bench.step(*(("a", 1) for _ in range(5_000)))) == 5_000
     assert sum(merged) <= 10 * 5_000
 
