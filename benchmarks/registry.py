@@ -18,6 +18,7 @@ from benchmarks import (
 )
 from benchmarks.harness import Benchmark
 from benchmarks.nexmark import benchmark as nexmark
+from benchmarks.yahoo import benchmark as yahoo
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -33,5 +34,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         bins,
         rescale_peer,
         nexmark,
+        yahoo,
     )
 }
