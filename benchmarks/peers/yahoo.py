@@ -81,7 +81,7 @@ class RunningQuery:
 
     def rows(self) -> int:
         """See `benchmarks.yahoo.trial.Running`."""
-        if self.query.awaitTermination(0):
+        if not self.query.isActive and self.query.awaitTermination(1):
             raise RuntimeError("the query ended before it had read all events")
         last = self.query.lastProgress
         return 0 if last is None else end_offset(last)

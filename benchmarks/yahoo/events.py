@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +110,8 @@ class AdSource(DataSource):
 
     def streamReader(self, schema: StructType) -> ClockReader:  # noqa: N802
         """The reader of these options."""
-        return ClockReader(AdEvents(**{name: int(text) for name, text in self.options.items()}))
+        options: dict[str, Any] = {name: int(text) for name, text in self.options.items()}
+        return ClockReader(AdEvents(**options))
 
 
 def campaign_ids(campaigns: int) -> list[str]:
