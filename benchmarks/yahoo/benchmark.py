@@ -196,7 +196,7 @@ BENCHMARK = Benchmark(
     quick={
         "rates": [10_000],
         "window_seconds": 2,
-        "warmup_seconds": 6,
+        "warmup_seconds": 5,
         "seconds": 6,
         "search": {**SEARCH, "do": False},
     },

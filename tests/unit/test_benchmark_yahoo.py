@@ -16,6 +16,7 @@ from benchmarks.clock_source import MOST_ROWS
 from benchmarks.harness import Variant
 from benchmarks.process import Run
 from benchmarks.trials import Trials
+from benchmarks.yahoo import trial
 from benchmarks.yahoo.benchmark import BENCHMARK, check, figures, ratios_of, variants
 from benchmarks.yahoo.events import (
     AD_TYPES,
@@ -36,6 +37,7 @@ from benchmarks.yahoo.figures import (
 )
 from benchmarks.yahoo.query import Campaigns, parse_views, parsed
 from benchmarks.yahoo.store import Store, last_updates, visible
+from benchmarks.yahoo.trial import Batches, measure
 
 MS = 1_000_000
 START_NS = 1_700_000_003 * 1_000 * MS
@@ -337,3 +339,72 @@ def test_every_side_runs_at_every_rate():
     assert made["hdfs_10k"]["delay_ms"] == 0
     skewed = BENCHMARK.parameters(quick=True, overrides={"skewed": True})
     assert [one.parameters["delay_ms"] for one in variants(skewed)] == [100, 100]
+
+
+# --- trials -------------------------------------------------------------------------------------
+
+
+class Finished:
+    """An engine whose streams have read and written everything at once."""
+
+    def __init__(self, lost=0):
+        self.lost = lost
+        self.rates = []
+
+    def start(self, events, directory, out):
+        self.rates.append(events.rate)
+        assert list(directory.iterdir()) == [out]
+        found = events.counts(events.rate * 60, 2_000)
+        rows = [(c, start * 1_000, n - self.lost) for (c, start), n in found.items()]
+        columns = zip(
+            ("campaign_id", "window_start", "count"), zip(*rows, strict=True), strict=True
+        )
+        table = pa.table(dict(columns))
+        start = pa.array(table["window_start"].to_pylist(), pa.timestamp("us", "UTC"))
+        Store(str(out))(table.set_column(1, "window_start", start), 3)
+        return self
+
+    def rows(self):
+        return 10**9
+
+    def stop(self):
+        return Batches(commits={3: (0, 10**9, 5 * MS)}, phases={"add": [1.0]})
+
+
+def parameters_of(tmp_path, **more):
+    overrides = {"rates": [1_000], "campaigns": 7, "ads": 3, **more}
+    (variant, *_) = variants(BENCHMARK.parameters(quick=True, overrides=overrides))
+    return variant, {**variant.parameters, "scratch": str(tmp_path)}
+
+
+def test_a_run_is_what_was_written_when(tmp_path):
+    variant, parameters = parameters_of(tmp_path)
+    found = measure(Finished(), parameters)
+    check(variant, found)
+    assert "tried" not in found
+    assert found["rate"] == 1_000
+    assert [batch[:3] for batch in found["batches"]] == [(0, 10**9, 5 * MS)]
+    assert set(found["committed_ms"]) == {5.0}
+    assert found["end_ms"] - found["first_ms"] == 6_000
+    with pytest.raises(ValueError, match="counts are wrong"):
+        check(variant, measure(Finished(lost=1), {**parameters, "scratch": str(tmp_path / "lost")}))
+
+
+def test_what_is_sustained_is_searched_and_a_share_of_it_is_measured(tmp_path, monkeypatch):
+    def well(run, **bearable):
+        assert bearable == {"growth": 0.05, "bearable_ms": 5_000}
+        return run["rate"] <= 2_300
+
+    monkeypatch.setattr(trial, "sustained", well)
+    _, parameters = parameters_of(tmp_path)
+    engine = Finished()
+    asked = {**parameters["search"], "first": 1_000, "ratio": 1.5}
+    found = measure(engine, {**parameters, "rate": 0, "search": asked})
+    assert found["tried"] == [(1_000, True), (2_000, True), (4_000, False), (2_828, False)]
+    # What is not sustained is tried twice.
+    assert engine.rates == [1_000, 2_000, 4_000, 4_000, 2_828, 2_828, 1_800]
+    assert found["rate"] == 1_800
+    monkeypatch.setattr(trial, "sustained", lambda run, **bearable: False)
+    again = {**parameters, "scratch": str(tmp_path / "again"), "rate": 0, "search": asked}
+    with pytest.raises(RuntimeError, match="no rate was sustained"):
+        measure(Finished(), again)
