@@ -8,6 +8,7 @@ ordinary PySpark data source: each engine that is compared is fed by this very c
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,8 @@ from pyspark.sql.types import StructType
 from benchmarks.measurements import creation_ns, rows_due
 
 SCHEMA = "created_ns LONG, key LONG"
+MOST_ROWS = 1 << 16
+"""Rows of a batch: what an engine that lags behind has to hold does not grow with its lag."""
 
 
 class RowRange(InputPartition):
@@ -34,12 +37,11 @@ class RowRange(InputPartition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Which rows there are: `rate` rows per second from `start_ns`, over `keys` keys."""
+class Clocked(ABC):
+    """When there are rows: `rate` of them per second from `start_ns`; they are read in `partitions` parts."""
 
     start_ns: int
     rate: int
-    keys: int
     partitions: int
 
     def due(self, now_ns: int) -> int:
@@ -52,6 +54,17 @@ class Schedule:
             return []
         edges = [first + (end - first) * i // self.partitions for i in range(self.partitions + 1)]
         return [RowRange(a, b) for a, b in pairwise(edges)]
+
+    @abstractmethod
+    def batch(self, first: int, end: int) -> pa.RecordBatch:
+        """The rows ``first <= row < end`` as Arrow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(Clocked):
+    """Which rows there are: each has its creation time, and one of `keys` keys."""
+
+    keys: int
 
     def batch(self, first: int, end: int) -> pa.RecordBatch:
         """The rows ``first <= row < end`` as Arrow."""
@@ -71,9 +84,9 @@ def scattered(rows: npt.NDArray[np.int64], keys: int) -> npt.NDArray[np.int64]:
 
 
 class ClockReader(DataSourceStreamReader):
-    """Reads a `Schedule`; the offset ``{"rows": n}`` means that the first n rows were read."""
+    """Reads a schedule; the offset ``{"rows": n}`` means that the first n rows were read."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Clocked) -> None:
         self.schedule = schedule
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -91,10 +104,11 @@ class ClockReader(DataSourceStreamReader):
         return self.schedule.ranges(start["rows"], end["rows"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part, as one batch."""
+        """The rows of one part, at most `MOST_ROWS` at a time."""
         if not isinstance(partition, RowRange):
             raise TypeError(f"expected a range of rows, got {partition!r}")
-        yield self.schedule.batch(partition.first, partition.end)
+        for first in range(partition.first, partition.end, MOST_ROWS):
+            yield self.schedule.batch(first, min(first + MOST_ROWS, partition.end))
 
 
 class ClockSource(DataSource):

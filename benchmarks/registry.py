@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.harness import Benchmark
 from benchmarks.nexmark import benchmark as nexmark
+from benchmarks.yahoo import benchmark as yahoo
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -35,5 +36,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         rescale_peer,
         sliding,
         nexmark,
+        yahoo,
     )
 }

@@ -15,8 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.comparison import Ratio, compare_batches
-from benchmarks.harness import Benchmark, Measurement, Parameters, Result, Variant, Workbench
+from benchmarks.comparison import MEAN, Ratio, compare_batches
+from benchmarks.harness import (
+    Benchmark,
+    Measurement,
+    Parameters,
+    Result,
+    UnknownNameError,
+    Variant,
+    Workbench,
+)
 from benchmarks.inputs import OLDEST
 from benchmarks.nexmark.events import EVENTS, PER_EPOCH, SCHEMAS, Events
 from benchmarks.nexmark.query import NAMES, query
@@ -61,6 +69,11 @@ time that are shown when they are over), q15 and q16 (numbers of distinct values
 one of several rows that are alike, in q8 a person as often as there are auctions.
 """
 
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "bytewax": ("q0", "q1", "q2", "q3", "q5", "q7", "q8", "q11", "q18"),
+}
+"""Engines that are not Spark, and the queries that they run."""
+
 
 def run_rechannel(parameters: Parameters) -> Measurement:
     """Rechannel's side."""
@@ -94,6 +107,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
             ratios.append(
                 Ratio(name=f"{one.name}_{store}", over=f"{one.name}_{store}", under=one.name)
             )
+        for other in others(own):
+            variants.append(other)
+            ratios.append(Ratio(name=other.name, over=other.name, under=one.name, of=MEAN))
     result = compare_batches(
         parameters, variants, ratios, bench, title="NEXMark: seconds per batch"
     )
@@ -106,11 +122,32 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     )
 
 
+def others(parameters: Parameters) -> list[Variant]:
+    """A query on engines that are not Spark: those of ``others`` that have it. Raises UnknownNameError."""
+    asked, unknown = parameters["query"], set(parameters["others"]) - set(OTHERS)
+    if unknown:
+        raise UnknownNameError(f"no engine {min(unknown)!r}; known here: {', '.join(OTHERS)}")
+    return [
+        Variant(
+            name=f"{asked}_{engine}",
+            function=f"benchmarks.peers.{engine}.nexmark:run",
+            parameters=parameters,
+        )
+        for engine in parameters["others"]
+        if asked in OTHERS[engine]
+    ]
+
+
 def overall(ratios: Mapping[str, float]) -> dict[str, float]:
-    """The geometric mean over the stateful queries, and the worst of all, next to the faster store."""
+    """The geometric mean over the stateful queries, and the worst of all, next to the faster store.
+
+    Engines that are not Spark are only reported.
+    """
     best: dict[str, float] = {}
     for name, ratio in ratios.items():
-        asked = name.partition("_")[0]
+        asked, _, peer = name.partition("_")
+        if peer in OTHERS:
+            continue
         best[asked] = min(ratio, best.get(asked, ratio))
     stateful = [ratio for name, ratio in best.items() if name in PEERS]
     return {
@@ -152,6 +189,7 @@ BENCHMARK = Benchmark(
     purpose="the queries of NEXMark, next to Structured Streaming where it can run them",
     defaults={
         "queries": list(NAMES),
+        "others": [],
         "events": 500_000,
         "rate": 50_000,
         "batches": 14,

@@ -19,13 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
+from benchmarks.draws import Numbers, below, draw
 
 PERSONS, AUCTIONS, BIDS = 1, 3, 46
 EVENTS = PERSONS + AUCTIONS + BIDS
@@ -100,10 +98,10 @@ class Events:
         event = number // AUCTIONS * EVENTS + PERSONS + number % AUCTIONS
         time = self._ms(event)
         first = _price(event, 11)
-        hot = _below(event, 12, HOT_SELLERS) > 0
+        hot = below(event, 12, HOT_SELLERS) > 0
         seller = np.where(hot, _last_person(event) // HOT_RATIO * HOT_RATIO, _person(event, 13))
         horizon = IN_FLIGHT * EVENTS // AUCTIONS * 1000 // self.rate
-        length = 1 + _below(event, 14, max(1, 2 * horizon))
+        length = 1 + below(event, 14, max(1, 2 * horizon))
         return _batch(
             "auction",
             id=_numbers(_last_auction(event) + FIRST_AUCTION),
@@ -114,7 +112,7 @@ class Events:
             dateTime=_times(time),
             expires=_times(time + length),
             seller=_numbers(seller + FIRST_PERSON),
-            category=_numbers(_below(event, 18, CATEGORIES) + FIRST_CATEGORY),
+            category=_numbers(below(event, 18, CATEGORIES) + FIRST_CATEGORY),
             extra=_text(event, 19, 200),
         )
 
@@ -122,14 +120,14 @@ class Events:
         """Bids number start to stop."""
         number = np.arange(start, stop, dtype=np.int64)
         event = number // BIDS * EVENTS + PERSONS + AUCTIONS + number % BIDS
-        hot = _below(event, 21, HOT_AUCTIONS) > 0
+        hot = below(event, 21, HOT_AUCTIONS) > 0
         auction = np.where(hot, _last_auction(event) // HOT_RATIO * HOT_RATIO, _auction(event, 22))
-        warm = _below(event, 23, HOT_BIDDERS) > 0
+        warm = below(event, 23, HOT_BIDDERS) > 0
         bidder = np.where(
             warm, _last_person(event) // HOT_RATIO * HOT_RATIO + 1, _person(event, 24)
         )
-        popular = _below(event, 25, HOT_CHANNELS) > 0
-        channel = np.where(popular, CHANNELS + _below(event, 26, 4), _below(event, 27, CHANNELS))
+        popular = below(event, 25, HOT_CHANNELS) > 0
+        channel = np.where(popular, CHANNELS + below(event, 26, 4), below(event, 27, CHANNELS))
         names, urls = _channels()
         return _batch(
             "bid",
@@ -143,7 +141,7 @@ class Events:
         )
 
     def _ms(self, event: Numbers) -> Numbers:
-        early = _below(event, 31, self.jitter_ms + 1) if self.jitter_ms else 0
+        early = below(event, 31, self.jitter_ms + 1) if self.jitter_ms else 0
         ms: Numbers = BASE_MS + event * 1000 // self.rate - early
         return ms
 
@@ -151,28 +149,9 @@ class Events:
         return _times(self._ms(event))
 
 
-def _draw(event: Numbers, stream: int) -> npt.NDArray[np.uint64]:
-    """64 random bits: splitmix64 of the event's number and of what they are for."""
-    z = event.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z += np.uint64(stream * 0xD1342543DE82EF95 & 0xFFFFFFFFFFFFFFFF)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return mixed
-
-
-def _below(event: Numbers, stream: int, limit: int | Numbers) -> Numbers:
-    """Random numbers from 0 to limit - 1 (limit below 2^32)."""
-    high = _draw(event, stream) >> np.uint64(32)
-    numbers: Numbers = (high * np.asarray(limit).astype(np.uint64) >> np.uint64(32)).astype(
-        np.int64
-    )
-    return numbers
-
-
 def _price(event: Numbers, stream: int) -> Numbers:
     """Round(10 ^ (6 u) * 100), u in [0, 1)."""
-    u = (_draw(event, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    u = (draw(event, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     prices: Numbers = np.rint(np.exp(u * (6 * np.log(10))) * 100).astype(np.int64)
     return prices
 
@@ -196,7 +175,7 @@ def _person(event: Numbers, stream: int) -> Numbers:
     """One of the people who are active, or will be soon."""
     people = _last_person(event) + 1
     active = np.minimum(people, ACTIVE_PEOPLE)
-    person: Numbers = people - active + _below(event, stream, active + PERSON_LEAD)
+    person: Numbers = people - active + below(event, stream, active + PERSON_LEAD)
     return person
 
 
@@ -204,7 +183,7 @@ def _auction(event: Numbers, stream: int) -> Numbers:
     """One of the auctions that are open, or will be soon."""
     last = _last_auction(event)
     first = np.maximum(last - IN_FLIGHT, 0)
-    auction: Numbers = first + _below(event, stream, last - first + 1 + AUCTION_LEAD)
+    auction: Numbers = first + below(event, stream, last - first + 1 + AUCTION_LEAD)
     return auction
 
 
@@ -221,17 +200,17 @@ def _times(ms: Numbers) -> pa.Array:
 
 
 def _text(event: Numbers, stream: int, length: int) -> pa.Array:
-    return _pool(length).take(pa.array(_below(event, stream, POOL)))
+    return _pool(length).take(pa.array(below(event, stream, POOL)))
 
 
 def _pick(event: Numbers, stream: int, words: tuple[str, ...]) -> pa.Array:
-    return pa.array(words).take(pa.array(_below(event, stream, len(words))))
+    return pa.array(words).take(pa.array(below(event, stream, len(words))))
 
 
 @cache
 def _pool(length: int) -> pa.Array:
     """Random lower-case texts."""
-    letters = _below(np.arange(POOL * length), 1_000 + length, 26) + ord("a")
+    letters = below(np.arange(POOL * length), 1_000 + length, 26) + ord("a")
     text = letters.astype(np.uint8).tobytes().decode()
     return pa.array([text[i : i + length] for i in range(0, len(text), length)])
 
@@ -241,9 +220,9 @@ def _channels() -> tuple[pa.Array, pa.Array]:
     """Names and addresses of all channels; the four popular ones are the last ones."""
     words = _pool(5).to_pylist()
     number = np.arange(CHANNELS + len(HOT_NAMES))
-    parts = [[words[i] for i in _below(number, 41 + k, POOL)] for k in range(3)]
-    known = _below(number, 44, 10) > 0
-    ids = _below(number, 45, 1 << 31)
+    parts = [[words[i] for i in below(number, 41 + k, POOL)] for k in range(3)]
+    known = below(number, 44, 10) > 0
+    ids = below(number, 45, 1 << 31)
     urls = [
         f"https://www.nexmark.com/{a}/{b}/{c}/item.htm?query=1"
         + (f"&channel_id={i}" if has else "")

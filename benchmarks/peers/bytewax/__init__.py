@@ -1,0 +1,1 @@
+"""Bytewax, an engine of its own (Timely in Rust, operators in Python)."""

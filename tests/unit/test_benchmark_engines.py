@@ -1,0 +1,42 @@
+"""NEXMark on engines that are not Spark: which queries they run, and what is made of their times."""
+
+import pytest
+
+from benchmarks.harness import UnknownNameError
+from benchmarks.nexmark.benchmark import BENCHMARK, OTHERS, others, overall
+from benchmarks.peers.bytewax.nexmark import measurement
+
+TOLD = [
+    {"read": [10.0, 12.0, 15.0], "end": 18.0, "late": 0},
+    {"read": [10.5, 11.5, 15.5], "end": 19.0, "late": 0},
+]
+PARAMETERS = {"query": "q3", "events": 500_000}
+
+
+def test_a_batch_lasts_until_the_next_one_is_begun_and_the_last_one_to_the_end():
+    found = measurement(TOLD, PARAMETERS)
+    assert found["seconds"] == [1.5, 3.5, 4.0]
+    # People and auctions: 4 of 50 events.
+    assert found["rows"] == [40_000] * 3
+
+
+def test_a_run_that_lost_rows_has_failed():
+    with pytest.raises(RuntimeError, match="2 rows came when their windows were gone"):
+        measurement([TOLD[0], {**TOLD[1], "late": 2}], PARAMETERS)
+
+
+def test_engines_run_the_queries_that_they_have_and_only_if_asked():
+    parameters = BENCHMARK.parameters(quick=False, overrides={})
+    assert others({**parameters, "query": "q3"}) == []
+    asked = {**parameters, "others": ["bytewax"]}
+    assert [one.name for one in others({**asked, "query": "q3"})] == ["q3_bytewax"]
+    assert others({**asked, "query": "q4"}) == []
+    assert set(OTHERS["bytewax"]) < set(parameters["queries"])
+    with pytest.raises(UnknownNameError, match="no engine 'flank'; known here: bytewax"):
+        others({**parameters, "others": ["flank"], "query": "q3"})
+
+
+def test_engines_are_no_part_of_what_is_promised():
+    spark = {"q0_spark": 1.0, "q3_hdfs": 4.0, "q3_rocksdb": 9.0, "q8_hdfs": 9.0}
+    assert overall(spark) == {"stateful_geometric_mean": pytest.approx(6.0), "worst": 1.0}
+    assert overall({**spark, "q0_bytewax": 0.5, "q3_bytewax": 2.0}) == overall(spark)
