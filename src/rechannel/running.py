@@ -286,11 +286,13 @@ class RunningJob:
         A Spark DataFrame with the operator's output columns (an Arrow table in process). Raises UnknownOperatorError,
         NotReadyError when that timestep is not kept.
         """
-        return self._parts.view.frame(operator, self._parts.journal.state, timestep)
+        with self._hold(timestep) as hold:
+            return self._parts.view.frame(operator, hold.state, timestep)
 
     def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
         """The same as an Arrow table exactly as stored (hash, key and state columns), in one order: for proofs."""
-        return self._parts.view.canonical(operator, self._parts.journal.state, timestep)
+        with self._hold(timestep) as hold:
+            return self._parts.view.canonical(operator, hold.state, timestep)
 
     def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | Any:
         """The answer to a SQL query over live state, in which every operator with state is a table of its name.
@@ -301,20 +303,19 @@ class RunningJob:
         A DataFrame, by Spark SQL in a session of its own (an Arrow table in process, by the SQL of polars). Raises
         UnknownOperatorError, RefusedError for what is wrong with the query, NotReadyError for a timestep that is gone.
         """
-        parts = self._parts
-
-        def take() -> Hold:
-            return parts.held.hold(lambda: parts.journal.state, timestep)
-
-        if parts.session is not None:
+        session, view = self._parts.session, self._parts.view
+        if session is not None:
             from rechannel.engine.spark import sql
 
-            return sql.answer(parts.session, query, parts.view, take, timestep)
-        operators = parts.view.operators
+            return sql.answer(session, query, view, lambda: self._hold(timestep), timestep)
+        operators = view.operators
         wanted = named(query, operators)
-        with take() as hold:
-            tables = parts.view.frames(wanted, hold.state, timestep)
+        with self._hold(timestep) as hold:
+            tables = view.frames(wanted, hold.state, timestep)
         return answer(query, tables, operators)
+
+    def _hold(self, timestep: int | None) -> Hold:
+        return self._parts.held.hold(lambda: self._parts.journal.state, timestep)
 
     def memory(self, table: str) -> pa.Table:
         """Everything that a memory sink holds, as one table."""

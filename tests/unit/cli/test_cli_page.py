@@ -64,8 +64,10 @@ def test_members_of_json_are_those_of_the_page(stopped, rechannel):
         firsts = re.findall(r"^\| ([^|]+) \|", section(command), re.MULTILINE)
         told = {name for cell in firsts for name in re.findall(r"`(\w+)`", cell)}
         assert told == members
-    [line] = [line for line in section("state").splitlines() if line.startswith("| `--json`")]
-    assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == state
+    asked = rechannel("sql", stopped.directory, "SELECT n FROM users", "--json")
+    for command, members in (("state", state), ("sql", set(json.loads(asked.out)))):
+        [line] = [line for line in section(command).splitlines() if line.startswith("| `--json`")]
+        assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == members
 
 
 def test_every_change_and_its_options_are_told():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,6 +17,8 @@ from rechannel.engine.spark.session import is_connect
 from rechannel.engine.sql import failed, named
 from rechannel.engine.state_view import StateView
 from rechannel.errors import RefusedError, SessionError
+
+_ONE = threading.Lock()
 
 
 def answer(
@@ -68,10 +71,11 @@ def _new_session(spark: SparkSession) -> SparkSession:
         return spark.newSession()
     from pyspark import RDD
 
-    before = RDD.toDF
-    own = spark.newSession()
-    # PySpark gives it to the session that was made last, which would hold that for ever.
-    RDD.toDF = before  # type: ignore[method-assign]
+    with _ONE:
+        before = RDD.toDF
+        own = spark.newSession()
+        # PySpark gives it to the session that was made last, which would hold that for ever.
+        RDD.toDF = before  # type: ignore[method-assign]
     return own
 
 
