@@ -177,7 +177,9 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         return replace(spec, aggregates=AggregateSpec(aggregates=logic))
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
         return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
-    if callable(logic) and isinstance(spec, ReduceSpec | ApplySpec | CogroupSpec):
+    if callable(logic) and isinstance(spec, ReduceSpec):
+        return replace(spec, function=logic)
+    if callable(logic) and isinstance(spec, ApplySpec | CogroupSpec):
         return replace(spec, function=logic)
     if callable(logic) and isinstance(spec, TrackSpec):
         return replace(spec, update=logic)
