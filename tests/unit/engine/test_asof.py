@@ -84,6 +84,13 @@ def test_a_row_that_comes_when_its_key_is_quiet_meets_what_was_there_long_before
     assert bench.step([(5, "o", 70)], [(5, 1, 70)]) == [(1, "y", 60, 7, 0)]
 
 
+def test_of_a_quiet_key_only_those_are_shown_that_event_time_has_passed():
+    bench = Bench()
+    bench.step([(1, "x", 10), (1, "y", 20)], [(1, 7, 5)])
+    assert bench.step([(9, "z", 20)], [(9, 1, 20)]) == [(1, "x", 10, 7, 5)]
+    assert bench.step([(9, "v", 30)], [(9, 1, 30)]) == [(1, "y", 20, 7, 5), (9, "z", 20, 1, 20)]
+
+
 def test_rows_that_meet_none_are_shown_with_nulls_or_not_at_all():
     rows = [(1, "x", 20), (2, "y", 20), (None, "n", 20)], [(1, 7, 19), (2, 8, 21), (None, 1, 19)]
     for how, without in (

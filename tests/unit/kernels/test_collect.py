@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from random import Random
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 from rechannel.kernels import collect, sorting
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.join import JoinLogic
+from rechannel.kernels.logic import Arrivals
 from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.merge import Rows
 from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of
 from rechannel.kernels.sorting import take
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.settings import Durability
@@ -115,6 +119,55 @@ def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
         )
         found += len(got)
     assert found > 50
+
+
+@pytest.mark.parametrize("bits", [0, 64], ids=["one hash", "good hashes"])
+def test_keys_that_received_rows_are_left_out_and_of_others_everything_is_there(
+    tmp_path, monkeypatch, bits
+):
+    monkeypatch.setattr(collect, "hash_is_key", lambda _: False)
+    monkeypatch.setattr(sorting, "hash_is_key", lambda _: False)
+    store = LocalStore(tmp_path, Durability.PROCESS)
+    keys = [(a, b) for a in (None, *range(6)) for b in (None, "x", "y")]
+    old = {(*key, number): f"{number}" for key in keys for number in range(3)}
+    names = [
+        write(store, old, 0, bits),
+        write(store, {(*key, 1): None for key in keys[::2]}, 1, bits),
+    ]
+    runs = [OpenRun(open_segment(store, name), Intervals.everything()) for name in reversed(names)]
+    came, due = keys[:5], keys[3:12]
+
+    def sorted_columns(rows):
+        columns = columns_of(rows)
+        hashes = hashes_of(columns[:2], bits)
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], take(columns, order)
+
+    hashes, columns = sorted_columns([(*key, 0) for key in came])
+    received = Arrivals(
+        keys=columns[:2],
+        hashes=hashes,
+        values=[],
+        groups=Groups(np.arange(len(came)), len(came)),
+        combined=False,
+        old=[],
+        found=np.zeros(len(came), dtype=np.bool_),
+        clock=Clock(now_ms=0),
+        timestep=1,
+    )
+    parts = []
+    for piece in (due[:6], due[4:]):
+        places, found = sorted_columns([(*key, number) for key in piece for number in (0, 2)])
+        parts.append(Rows(places, found, None))
+    whole = collect.whole_keys(LOGIC, parts, received, runs, lambda keys, state: None)
+    assert (whole.hashes[1:] >= whole.hashes[:-1]).all()
+    got = list(zip(*(column.to_pylist() for column in whole.columns), strict=True))
+    gone = {(*key, 1) for key in keys[::2]}
+    wanted = {row for row in old if row[:2] in due and row[:2] not in came and row not in gone}
+    assert {row[:3] for row in got} == wanted
+    assert len(got) == len(wanted) > 15
+    runs_of = [key for key, _ in groupby(row[:2] for row in got)]
+    assert len(runs_of) == len(set(runs_of)) == len(due) - 2
 
 
 def test_rows_of_a_key_are_numbered_by_side_timestep_and_place():

@@ -67,6 +67,18 @@ def test_at_the_bottom_rows_whose_time_has_passed_go():
     assert held(merge_rows(parts, 1, live, bottom=False)) == {"a": 1, "b": 5, "c": 4}
 
 
+def test_rows_that_are_written_once_go_with_their_tombstones_and_when_their_time_has_passed():
+    def live(keys, state):
+        return state[0].to_numpy() > 2
+
+    parts = parts_of({"a": None, "b": 1}, {"a": 9, "c": 4}, {"d": 2})
+    merged = merge_rows(parts, 1, live, bottom=False, once=True)
+    assert held(merged) == {"c": 4}
+    # What it hides may be in an older run that is not merged now.
+    lonely = merge_rows(parts_of({"e": None}, {"c": 4}), 1, nothing_dies, bottom=False, once=True)
+    assert held(lonely) == {"c": 4, "e": None}
+
+
 def test_only_hashes_inside_clip_and_place_are_taken():
     names = [f"k{i}" for i in range(40)]
     rows = {name: i for i, name in enumerate(names)}
