@@ -228,6 +228,9 @@ class TableReader:
             msg = f"{self._what} could not be read: {str(error)[:5000]}"
             raise SourceError(msg) from error
         pieces = table.combine_chunks().to_batches()
+        if len(pieces) > 1:
+            msg = f"{self._what} is too large: a column has more than 2 GB of text; make it a stream of its changes"
+            raise SourceError(msg)
         rows = pieces[0] if pieces else pa.RecordBatch.from_pylist([], table.schema)
         rows = as_declared(rows, self._columns, self._what)
         return one_row_per_key(rows, self._connector.keys, self._connector.by, self._what)

@@ -174,6 +174,16 @@ def test_a_dataframe_is_read_again_beside_the_timesteps():
     bench.reader.close()
 
 
+def test_a_table_that_is_no_single_batch_is_refused(monkeypatch):
+    class Large:
+        def combine_chunks(self):
+            return pa.concat_tables([rows((1, "a", 5)), rows((2, "b", 5))])
+
+    monkeypatch.setattr(Frame, "toArrow", lambda self: Large())
+    with pytest.raises(SourceError, match="more than 2 GB of text"):
+        Bench(Frame((1, "a"))).look(0)
+
+
 def test_large_tables_lie_in_several_files(monkeypatch):
     monkeypatch.setattr(module, "ROWS", 10)
     bench = Bench(rows(*((k, "x", 1) for k in range(25))), refresh_ms=100)
