@@ -38,6 +38,10 @@ class Panes:
     own: Intervals
     read: Callable[[int], None]
 
+    def most(self, after: int, until: int) -> float:
+        """About how many end in (after, until] at most; nothing is opened."""
+        return len(self.fresh) + self.runs.rows_waiting(after, until, self.own)
+
     def between(self, after: int, until: int) -> Rows:
         """All that end in (after, until]."""
         parts = [self._ending(self.fresh, after, until)]

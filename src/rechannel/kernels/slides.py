@@ -79,7 +79,8 @@ class Slides:
         if not ends:
             return None, self._noted(arrivals, applied, writer)
         shown: tuple[pa.RecordBatch, HashArray] | None
-        if len(ends) > MOST_STEPS and (panes := self._few(ends)) is not None:
+        if self._many_of_few(ends):
+            panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
             keys, state = halves(self._logic, panes)
             shown = self._logic.fire(keys, state, panes.hashes, arrivals.clock)
             last = ends[-1] + self._logic.every_us
@@ -97,16 +98,20 @@ class Slides:
 
     # Windows ----------------------------------------------------------------------------------------------------
 
-    def _few(self, ends: range) -> Rows | None:
-        """The panes of many windows, if they are few enough to be put into all of them at once; else None."""
-        panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
+    def _many_of_few(self, ends: range) -> bool:
+        """Whether there are many windows, and so few panes that they may be put into all of theirs at once."""
+        panes = self._panes.most(ends.start - self._logic.length_us, ends[-1])
         several = self._logic.length_us // self._logic.every_us + 1
-        return panes if len(panes) * several <= AT_ONCE else None
+        return self._count(ends) > MOST_STEPS and panes * several <= AT_ONCE
+
+    def _count(self, ends: range) -> int:
+        """How many; `len` is of no use for as many as there may be between the first row and the last."""
+        return (ends[-1] - ends.start) // self._logic.every_us + 1
 
     def _slide(self, totals: Rows, ends: range) -> Rows:
         """Totals behind the last window; every window is shown."""
         first, every, length = ends.start, self._logic.every_us, self._logic.length_us
-        known, last = first - every, len(ends)
+        known, last = first - every, self._count(ends)
         entering = self._panes.between(known, ends[-1])
         leaving = self._panes.of(
             _distinct(totals.hashes), first - length, min(known, ends[-1] + every - length)
