@@ -181,7 +181,7 @@ BENCHMARK = Benchmark(
         "window_seconds": 10,
         "stores": ["hdfs"],
         "partitions": 2,
-        "tasks": 2,
+        "tasks": 1,
         "cores": 2,
         "interval_ms": 0,
         "publish_backlog": 1,
