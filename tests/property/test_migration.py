@@ -22,9 +22,9 @@ from rechannel.kernels.lookup import find, gather
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.program import Branch, StageProgram, StageStep, TaskState
+from rechannel.kernels.runs import RunWriter, live_at, open_run
 from rechannel.kernels.scan import finished
 from rechannel.kernels.sorting import sort_index, take
-from rechannel.kernels.stateful import RunWriter, live_at, open_run
 from rechannel.kernels.track import TrackLogic
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns

@@ -9,31 +9,24 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from rechannel.dataflow.counted import CountedSpec, check_counting
-from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Stateful
-from rechannel.dataflow.groupwise import ApplySpec
-from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
+from rechannel.dataflow.durations import Duration
+from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
+from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import ORDER, ArrangeSpec, RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
-    CombineSpec,
     ReduceSpec,
-    SessionSpec,
     TrackBatchesSpec,
     TrackSpec,
-    WindowSpec,
 )
-from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
-from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
+from rechannel.dataflow.windowed import WindowedStream, windowed
+from rechannel.dataflow.windowing import Every, Windows
 from rechannel.errors import DataflowError
-from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.running_functions import RunningFunction
 from rechannel.kernels.track import Initialise, Update, UpdateBatches
-from rechannel.kernels.windows import END, START, AssignWindows
 from rechannel.model.ddl import schema_of
 
 if TYPE_CHECKING:
@@ -239,80 +232,7 @@ class KeyedStream(Generic[Behind]):
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
         """
-        early = emit.ms if isinstance(emit, Every) else None
-        shown = "complete" if isinstance(emit, Every) else emit
-        if early is not None and isinstance(window, Windows) and not window.follow:
-            msg = f"window ({caller()}): emit=rc.every(...) is for windows that follow one another: rc.tumbling"
-            raise DataflowError(msg)
-        if not isinstance(window, Windows):
-            msg = (
-                f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting,"
-                f" not {window!r}"
-            )
-            raise DataflowError(msg)
-        if window.counted is not None:
-            check_counting(self.keys, on, lateness, shown, time)
-            return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=shown)
-        if time not in ("event", "processing"):
-            msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
-            raise DataflowError(msg)
-        if time == "processing":
-            return replace(self._processing(window, on, lateness, shown), early_ms=early)
-        if window.assigned and on is not None:
-            msg = f"window ({caller()}): rc.same_window() goes by the window that rows have; leave on= away"
-            raise DataflowError(msg)
-        if window == SAME:
-            window = Windows(size_us=size_of(self.node), every_us=size_of(self.node), assigned=True)
-        if not self.keys and window.every_us != window.size_us:
-            msg = f"window ({caller()}): windows that overlap need a key; use key_by"
-            raise DataflowError(msg)
-        column = declared_column(self.node) if on is None and not window.assigned else on or START
-        if column is None:
-            msg = (
-                f"window ({caller()}): say which column has the event times, with on=, or before with"
-                " stream.event_time('column')"
-            )
-            raise DataflowError(msg)
-        if shown not in ("complete", "change"):
-            msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
-            raise DataflowError(msg)
-        kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
-        fickle = window.every_us != window.size_us or window.gap_us is not None
-        if fickle and (kept or shown == "change"):
-            msg = (
-                f"window ({caller()}): windows that overlap, and sessions, are shown when complete, and take no"
-                " lateness"
-            )
-            raise DataflowError(msg)
-        return WindowedStream(
-            keyed=self,
-            window=window,
-            column=column,
-            lateness_us=kept,
-            emit=shown,
-            early_ms=early,
-        )
-
-    def _processing(
-        self, window: Windows, on: str | None, lateness: Duration, emit: str
-    ) -> WindowedStream[Behind]:
-        """Windows of processing time."""
-        what = f"window ({caller()})"
-        if window.gap_us is not None or window.assigned or on is not None or lateness:
-            msg = (
-                f"{what}: windows of processing time are rc.tumbling or rc.sliding, of no column, and nothing is late"
-                " for them"
-            )
-            raise DataflowError(msg)
-        if not self.keys:
-            msg = f"{what}: windows of processing time need a key; use key_by"
-            raise DataflowError(msg)
-        if emit not in ("complete", "change") or (
-            window.every_us != window.size_us and emit == "change"
-        ):
-            msg = f"{what}: emit is 'complete' or, of windows that do not overlap, 'change', not {emit!r}"
-            raise DataflowError(msg)
-        return WindowedStream(keyed=self, window=window, column=None, lateness_us=0, emit=emit)
+        return windowed(self, window, on=on, lateness=lateness, emit=emit, time=time)
 
     def _operator(
         self,
@@ -344,196 +264,6 @@ class KeyedStream(Generic[Behind]):
         )
         check_numbers(node)
         return node
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows. column: of event times; None = of processing time, or of rows.
-
-    early_ms: at which interval windows that are not complete are shown.
-    """
-
-    keyed: KeyedStream[Behind]
-    window: Windows
-    column: str | None
-    lateness_us: int
-    emit: str
-    early_ms: int | None = None
-
-    def aggregate(
-        self,
-        columns: Mapping[str, AggregateFunction] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-        **aggregates: AggregateFunction,
-    ) -> Behind:
-        """Aggregates of the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
-
-        Windows of rows have `window`, their number from 0, instead of the two times.
-        Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
-        this returns, and counted in either case.
-        """
-        made = AggregateSpec(aggregates={**(columns or {}), **aggregates})
-        return self._aggregated(made, name, tasks, bins)
-
-    def reduce(
-        self,
-        function: Callable[[Any, Any], Any],
-        *,
-        inverse: Callable[[Any, Any], Any] | None = None,
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Behind:
-        """The rows of a key in a window as one, combined two by two: keys, `window_start`, `window_end`, other columns.
-
-        function: (earlier, later) -> combined, associative and commutative, over the columns that are neither keys nor
-        the event time: record batches of equal length whose rows i belong together. inverse: (combined, leaving) ->
-        what is left, exactly what `function` makes of the others; windows that overlap then cost what enters and
-        leaves them, and not all that is in them.
-        """
-        return self._aggregated(CombineSpec(function=function, inverse=inverse), name, tasks, bins)
-
-    def _aggregated(
-        self,
-        aggregates: AggregateSpec | CombineSpec,
-        name: str | None,
-        tasks: int | None,
-        bins: int | None,
-    ) -> Behind:
-        keyed = self.keyed
-        if self.window.counted is not None:
-            size, every = self.window.counted
-            if isinstance(aggregates, CombineSpec):
-                msg = f"window ({caller()}): windows of rows have aggregates; reduce is for windows of time"
-                raise DataflowError(msg)
-            counted = CountedSpec(aggregates=aggregates, size=size, every=every)
-            return keyed._operator(counted, name, tasks, bins, None)
-        if self.window.gap_us is not None and self.column is not None:
-            made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
-            return keyed._operator(made, name, tasks, bins, None)
-        spec = WindowSpec(
-            aggregates=aggregates,
-            size_us=self.window.size_us,
-            every_us=self.window.every_us,
-            offset_us=self.window.offset_us,
-            lateness_us=self.lateness_us,
-            on_close=self.emit == "complete",
-            assigned=self.window.assigned,
-            column=self.column,
-            processing=self.column is None,
-            early_ms=self.early_ms,
-        )
-        settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
-        inside = self._inside(settled if name else None, spec.pane_us)
-        return inside._operator(spec, settled, tasks, bins, None)
-
-    def top(
-        self,
-        n: int | None,
-        by: str | Sequence[str],
-        *,
-        descending: bool | Sequence[bool] = True,
-        ties: bool = False,
-        rank: str | None = "rank",
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Behind:
-        """The first `n` rows of every key in every window, shown when it is complete. As `KeyedStream.top`.
-
-        ties: rows that are alike to the `n`th in the order are in as well.
-
-        Windows that overlap, lateness and emit="change" are refused.
-        """
-        self._shown_once(f"top ({caller()})")
-        window = self.window
-        spec = TopSpec(
-            by=order_of(by, descending),
-            n=number_of(n),
-            ties=ties,
-            rank=rank,
-            window_us=window.size_us,
-            offset_us=None if window.assigned else window.offset_us,
-            column=self.column,
-        )
-        settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
-        inside = self._inside(settled if name else None, window.size_us)
-        return inside._operator(spec, settled, tasks, bins, None)
-
-    def apply_batches(
-        self,
-        function: ApplyBatches,
-        schema: pa.Schema | str,
-        *,
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Behind:
-        """What a vectorised function makes of all rows of a key in a window, when it is complete.
-
-        function: (GroupFrame) -> rows, as a RecordBatch, polars DataFrame or dict of arrays: one per key, or, with a
-        column `_key` that has the number of each row's key, any number. What is made of a key must not depend on which
-        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Windows that
-        overlap, sessions, lateness and emit="change" are refused.
-        """
-        self._shown_once(f"apply_batches ({caller()})")
-        spec = ApplySpec(
-            function=function,
-            schema=schema_of(schema),
-            window_us=self.window.size_us,
-            offset_us=None if self.window.assigned else self.window.offset_us,
-            column=self.column or START,
-        )
-        settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
-        inside = self._inside(settled if name else None, self.window.size_us)
-        return inside._operator(spec, settled, tasks, bins, None)
-
-    def _shown_once(self, what: str) -> None:
-        """Raise DataflowError for windows whose rows are not all there when they are complete."""
-        window = self.window
-        fickle = window.every_us != window.size_us or window.gap_us is not None
-        corrected = self.lateness_us or self.emit != "complete" or self.early_ms
-        if fickle or corrected or self.column is None:
-            msg = (
-                f"{what}: windows follow one another, are of event time, are shown when complete, and take no lateness;"
-                " use rc.tumbling or rc.same_window"
-            )
-            raise DataflowError(msg)
-        if window.assigned and corrects(self.keyed.node):
-            msg = (
-                f"{what}: the windows before it are shown again when rows come to them, and it would count them twice;"
-                " leave lateness= and emit='change' away there"
-            )
-            raise DataflowError(msg)
-
-    def _inside(self, name: str | None, pane_us: int) -> KeyedStream[Behind]:
-        """Rows with the start of their window (or pane), which is a key. name: of the operator, if it has one."""
-        keyed = self.keyed
-        for key in (START, END):
-            if key in keyed.keys:
-                msg = (
-                    f"window ({caller()}): key {key!r} has the name of a window's column; rename it"
-                )
-                raise DataflowError(msg)
-        keys = (*keyed.keys, START)
-        if self.window.assigned:
-            return KeyedStream(node=keyed.node, keys=keys, then=keyed.then)
-        if self.column is None:
-            return keyed
-        assigned = MapBatches(
-            name=f"{name}.windows" if name else stateless_name(keyed.node, "windows"),
-            where=caller(),
-            upstream=keyed.node,
-            function=AssignWindows(
-                column=self.column, size_us=pane_us, offset_us=self.window.offset_us
-            ),
-            schema=None,
-        )
-        return KeyedStream(node=assigned, keys=keys, then=keyed.then)
 
 
 def milliseconds(timeout: timedelta | int | None) -> int | None:

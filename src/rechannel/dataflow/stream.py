@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from rechannel.dataflow.asof import Direction, asof_join
 from rechannel.dataflow.branching import Condition, SqlFilter, branches
-from rechannel.dataflow.cogroups import Cogrouped, cogroup
 from rechannel.dataflow.columns import Choice, selection
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
@@ -23,17 +21,16 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
-from rechannel.dataflow.joins import How, Within, join
-from rechannel.dataflow.keyed import KeyedStream, WindowedStream
-from rechannel.dataflow.lookups import Found, lookup
+from rechannel.dataflow.keyed import KeyedStream
+from rechannel.dataflow.meeting import Meeting
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
-from rechannel.dataflow.pairing import On
 from rechannel.dataflow.resourced import Opens, with_resource
 from rechannel.dataflow.rules import label, need_columns
 from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
+from rechannel.dataflow.windowed import WindowedStream
 from rechannel.dataflow.windowing import Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
@@ -42,14 +39,13 @@ from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
-from rechannel.sources.table import Table
 
 Columns: TypeAlias = pa.Schema | str
 """Columns as an Arrow schema or as Spark DDL text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stream:
+class Stream(Meeting):
     """Rows that arrive in timesteps. It may be used any number of times and is computed once."""
 
     node: Node
@@ -217,153 +213,6 @@ class Stream:
             msg = f"distinct ({caller()}): the columns are not known yet; use deduplicate with their names"
             raise DataflowError(msg)
         return self.deduplicate(*schema.names, name=name, tasks=tasks, bins=bins)
-
-    def join(  # noqa: PLR0913 - as many as there are things to say
-        self,
-        other: Stream,
-        on: On,
-        *,
-        how: How = "inner",
-        within: Within | None = None,
-        left_time: str | None = None,
-        right_time: str | None = None,
-        suffix: str = "_right",
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Stream:
-        """Pairs of rows that are alike in some columns: those columns, the other ones here, the other ones there.
-
-        on: a name, several, or names here to names there. how: inner, left, right, full, semi (rows here that have a
-        match), anti (that have none). within: `rc.between(...)` of event times, or `rc.tumbling(...)` windows; state
-        is then bounded, and rows that come too late are in `.late`. None = for ever: inner and semi only.
-        left_time, right_time: columns of event times; None = those that `event_time` was given. suffix: ends names that
-        both sides have. Null matches nothing. A pair is shown at once, a row without a match when event time says that
-        none will come. Raises DataflowError, UnknownColumnError.
-        """
-        if not isinstance(other, Stream):
-            msg = f"join ({caller()}) takes a stream, not {type(other).__name__}"
-            raise DataflowError(msg)
-        node = join(
-            self,
-            other,
-            on,
-            how=how,
-            within=within,
-            left_time=left_time,
-            right_time=right_time,
-            suffix=suffix,
-            name=name,
-            tasks=tasks,
-            bins=bins,
-        )
-        return self._then(node, other)
-
-    def asof_join(  # noqa: PLR0913 - as many as there are things to say
-        self,
-        right: Stream,
-        on: On,
-        *,
-        left_time: str | None = None,
-        right_time: str | None = None,
-        direction: Direction = "backward",
-        tolerance: Duration | None = None,
-        how: Literal["left", "inner"] = "left",
-        suffix: str = "_right",
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Stream:
-        """Every row here with the last row there of before or at its own event time, of those alike in some columns.
-
-        Of rows there with one time, the one that came last counts. A row here is shown when event time has passed its
-        own. on, left_time, right_time, suffix: as in `join`. direction: "backward" is the only one. tolerance: how far
-        apart the two are at most; None = any. how: "left" shows rows that meet none, with nulls; "inner" does not. Rows
-        that come too late are in `.late`. Null matches nothing. Raises DataflowError, UnknownColumnError.
-        """
-        if not isinstance(right, Stream):
-            msg = f"asof_join ({caller()}) takes a stream, not {type(right).__name__}"
-            raise DataflowError(msg)
-        node = asof_join(
-            self,
-            right,
-            on,
-            times=(left_time, right_time),
-            direction=direction,
-            tolerance=tolerance,
-            how=how,
-            suffix=suffix,
-            name=name,
-            tasks=tasks,
-            bins=bins,
-        )
-        return self._then(node, right)
-
-    def cogroup(
-        self,
-        right: Stream,
-        on: On,
-        *,
-        within: Windows | None = None,
-        left_time: str | None = None,
-        right_time: str | None = None,
-        suffix: str = "_right",
-    ) -> Cogrouped[Stream]:
-        """Rows of both streams by key, for a function of all of them: `.cogroup(...).apply_batches(function, schema)`.
-
-        on, left_time, right_time: as in `join`; null is a key like any other. within: `rc.tumbling(...)`: all rows of a
-        window, when it is complete; rows that come later are in `.late`. None = the rows of each timestep: what meets
-        then depends on how input is cut into timesteps. suffix: ends names that both sides have, in state and `.late`.
-        """
-        if not isinstance(right, Stream):
-            msg = f"cogroup ({caller()}) takes a stream, not {type(right).__name__}"
-            raise DataflowError(msg)
-        return cogroup(
-            self,
-            right,
-            on,
-            within=within,
-            times=(left_time, right_time),
-            suffix=suffix,
-            then=lambda node: self._then(node, right),
-        )
-
-    def lookup(  # noqa: PLR0913 - as many as there are things to say
-        self,
-        table: Stream | Table | Callable[[], Table],
-        on: On,
-        *,
-        how: Found = "inner",
-        by: str | Sequence[str] = (),
-        refresh: Duration | None = None,
-        suffix: str = "_right",
-        name: str | None = None,
-        tasks: int | None = None,
-        bins: int | None = None,
-    ) -> Stream:
-        """Rows with the row that a table has for them: the columns of `on`, the other ones here, those of the table.
-
-        table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
-        the rows here look theirs up and leave. Or a DataFrame, or a function that makes one: it is read in the first
-        timestep, and again at the first border behind each `refresh`; keys that it no longer has are gone then. by: the
-        table's columns that tell the newer row of a key; none = the one that came last, and of a DataFrame one row per
-        key. how: inner, or left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches
-        nothing. Raises DataflowError, UnknownColumnError.
-        """
-        others = (table,) if isinstance(table, Stream) else ()
-        node = lookup(
-            self.node,
-            table.node if isinstance(table, Stream) else table,
-            on,
-            how=how,
-            by=by,
-            refresh=refresh,
-            suffix=suffix,
-            name=name,
-            tasks=tasks,
-            bins=bins,
-        )
-        return self._then(node, *others)
 
     @property
     def late(self) -> Stream:

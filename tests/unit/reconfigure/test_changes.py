@@ -66,7 +66,7 @@ def test_a_change_is_read_as_it_was_written(change):
             {"a", "b", JOB},
         ),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_a_change_says_what_it_touches(change, touched):
     assert change.touches() == touched
