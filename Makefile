@@ -3,8 +3,8 @@
 PYTHON ?= python3
 export PYTHON
 
-# Test processes beside each other (each starts a Spark of its own); 0 runs in one process.
-WORKERS ?= 0
+# Test processes beside each other (each starts a Spark of its own); 0 runs all tests in one process.
+WORKERS ?= 2
 # Further arguments for pytest, for example TESTS=tests/unit.
 TESTS ?=
 SPARK_MINORS ?= 4.2 4.3

@@ -6,6 +6,7 @@ import gc
 
 import pyarrow as pa
 import pytest
+from pyspark import RDD
 
 import rechannel as rc
 from rechannel.errors import RefusedError, UnknownOperatorError
@@ -92,12 +93,12 @@ def test_an_answer_stays_what_it_is_while_files_are_swept(lower):
 
 def test_views_and_settings_of_the_user_are_left_alone(spark, lower):
     spark.sql("SELECT 7 AS mine").createOrReplaceTempView("users")
-    zone = spark.conf.get("spark.sql.session.timeZone")
+    zone, before = spark.conf.get("spark.sql.session.timeZone"), RDD.toDF
     try:
         spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         assert lower.sql("SELECT current_timezone() FROM users").first()[0] == "Asia/Tokyo"
         assert spark.table("users").columns == ["mine"]
-        assert spark.sparkContext.parallelize([(1,)]).toDF(["x"])._session is spark
+        assert RDD.toDF is before
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
         spark.catalog.dropTempView("users")
