@@ -296,7 +296,9 @@ class Writer:
     def join(self, steps: list[Step], *, last: bool = False) -> Join | None:
         """Two steps, which may be one, over a key that both have; None where there is none. last: an as-of join."""
         rng = self.rng
-        usable = [step for step in steps if not step.near and "array" not in step.columns.values()]
+        # Late rows of a join have a column that those of another one need.
+        usable = [step for step in steps if not step.near and "_side" not in step.columns]
+        usable = [step for step in usable if "array" not in step.columns.values()]
         timed = [s for s in usable if TIME in s.columns and not isinstance(s, Keyed)]
         bounded = bool(timed) and (last or rng.random() < 0.7)
         if not usable:
