@@ -1,8 +1,8 @@
 """Every query of NEXMark, as many events per second as possible, next to Structured Streaming where it can run it.
 
-Both sides read the same Parquet files, batch by batch, and throw the result away. Timesteps overlap (`in_flight`): ratios
-are of the time that all batches took. Stateless queries are the SQL itself
-on both sides. The peer's stateful ones are the nearest that it can run (`PEERS`).
+Both sides read the same Parquet files, batch by batch, and throw the result away. Timesteps overlap (`in_flight`):
+ratios are of the time that all batches took. Stateless queries are the SQL itself on both sides. The peer's stateful
+ones are the nearest that it can run (`PEERS`).
 """
 
 from __future__ import annotations
