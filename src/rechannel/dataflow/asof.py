@@ -9,9 +9,16 @@ import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
-from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.pairing import On, both_sides, need_sides, pairs_of, sides_in, time_of
+from rechannel.dataflow.pairing import (
+    On,
+    both_sides,
+    need_sides,
+    operator_over,
+    pairs_of,
+    sides_in,
+    time_of,
+)
 from rechannel.errors import DataflowError
 from rechannel.kernels.asof import AsofLogic
 from rechannel.kernels.logic import StatefulLogic
@@ -103,14 +110,4 @@ def asof_join(  # noqa: PLR0913 - the arguments of `Stream.asof_join`
     )
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
     both = both_sides(settled, left, right, pairs)
-    made = Stateful(
-        name=settled,
-        where=caller(),
-        upstream=both,
-        keys=both.keys,
-        spec=spec,
-        tasks=tasks,
-        bins=bins,
-    )
-    check_numbers(made)
-    return made
+    return operator_over(both, settled, spec, tasks, bins)

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Node, Stateful
+from rechannel.dataflow.graph import Node
 from rechannel.dataflow.groupwise import need_free, need_function
-from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.pairing import On, both_sides, need_sides, pairs_of, sides_in, time_of
+from rechannel.dataflow.pairing import (
+    On,
+    both_sides,
+    need_sides,
+    operator_over,
+    pairs_of,
+    sides_in,
+    time_of,
+)
 from rechannel.dataflow.windowing import Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.cogroup import CogroupLogic
@@ -123,17 +130,7 @@ class Cogrouped(Generic[Behind]):
         both = both_sides(
             settled, self.left, self.right, self.pairs, window=self.within, times=self.times
         )
-        made = Stateful(
-            name=settled,
-            where=caller(),
-            upstream=both,
-            keys=both.keys,
-            spec=spec,
-            tasks=tasks,
-            bins=bins,
-        )
-        check_numbers(made)
-        return self.then(made)
+        return self.then(operator_over(both, settled, spec, tasks, bins))
 
 
 def cogroup(

@@ -11,9 +11,16 @@ import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
-from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.pairing import On, both_sides, need_sides, pairs_of, sides_in, time_of
+from rechannel.dataflow.pairing import (
+    On,
+    both_sides,
+    need_sides,
+    operator_over,
+    pairs_of,
+    sides_in,
+    time_of,
+)
 from rechannel.dataflow.windowing import Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.join import OUTER, JoinLogic
@@ -148,17 +155,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
     window = within if isinstance(within, Windows) else None
     both = both_sides(settled, left, right, pairs, window=window, times=times)
-    made = Stateful(
-        name=settled,
-        where=caller(),
-        upstream=both,
-        keys=both.keys,
-        spec=spec,
-        tasks=tasks,
-        bins=bins,
-    )
-    check_numbers(made)
-    return made
+    return operator_over(both, settled, spec, tasks, bins)
 
 
 def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str]) -> None:

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Paired, Source, Stateful
-from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import DerivedName, caller, given, keyed_name
-from rechannel.dataflow.pairing import On, mapped, pairs_of, plain_name
+from rechannel.dataflow.pairing import On, mapped, operator_over, pairs_of, plain_name
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
 from rechannel.errors import DataflowError
@@ -158,17 +157,8 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
         )
         for side, node, names in sides
     ]
-    made = Stateful(
-        name=settled,
-        where=caller(),
-        upstream=Paired(name=f"{settled}.sides", where=caller(), inputs=tuple(inputs), keys=keys),
-        keys=keys,
-        spec=spec,
-        tasks=tasks,
-        bins=bins,
-    )
-    check_numbers(made)
-    return made
+    both = Paired(name=f"{settled}.sides", where=caller(), inputs=tuple(inputs), keys=keys)
+    return operator_over(both, settled, spec, tasks, bins)
 
 
 def _source(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import MapBatches, Node, Paired
+from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Paired, Stateful
+from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.rules import need_columns, suggest
 from rechannel.dataflow.schema import known
@@ -93,6 +94,23 @@ def both_sides(
         nodes.append(mapped(f"{name}.{PREFIXES[side]}rows", node, marked))
     keys = tuple(pairs) if window is None else (*pairs, START)
     return Paired(name=f"{name}.sides", where=caller(), inputs=tuple(nodes), keys=keys)
+
+
+def operator_over(
+    both: Paired, name: str, spec: OperatorSpec, tasks: int | None, bins: int | None
+) -> Stateful:
+    """The operator that receives rows of both sides. Raises DataflowError for numbers that cannot be."""
+    made = Stateful(
+        name=name,
+        where=caller(),
+        upstream=both,
+        keys=both.keys,
+        spec=spec,
+        tasks=tasks,
+        bins=bins,
+    )
+    check_numbers(made)
+    return made
 
 
 def mapped(name: str, node: Node, function: AssignWindows | Sided) -> MapBatches:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late
 from rechannel.kernels.marks import micros
@@ -105,11 +104,8 @@ class ArrangeLogic(ManyRows):
         late = times < arrivals.clock.before
         late = late if nulls is None else late | nulls
         rows = np.flatnonzero(~late)
-        try:
-            nothing = np.zeros(len(ids), dtype=np.int64)
-            numbers = row_numbers(nothing, arrivals.timestep, arrivals.groups)[rows]
-        except OverflowError as error:
-            raise UserFunctionError(str(error)) from error
+        nothing = np.zeros(len(ids), dtype=np.int64)
+        numbers = row_numbers(nothing, arrivals.timestep, arrivals.groups)[rows]
         hashes = arrivals.hashes[ids[rows]]
         # Keys that share a hash lie between each other.
         order = np.lexsort((numbers, hashes))

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.plain import held_by
@@ -184,10 +183,7 @@ class _Rows:
         """What was there and, behind it, what came."""
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
-        try:
-            fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
-        except OverflowError as error:
-            raise UserFunctionError(str(error)) from error
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
         numbers = np.concatenate([logic.minor(held.keys), fresh])
         slots = [
             pa.concat_arrays([old, new])

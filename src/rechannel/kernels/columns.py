@@ -28,7 +28,7 @@ class Computed:
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Its values for the rows of a batch. Raises UserFunctionError."""
-        made = self.function(*(batch.column(batch.schema.get_field_index(c)) for c in self.columns))
+        made = self.function(*(batch.column(c) for c in self.columns))
         if isinstance(made, pa.ChunkedArray):
             made = made.combine_chunks()
         if isinstance(made, pa.Scalar):
@@ -67,9 +67,7 @@ class Select:
         """The columns that can be made of those that are there: others nobody looks at."""
         there = set(batch.schema.names)
         made = {
-            name: batch.column(batch.schema.get_field_index(of))
-            if isinstance(of, str)
-            else of.of(batch)
+            name: batch.column(of) if isinstance(of, str) else of.of(batch)
             for name, of in self._spelt(batch.schema.names)
             if there.issuperset(_inputs(of))
         }

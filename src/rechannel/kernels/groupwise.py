@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.group_frame import ApplyBatches, GroupFrame, call
 from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
@@ -104,10 +103,7 @@ class WholeWindows(ManyRows):
 
     def _kept(self, arrivals: Arrivals, values: Columns, sides: IntArray, late: Mask) -> Changed:
         """Rows of windows to come. values: state columns of the rows that came."""
-        try:
-            numbers = row_numbers(sides, arrivals.timestep, arrivals.groups)
-        except OverflowError as error:
-            raise UserFunctionError(str(error)) from error
+        numbers = row_numbers(sides, arrivals.timestep, arrivals.groups)
         rows = np.flatnonzero(~late)
         owners = arrivals.groups.ids[rows]
         order = np.lexsort((numbers[rows], arrivals.hashes[owners]))

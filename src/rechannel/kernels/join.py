@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns
@@ -255,10 +254,7 @@ class _Pool:
         """Put the two together."""
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
-        try:
-            fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
-        except OverflowError as error:
-            raise UserFunctionError(str(error)) from error
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
         width, count = len(logic.slots), len(held.owners)
         there = logic.minor(held.keys)
         numbers = np.concatenate([there, fresh])

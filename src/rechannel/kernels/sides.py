@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UnknownColumnError
+from rechannel.errors import UnknownColumnError, UserFunctionError
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.sorting import from_numpy
@@ -143,13 +143,13 @@ def slots_of(
 
 
 def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
-    """`ROW` of the rows of a timestep. Raises OverflowError for what has no number any more."""
+    """`ROW` of the rows of a timestep. Raises UserFunctionError for what has no number any more."""
     places = np.arange(groups.rows, dtype=np.int64) - np.repeat(groups.starts, groups.sizes)
     if timestep >> _TIMESTEPS or (len(places) and int(places.max()) >> _PLACES):
         msg = (
             f"over {1 << _PLACES:,} rows of one key in timestep {timestep}: make timesteps smaller"
         )
-        raise OverflowError(msg)
+        raise UserFunctionError(msg)
     numbers: IntArray = (sides << (_TIMESTEPS + _PLACES)) | (timestep << _PLACES) | places
     return numbers
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rechannel.errors import UserFunctionError
 from rechannel.kernels import collect, sorting
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.join import JoinLogic
@@ -177,5 +178,5 @@ def test_rows_of_a_key_are_numbered_by_side_timestep_and_place():
     assert first[0] < first[1] < second[0] < second[1] < first[2] < second[2]
     assert (first[0], first[4]) == (first[3], second[4] - (second[0] - first[0]))
     assert sides_of(first).tolist() == sides.tolist()
-    with pytest.raises(OverflowError, match="make timesteps smaller"):
+    with pytest.raises(UserFunctionError, match="make timesteps smaller"):
         row_numbers(sides, 1 << 37, groups)
