@@ -570,4 +570,7 @@ class Writer:
         if leaving:
             pairs = [pair for pair in pairs if pair[0] in LEAVING]
         some = rng.sample(pairs, min(len(pairs), 3)) or [("count", "")]
-        return {f"o{self.made}_{i}": pair for i, pair in enumerate(some)}
+        prefix = f"o{self.made}"
+        while {f"{prefix}_{i}" for i in range(len(some))} & keys.keys():
+            prefix += "x"
+        return {f"{prefix}_{i}": pair for i, pair in enumerate(some)}
