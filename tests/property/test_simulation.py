@@ -365,15 +365,15 @@ def check_volatile(harness: Harness, calm: Harness) -> None:
 
 
 def check_states(program: Program, harness: Harness, calm: Harness, twin: dict) -> None:
-    kept = harness.journal_state().versions
+    here, there = harness.journal_state(), calm.journal_state()
     for step in program.keyed:
-        for timestep in kept:
+        for timestep in here.versions:
             where = f"state of {step.name} after timestep {timestep}"
-            got = harness.state_table(step.name, timestep=timestep)
-            expected = calm.state_table(step.name, timestep=timestep)
+            got = harness.state_table(step.name, timestep=timestep, journal=here)
+            expected = calm.state_table(step.name, timestep=timestep, journal=there)
             assert got.schema == expected.schema
             assert repr(rows_of(got)) == repr(rows_of(expected)), f"{where}: {got} {expected}"
-            shown = rows_of(calm.state(step.name, timestep=timestep))
+            shown = rows_of(calm.state(step.name, timestep=timestep, journal=there))
             rows = twin[step.name][timestep - 1]
             assert alike(rows, shown), f"{where}: twin {rows}, got {shown}"
 

@@ -11,10 +11,10 @@ exactly. A column whose values are `Near` feeds no further operator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,6 +60,11 @@ class Step:
             built[id(self)] = self.build(*(step.stream(built) for step in self.inputs))
         return built[id(self)]
 
+    def alone(self) -> Self:
+        """This step without what feeds its inputs: what a function holds is part of its digest."""
+        bare = [Step(name=up.name, columns=up.columns, near=up.near) for up in self.inputs]
+        return replace(self, inputs=tuple(bare))
+
     def build(self, *inputs: Any) -> Any:
         raise NotImplementedError
 
@@ -100,7 +105,7 @@ class Filter(Step):
         return mix(self.exact(row)) % self.modulus != 0
 
     def build(self, *inputs: Any) -> Any:
-        return inputs[0].filter(self.keeps, name=self.name)
+        return inputs[0].filter(self.alone().keeps, name=self.name)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         return [row for row in inputs[0] if self.keeps(row)]
@@ -122,7 +127,7 @@ class Part(Step):
         return [self._holds(row, number) for row in rows]
 
     def build(self, *inputs: Any) -> Any:
-        first, second = (partial(self._mask, number) for number in range(2))
+        first, second = (partial(self.alone()._mask, number) for number in range(2))
         made = inputs[0].branch(a=first, b=second, otherwise="c", name=self.name)
         return made[self.branch]
 
@@ -157,8 +162,8 @@ class Remap(Step):
 
     def build(self, *inputs: Any) -> Any:
         if self.copies is None:
-            return inputs[0].map(self.made, self.ddl, name=self.name)
-        return inputs[0].flat_map(self.many, self.ddl, name=self.name)
+            return inputs[0].map(self.alone().made, self.ddl, name=self.name)
+        return inputs[0].flat_map(self.alone().many, self.ddl, name=self.name)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         if self.copies is None:

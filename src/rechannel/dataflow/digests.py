@@ -36,6 +36,8 @@ _BEHAVIOUR = (
 )
 _HAS_DOCSTRING = 0x4000000
 _VALUES = {"datetime", "decimal", "fractions", "ipaddress", "re", "uuid", "zoneinfo"}
+CODES = 4096
+"""Codes whose reading is kept: a driver that changes its program reads most of it again."""
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 
 Form = tuple[Any, ...] | str
@@ -94,7 +96,7 @@ class _Reader:
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, CodeType):
-            return self._code(value)
+            return _code(value)
         if isinstance(value, functools.partial):
             return ("partial", *map(self.form, (value.func, value.args, value.keywords)))
         if inspect.ismethod(value):
@@ -169,7 +171,7 @@ class _Reader:
         try:
             return (
                 "function",
-                self._code(function.__code__),
+                _code(function.__code__),
                 self.form(function.__defaults__),
                 self.form(function.__kwdefaults__),
                 ("closure", *map(self._cell, function.__closure__ or ())),
@@ -196,20 +198,27 @@ class _Reader:
             return "empty"
         return self.form(value)
 
-    def _code(self, code: CodeType) -> Form:
-        constants = list(map(self.form, code.co_consts))
-        if _has_docstring(code):
-            constants[0] = self.form(None)
-        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
-        return (
-            "code",
-            _bytes(code.co_code),
-            _bytes(code.co_exceptiontable),
-            str((*counts, code.co_flags & _BEHAVIOUR)),
-            str(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]),
-            str(code.co_names),
-            *constants,
-        )
+
+@functools.lru_cache(maxsize=CODES)
+def _code(code: CodeType) -> Form:
+    """Code alone: its constants are plain data, tuples of such, and the code inside it."""
+    constants = list(map(_constant, code.co_consts))
+    if _has_docstring(code):
+        constants[0] = _constant(None)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    return (
+        "code",
+        _bytes(code.co_code),
+        _bytes(code.co_exceptiontable),
+        str((*counts, code.co_flags & _BEHAVIOUR)),
+        str(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]),
+        str(code.co_names),
+        *constants,
+    )
+
+
+def _constant(value: Any) -> Form:
+    return _Reader().form(value)
 
 
 def _has_docstring(code: CodeType) -> bool:
@@ -224,8 +233,10 @@ def _package_of(function: FunctionType) -> str:
     return str(function.__module__).partition(".")[0]
 
 
-def _global_names(code: CodeType) -> set[str]:
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in _NAMES_GLOBALS}
+@functools.lru_cache(maxsize=CODES)
+def _global_names(code: CodeType) -> frozenset[str]:
+    read = dis.get_instructions(code)
+    names = frozenset(i.argval for i in read if i.opname in _NAMES_GLOBALS)
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return names.union(*map(_global_names, inner))
 

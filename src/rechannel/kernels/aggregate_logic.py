@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -177,11 +178,17 @@ def _key_schema(keys: Sequence[str], schema: pa.Schema) -> pa.Schema:
     fields = [_find(schema, name, "the key") for name in keys]
     for field in fields:
         try:
-            hash_columns([pa.array([], field.type)])
+            _check_hashable(field.type)
         except DataflowError as error:
             msg = f"key column {field.name!r}: {error}"
             raise DataflowError(msg) from error
     return pa.schema(fields)
+
+
+@lru_cache(maxsize=1024)  # every task of every timestep asks again
+def _check_hashable(kind: pa.DataType) -> None:
+    """Raises DataflowError where values of a type cannot be keys."""
+    hash_columns([pa.array([], kind)])
 
 
 def _check_names(keys: Sequence[str], aggregates: Mapping[str, AggregateFunction]) -> None:

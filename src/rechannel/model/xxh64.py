@@ -46,6 +46,8 @@ def of_bytes(array: pa.Array) -> HashArray:
 
     The plugin runs in the calling thread: no thread of the pool that polars keeps takes part.
     """
+    if not len(array):
+        return np.empty(0, np.uint64)
     import polars as pl
     import polars_hash  # noqa: F401  (registers the `nchash` namespace)
 

@@ -295,14 +295,21 @@ class Harness:
     def _schema(self, sink: str) -> pa.Schema:
         return next(plan.schema for plan in self.plan.sinks if plan.sink.name == sink)
 
-    def state(self, operator: str, *, timestep: int | None = None) -> pa.Table:
-        """Committed state of an operator in its output columns, as `RunningJob.state`."""
-        table: pa.Table = self._view().frame(operator, self.journal_state(), timestep)
+    def state(
+        self, operator: str, *, timestep: int | None = None, journal: JournalState | None = None
+    ) -> pa.Table:
+        """Committed state of an operator in its output columns, as `RunningJob.state`.
+
+        journal: what `journal_state` told; read anew where it is left out.
+        """
+        table: pa.Table = self._view().frame(operator, journal or self.journal_state(), timestep)
         return table
 
-    def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
+    def state_table(
+        self, operator: str, *, timestep: int | None = None, journal: JournalState | None = None
+    ) -> pa.Table:
         """The same exactly as stored and in one order: equal states are equal tables."""
-        return self._view().canonical(operator, self.journal_state(), timestep)
+        return self._view().canonical(operator, journal or self.journal_state(), timestep)
 
     def _view(self) -> StateView:
         """State through the program that runs, read from the store itself: a dead driver cannot read."""
