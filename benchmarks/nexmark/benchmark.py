@@ -96,7 +96,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
                 parameters=own,
             )
         )
-        stores = (STORES if one.name in PEERS else ()) if one.stateful else ("spark",)
+        stores = ("spark",) if not one.stateful else asked_stores(own) if one.name in PEERS else ()
         for store in stores:
             variants.append(
                 Variant(
@@ -120,6 +120,14 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         picture=result.picture,
         failures=result.failures,
     )
+
+
+def asked_stores(parameters: Parameters) -> list[str]:
+    """State stores of the peer. Raises UnknownNameError."""
+    unknown = set(parameters["stores"]) - set(STORES)
+    if unknown:
+        raise UnknownNameError(f"no state store {min(unknown)!r}; known here: {', '.join(STORES)}")
+    return list(parameters["stores"])
 
 
 def others(parameters: Parameters) -> list[Variant]:
@@ -189,6 +197,7 @@ BENCHMARK = Benchmark(
     purpose="the queries of NEXMark, next to Structured Streaming where it can run them",
     defaults={
         "queries": list(NAMES),
+        "stores": list(STORES),
         "others": [],
         "events": 500_000,
         "rate": 50_000,

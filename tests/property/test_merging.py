@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest, Run
-from rechannel.state.merging import Merge, MergePolicy, plan_merges
+from rechannel.state.merging import APART, Merge, MergePolicy, plan_merges
 
 PLACES = 16
 STEP = SPACE // PLACES
 Key = tuple[int, int]
-"""(place, which key there)."""
+"""(place, which key there); which one it is is also the time it waits for."""
 
-KEYS = [(place, number) for place in range(PLACES) for number in range(2)]
+KEYS = [(place, number) for place in range(PLACES) for number in range(4)]
+LASTS = st.sampled_from([None, 1, APART, 2 * APART, 1_000_000])
 POLICIES = st.builds(MergePolicy, fan=st.integers(2, 4), slice_rows=st.sampled_from([1, 3, 100]))
 
 
@@ -32,7 +33,7 @@ def of(places: set[int]) -> Intervals:
 
 def holds(where: Intervals, key: Key) -> bool:
     """Whether a key lies there: the middle of its place, or a little above it for the second one."""
-    at = key[0] * STEP + STEP // 2 + key[1] * STEP // 4
+    at = key[0] * STEP + STEP // 2 + key[1] * STEP // 16
     return any(lo <= at < hi for lo, hi in where)
 
 
@@ -71,16 +72,22 @@ class World:
             rows=len(rows),
             size=1,
             span=where.width,
+            due=(min(time for _, time in rows), max(time for _, time in rows)),
         )
         return (run,)
 
     def timestep(
-        self, number: int, own: Intervals, changes: dict[Key, int | None], policy: MergePolicy
+        self,
+        number: int,
+        own: Intervals,
+        changes: dict[Key, int | None],
+        policy: MergePolicy,
+        lasts: int | None = None,
     ) -> Edit:
         """What one task does in one timestep."""
         runs = list(self.manifest.within(own))
         mine = {key: value for key, value in changes.items() if holds(own, key)}
-        merges = plan_merges(runs, own, number, policy)
+        merges = plan_merges(runs, own, number, policy, lasts)
         retire, add = [], [*self.write(mine, own, number, 0)]
         for merge in merges:
             self.merges += 1
@@ -126,7 +133,7 @@ CHANGES = st.dictionaries(
 def test_merging_changes_nothing(data: st.DataObject) -> None:
     world = World()
     placed = data.draw(owners())
-    policy = data.draw(POLICIES)
+    policy, lasts = data.draw(POLICIES), data.draw(LASTS)
     for number in range(1, data.draw(st.integers(1, 25)) + 1):
         if data.draw(st.integers(0, 4)) == 0:
             placed = data.draw(owners())
@@ -143,7 +150,7 @@ def test_merging_changes_nothing(data: st.DataObject) -> None:
             edits.append(
                 world.rewrite(number, own, changes)
                 if rewrites
-                else world.timestep(number, own, changes, policy)
+                else world.timestep(number, own, changes, policy, lasts)
             )
         for edit in edits:
             world.manifest = world.manifest.apply(edit)

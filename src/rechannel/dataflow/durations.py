@@ -19,6 +19,8 @@ _UNITS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+MOST = 10_000 * 366 * _UNITS["day"]
+"""Event times have years of four digits: nothing that is kept for longer is told from what is kept for ever."""
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?:\s+|$)")
 
 
@@ -30,6 +32,9 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
             f"{what} is a timedelta, a text such as '10 seconds', or whole milliseconds"
             f"{' of more than nothing' if least else ''}, not {given!r}"
         )
+        raise DataflowError(msg)
+    if found > MOST:
+        msg = f"{what} is at most 10,000 years, not {given!r}"
         raise DataflowError(msg)
     return found
 

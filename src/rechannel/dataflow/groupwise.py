@@ -43,10 +43,11 @@ class ApplySpec:
         if ROW.name in schema.names:
             msg = f"apply_batches: column {ROW.name!r} has the name of a column of the state; rename it"
             raise DataflowError(msg)
+        hidden = (END,) if self.offset_us is None else (START, END)
         return ApplyLogic(
             keys=pa.schema([schema.field(key) for key in keys]),
             rows=pa.schema([f for f in schema if f.name not in (*keys, END)]),
-            row_schema=pa.schema([f for f in schema if f.name not in (START, END)]),
+            row_schema=pa.schema([f for f in schema if f.name not in hidden]),
             function=self.function,
             fields=self.schema,
             window_us=self.window_us,

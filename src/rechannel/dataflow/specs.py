@@ -171,7 +171,7 @@ class WindowSpec:
             schema = pa.schema([*known, pa.field(START, MICROS)])
             keys = (*keys, START)
         inner = self.aggregates.inner(keys, schema, self.column)
-        rows = schema.remove(schema.get_field_index(START))
+        rows = schema if self.assigned else schema.remove(schema.get_field_index(START))
         if self.every_us == self.size_us:
             return WindowLogic(
                 inner=inner,

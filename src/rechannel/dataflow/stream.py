@@ -31,7 +31,7 @@ from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.windowed import WindowedStream
-from rechannel.dataflow.windowing import Windows
+from rechannel.dataflow.windowing import Every, Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
 from rechannel.kernels.columns import Computed, Where
@@ -250,7 +250,7 @@ class Stream(Meeting):
         *,
         on: str | None = None,
         lateness: Duration = 0,
-        emit: Literal["complete", "change"] = "complete",
+        emit: Literal["complete", "change"] | Every = "complete",
     ) -> WindowedStream[Stream]:
         """All rows by windows of event time, whatever their keys. As `KeyedStream.window`."""
         keyed = KeyedStream(node=self.node, keys=(), then=self._then)

@@ -99,6 +99,7 @@ class WindowedStream(Generic[Behind]):
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
+        self._of_final_rows(f"window ({caller()})")
         spec = WindowSpec(
             aggregates=aggregates,
             size_us=self.window.size_us,
@@ -187,10 +188,15 @@ class WindowedStream(Generic[Behind]):
                 " use rc.tumbling or rc.same_window"
             )
             raise DataflowError(msg)
-        if window.assigned and corrects(self.keyed.node):
+        self._of_final_rows(what)
+
+    def _of_final_rows(self, what: str) -> None:
+        """Raise DataflowError for windows of windows that are shown more than once."""
+        of_windows = self.window.assigned or self.column in (START, END)
+        if of_windows and corrects(self.keyed.node):
             msg = (
                 f"{what}: the windows before it are shown again when rows come to them, and it would count them twice;"
-                " leave lateness= and emit='change' away there"
+                " leave lateness= and emit= away there"
             )
             raise DataflowError(msg)
 
@@ -254,8 +260,8 @@ def windowed(
         raise DataflowError(msg)
     if window == SAME:
         window = Windows(size_us=size_of(keyed.node), every_us=size_of(keyed.node), assigned=True)
-    if not keyed.keys and window.every_us != window.size_us:
-        msg = f"window ({caller()}): windows that overlap need a key; use key_by"
+    if not keyed.keys and (window.every_us != window.size_us or window.gap_us is not None):
+        msg = f"window ({caller()}): windows that overlap, and sessions, need a key; use key_by"
         raise DataflowError(msg)
     column = declared_column(keyed.node) if on is None and not window.assigned else on or START
     if column is None:
@@ -265,7 +271,7 @@ def windowed(
         )
         raise DataflowError(msg)
     if shown not in ("complete", "change"):
-        msg = f"window ({caller()}): emit is 'complete' or 'change', not {emit!r}"
+        msg = f"window ({caller()}): emit is 'complete', 'change' or rc.every(...), not {emit!r}"
         raise DataflowError(msg)
     kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
     fickle = window.every_us != window.size_us or window.gap_us is not None

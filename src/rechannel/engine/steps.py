@@ -103,7 +103,15 @@ def stage_step(
         addresses=addresses,
         reports_to=reports_to,
         tasks=tuple(
-            task_state(routing, task, manifest, timestep, policy, rewrite)
+            task_state(
+                routing,
+                task,
+                manifest,
+                timestep,
+                policy,
+                rewrite=rewrite,
+                lasts_us=stage.logic.lasts_us,
+            )
             for task in range(routing.tasks)
         ),
         routing=routing,
@@ -125,14 +133,19 @@ def task_state(
     manifest: Manifest,
     timestep: int,
     policy: MergePolicy,
+    *,
     rewrite: Intervals | None = None,
+    lasts_us: int | None = None,
 ) -> TaskState:
-    """State that a task reads and merges. rewrite: hashes to write anew, whoever owns them."""
+    """State that a task reads and merges.
+
+    rewrite: hashes to write anew, whoever owns them. lasts_us: see `plan_merges`.
+    """
     own = routing.intervals_of(task)
     runs, totals = manifest.within(own), manifest.totals(own)
     where = own.intersect(rewrite) if rewrite else Intervals.nothing()
     if not where:
-        merges = plan_merges(runs, own, timestep, policy)
+        merges = plan_merges(runs, own, timestep, policy, lasts_us)
         return TaskState(own=own, runs=runs, merges=merges, totals=totals)
     met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
     anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)

@@ -67,6 +67,11 @@ class WholeWindows(ManyRows):
         """What is made of a window leaves when it is complete."""
         return self.window_us or 0
 
+    @property
+    def recalls(self) -> bool:
+        """Rows that wait do not matter to those that come."""
+        return False
+
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Ends of the windows."""
         return None if self.window_us is None else self._ends(keys)[0]

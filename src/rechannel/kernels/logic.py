@@ -277,6 +277,10 @@ class StatefulLogic(Protocol):
     def gone(self, due: int, clock: Clock) -> bool:
         """Whether state rows that waited for this event time, or an earlier one, are of no use to anybody any more."""
 
+    @property
+    def lasts_us(self) -> int | None:
+        """For about how long a state row is there, where it goes with the time it waits for; None = for ever."""
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """What is shown at a time is made of state rows with after < due <= until; None: `apply` says what is shown."""
 

@@ -49,8 +49,10 @@ class EventTime:
 
     def latest(self, batch: pa.RecordBatch) -> int:
         """Latest event time among the rows, NEVER if there is none."""
-        found = pc.max(batch.column(self.column)).cast(MICROS)
-        return int(found.value) if found.is_valid else NEVER
+        found = pc.max(batch.column(self.column))
+        if not found.is_valid:
+            return NEVER
+        return int(micros(pa.array([found.value], pa.int64()).cast(found.type))[0][0])
 
 
 def need_time(column: str, schema: pa.Schema) -> None:
@@ -65,12 +67,12 @@ def need_time(column: str, schema: pa.Schema) -> None:
 
 
 def micros(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-    """Microseconds of timestamps (0 where null), and which of them are null (None = none is)."""
-    plain = column.cast(MICROS).cast(pa.int64())
-    if not plain.null_count:
-        return plain.to_numpy(zero_copy_only=False), None
-    nulls = plain.is_null().to_numpy(zero_copy_only=False)
-    return plain.fill_null(0).to_numpy(zero_copy_only=False), nulls
+    """Whole microseconds of timestamps (0 where null), and which of them are null (None = none is)."""
+    finer = column.type.unit == "ns"
+    plain = (column if finer else column.cast(MICROS)).cast(pa.int64())
+    nulls = plain.is_null().to_numpy(zero_copy_only=False) if plain.null_count else None
+    numbers = (plain if nulls is None else plain.fill_null(0)).to_numpy(zero_copy_only=False)
+    return numbers // 1_000 if finer else numbers, nulls
 
 
 Latest = Mapping[str, int]

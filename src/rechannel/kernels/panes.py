@@ -56,8 +56,10 @@ class Panes:
         fresh = self._ending(self.fresh, after, until)
         place = np.minimum(np.searchsorted(hashes, fresh.hashes), max(0, len(hashes) - 1))
         parts = [fresh.where(hashes[place] == fresh.hashes)] if len(hashes) else []
-        for _, run in self.runs.waiting(after, until):
-            piece = self._found(run, hashes, after - self.logic.size_us, until - self.logic.size_us)
+        for run, opened in self.runs.waiting(after, until):
+            whole = run.due is not None and after < run.due[0] and run.due[1] <= until
+            begins = after - self.logic.size_us, until - self.logic.size_us
+            piece = self._found(opened, hashes, None if whole else begins)
             if piece is not None:
                 self.read(len(piece))
                 parts.append(piece)
@@ -76,8 +78,10 @@ class Panes:
         width = len(self.logic.key_schema)
         return merge_rows(parts, width, _everything, bottom=True, minor=self.logic.minor)
 
-    def _found(self, run: OpenRun, hashes: HashArray, after: int, until: int) -> Rows | None:
-        """Panes of some keys in one run that begin in (after, until]; None = it has none."""
+    def _found(
+        self, run: OpenRun, hashes: HashArray, begins: tuple[int, int] | None
+    ) -> Rows | None:
+        """Panes of some keys in one run that begin in (after, until], or all of them; None = it has none."""
         segment = run.segment
         needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
         if not len(needles) or not segment.rows:
@@ -88,9 +92,12 @@ class Panes:
             asked = asked[maybe]
         first = segment.search(asked, run.clip)
         last = segment.search(asked, run.clip, "right")
-        low = self._behind(run, first, last, after)
-        count = self._behind(run, low, last, until, near=True) - low
-        rows = ranges(low, count)
+        if begins is not None:
+            after, until = begins
+            first = self._behind(run, first, last, after)
+            last = self._behind(run, first, last, until, near=True)
+        count = last - first
+        rows = ranges(first, count)
         if not len(rows):
             return None
         segment.touch(rows)

@@ -104,6 +104,11 @@ class Prompt:
         """Nothing waits."""
         return False
 
+    @property
+    def lasts_us(self) -> int | None:
+        """Nothing goes by itself."""
+        return None
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Nothing waits."""
 

@@ -106,11 +106,16 @@ class Lag(_Earlier):
         return shown, self._state([array], groups, old, found)
 
     def _scalar(self, kind: pa.DataType) -> pa.Scalar:
+        msg = (
+            f"lag({self.column!r}): default={self.default!r} is no value of type {type_name(kind)}"
+        )
         try:
-            return pa.scalar(self.default, kind)
+            made = pa.scalar(self.default, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            msg = f"lag({self.column!r}): default={self.default!r} is no value of type {type_name(kind)}"
             raise DataflowError(msg) from error
+        if pa.types.is_integer(kind) and made.as_py() != self.default:
+            raise DataflowError(msg)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.sorting import from_numpy, last_not_after, take
 from rechannel.kernels.window_reduce import WindowReduceLogic
-from rechannel.kernels.windows import END, START
+from rechannel.kernels.windows import END, START, values_read
 from rechannel.model.eventtime import Clock
 
 FIRST = pa.field("_first", pa.int64(), False)
@@ -159,17 +159,8 @@ class SessionLogic(ManyRows):
         order = np.argsort(met.session[count:], kind="stable")
         fresh = rows[order]
         groups = Groups(np.flatnonzero(np.diff(met.session[count:][order], prepend=-1)), len(fresh))
-        names = self.value_schema.names
-        values = take(arrivals.values, fresh)
-        read = [
-            values[names.index(name)]
-            if name in names
-            else arrivals.keys[self.keys.names.index(name)].take(
-                pa.array(arrivals.groups.ids[fresh])
-            )
-            for name in self.inner.value_schema.names
-        ]
-        came = self.inner.combine(read, groups)
+        read = values_read(arrivals, (self.keys, self.value_schema), self.inner)
+        came = self.inner.combine(take(read, fresh), groups)
         old = np.flatnonzero(grown[met.session[:count]])  # sessions that were there and change
         both = np.concatenate([place[met.session[old]], np.arange(groups.count)])
         sort = np.argsort(both, kind="stable")

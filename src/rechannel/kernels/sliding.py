@@ -67,6 +67,11 @@ class SlidingLogic(WindowLogic):
         """Whether all windows with panes that end then are complete."""
         return due + self.length_us - self.size_us <= clock.watermark
 
+    @property
+    def lasts_us(self) -> int:
+        """As long as a window, and a pane."""
+        return self.size_us + self.length_us
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Panes of the windows that have become complete."""
         ends = self.complete(clock)

@@ -20,7 +20,7 @@ from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Asked, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import fast_take, from_numpy, take
 from rechannel.kernels.tracking import spread
 from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -220,6 +220,11 @@ class WindowLogic:
         """Whether windows that end then are gone."""
         return due + self.lateness_us <= clock.watermark
 
+    @property
+    def lasts_us(self) -> int:
+        """From the begin of a window until it is gone."""
+        return self.size_us + self.lateness_us
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete, where they are shown then."""
         if not self.on_close or (not self.lateness_us and not self._completes(clock)):
@@ -277,13 +282,13 @@ class WindowLogic:
 
     def _inner(self, arrivals: Arrivals) -> Arrivals:
         """As the aggregates expect them."""
+        old = arrivals.old[: len(self.inner.state_schema)]
         if arrivals.combined:
-            return replace(arrivals, values=arrivals.values[:-1])
+            return replace(arrivals, old=old, values=arrivals.values[:-1])
         if not self.keep_late:
-            return arrivals
-        names = self.value_schema.names
-        wanted = [names.index(name) for name in self.inner.value_schema.names]
-        return replace(arrivals, values=[arrivals.values[i] for i in wanted])
+            return replace(arrivals, old=old)
+        values = values_read(arrivals, (self.key_schema, self.value_schema), self.inner)
+        return replace(arrivals, old=old, values=values)
 
     def _late_rows(self, arrivals: Arrivals, late: Mask) -> Late:
         groups = arrivals.groups
@@ -294,6 +299,21 @@ class WindowLogic:
         if not self.keep_late:
             return Late(count=len(rows))
         return late_rows(arrivals, rows, (self.key_schema, self.value_schema), self.row_schema)
+
+
+def values_read(
+    arrivals: Arrivals,
+    columns: tuple[pa.Schema, pa.Schema],
+    inner: AggregateLogic | WindowReduceLogic,
+) -> Columns:
+    """What aggregates read of rows of which all columns travelled. columns: (keys, others)."""
+    keys, others = columns
+    return [
+        arrivals.values[others.names.index(name)]
+        if name in others.names
+        else fast_take(arrivals.keys[keys.names.index(name)], arrivals.groups.ids)
+        for name in inner.value_schema.names
+    ]
 
 
 def completes(clock: Clock, size_us: int, offset_us: int | None) -> bool:

@@ -11,6 +11,11 @@ in at most about 2 * F runs per level, most of which a bitmap answers without a 
 
 Small slices cost more in files than in rows, so a slice has at least `slice_rows` rows and is then taken less often.
 
+State that goes with time goes run by run, unread, if what goes at different times lies in different runs. Runs of such
+state are merged only if that does not spread their rows over more time: over more than the widest of them, or than
+1 / APART of the time for which a row is there. So no more than about APART times the runs of a moment are there, and a
+row of a window is merged with those of its own time, or not at all.
+
 After a move, bins of different histories lie in one slice. Each is merged by its own: one old run that a sweep has
 passed by must not make all that is younger, everywhere in the slice, be merged with it.
 """
@@ -35,6 +40,9 @@ BASE_LEVEL = 30
 
 SLACK = 0.25
 """By how much more rows may be read so that fewer files are written."""
+
+APART = 1024
+"""Runs of state that goes with time which may stay unmerged because their rows go at different times."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -79,10 +87,14 @@ class Merge:
 
 
 def plan_merges(
-    runs: Sequence[Run], own: Intervals, timestep: int, policy: MergePolicy
+    runs: Sequence[Run],
+    own: Intervals,
+    timestep: int,
+    policy: MergePolicy,
+    lasts_us: int | None = None,
 ) -> tuple[Merge, ...]:
     """Merges of one task in one timestep. `runs`: its runs as of the timestep before, newest first, clipped
-    to `own`."""
+    to `own`. lasts_us: for about how long rows are there; None = for ever."""
     # What is left of a run that was partly merged says nothing of what a timestep writes: its density does.
     fresh = [run.rows / run.span for run in runs if run.level == 0 and run.span]
     if not fresh:
@@ -97,7 +109,9 @@ def plan_merges(
         slices = _slices(total if last else batch * period, period, policy)
         index = _due(timestep + sweep, period, slices)
         if index is not None:
-            merges += _merge(runs, portion(own, index, slices), sweep, policy, last=last)
+            merges += _merge(
+                runs, portion(own, index, slices), sweep, policy, last=last, lasts_us=lasts_us
+            )
     return tuple(merges)
 
 
@@ -128,19 +142,51 @@ def _due(timestep: int, period: int, slices: int) -> int | None:
 
 
 def _merge(
-    runs: Sequence[Run], where: Intervals, sweep: int, policy: MergePolicy, *, last: bool
+    runs: Sequence[Run],
+    where: Intervals,
+    sweep: int,
+    policy: MergePolicy,
+    *,
+    last: bool,
+    lasts_us: int | None,
 ) -> tuple[Merge, ...]:
     """Merges of one sweep in one slice: one, or as many as there are histories in it that have little in common."""
     met = [(run, run.clip.intersect(where)) for run in runs]
     met = [(run, clip) for run, clip in met if clip]
-    wanted = [run.level == sweep or (last and run.level >= sweep) for run, _ in met]
-    if sum(wanted) < 2:
+    wanted = np.array([run.level == sweep or (last and run.level >= sweep) for run, _ in met])
+    if wanted.sum() < 2:
         return ()
-    cells = _Cells.of(met)
-    groups = cells.groups(np.array(wanted))
-    if len(groups) > 1:
-        groups = _joined(cells, groups, policy)
-    return tuple(cells.merge(group, sweep + 1) for group in groups)
+    cells: _Cells | None = None
+    merges: list[Merge] = []
+    for alike in _of_like_time([run for run, _ in met], lasts_us):
+        if wanted[alike].sum() < 2:
+            continue
+        cells = cells or _Cells.of(met)
+        some = np.zeros_like(wanted)
+        some[alike] = wanted[alike]
+        groups = cells.groups(some)
+        if len(groups) > 1:
+            groups = _joined(cells, groups, policy)
+        merges += [cells.merge(group, sweep + 1) for group in groups]
+    return tuple(merges)
+
+
+def _of_like_time(runs: Sequence[Run], lasts_us: int | None) -> list[slice]:
+    """Runs, newest first, cut where merging would spread what waits for one time over more time."""
+    if lasts_us is None:
+        return [slice(0, len(runs))]
+    cuts, span, widest = [0], None, lasts_us // APART
+    for place, run in enumerate(runs):
+        if run.due is None:
+            continue
+        both = run.due if span is None else (min(span[0], run.due[0]), max(span[1], run.due[1]))
+        width = max(widest, run.due[1] - run.due[0])
+        if both[1] - both[0] <= width:
+            span, widest = both, width
+        else:
+            cuts.append(place)
+            span, widest = run.due, max(lasts_us // APART, run.due[1] - run.due[0])
+    return [slice(*pair) for pair in pairwise([*cuts, len(runs)])]
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def test_operators_without_windows_hand_event_time_on():
         (lambda: counted(bids(), on="at"), "'bids' get there without one: say stream.event_time"),
         (lambda: counted(bids().event_time("at").union(bids("others")), on="at"), "'others' get there"),
         (lambda: counted(bids().event_time("at"), on="price"), "must be timestamps"),
-        (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'complete' or 'change'"),
+        (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'complete', 'change' or rc.every"),
         (lambda: counted(bids().event_time("at"), lateness="a bit"), "lateness is a timedelta"),
         (
             lambda: bids(columns=BIDS + ", window_end INT").event_time("at").key_by("window_end").window(

@@ -11,13 +11,19 @@ import pytest
 
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest, Run
-from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges, portion
+from rechannel.state.merging import APART, BASE_LEVEL, Merge, MergePolicy, plan_merges, portion
 
 EVERYTHING = Intervals.everything()
 PROBES = (1, SPACE // 3, SPACE // 2, SPACE - 1)
 
 
-def run(seq: int, level: int = 0, rows: int = 100, clip: Intervals = EVERYTHING) -> Run:
+def run(
+    seq: int,
+    level: int = 0,
+    rows: int = 100,
+    clip: Intervals = EVERYTHING,
+    due: tuple[int, int] | None = None,
+) -> Run:
     return Run(
         segment=f"s{seq}.{level}",
         clip=clip,
@@ -26,6 +32,7 @@ def run(seq: int, level: int = 0, rows: int = 100, clip: Intervals = EVERYTHING)
         rows=rows,
         size=1,
         span=clip.width,
+        due=due,
     )
 
 
@@ -54,6 +61,34 @@ def test_nothing_new_is_nothing_to_merge():
 
 def test_one_run_is_not_merged():
     assert all(planned([run(1)], t, MergePolicy(fan=2, slice_rows=1)) == () for t in range(8))
+
+
+HOUR = 3_600_000_000
+
+
+def merged_seqs(dues: list[tuple[int, int]], lasts_us: int | None) -> list[tuple[int, ...]]:
+    """Which runs of level 0 a full sweep merges; the newest one waits for dues[0]."""
+    runs = [run(len(dues) - i, due=due) for i, due in enumerate(dues)]
+    policy = MergePolicy(fan=2, slice_rows=10_000)
+    return [merge.seqs for merge in plan_merges(runs, EVERYTHING, 0, policy, lasts_us)]
+
+
+def test_what_goes_at_different_times_is_not_merged():
+    dues = [(at, at) for at in (40, 30, 20, 10)]
+    assert merged_seqs(dues, None) == [(4, 3, 2, 1)]
+    assert merged_seqs(dues, 1) == []
+    assert merged_seqs(dues, APART * 9) == []
+
+
+def test_what_goes_at_about_the_same_time_is_merged():
+    dues = [(at, at) for at in (40, 30, 20, 10)]
+    assert merged_seqs(dues, APART * 10) == [(4, 3), (2, 1)]
+    assert merged_seqs(dues, HOUR) == [(4, 3, 2, 1)]
+    assert merged_seqs([(9, 9), (9, 9), (5, 5), (5, 5)], 1) == [(4, 3), (2, 1)]
+
+
+def test_a_run_of_many_times_is_merged_with_those_within_them():
+    assert merged_seqs([(90, 90), (20, 40), (30, 30), (10, 10)], 1) == [(3, 2)]
 
 
 def test_a_sweep_passes_every_hash_once_in_a_period():
