@@ -283,7 +283,9 @@ class RunningJob:
     def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | Any:
         """Live state of an operator as of the last commit (or of an earlier, kept one).
 
-        A Spark DataFrame with the operator's output columns (an Arrow table in process). Raises UnknownOperatorError,
+        A Spark DataFrame with the operator's output columns (an Arrow table in process). It reads files of that
+        version, which are there for `Settings.keep_versions` timesteps: act on it soon, keep more versions, or ask
+        with `sql`, which holds the version for as long as there is an answer. Raises UnknownOperatorError,
         NotReadyError when that timestep is not kept.
         """
         with self._hold(timestep) as hold:

@@ -32,8 +32,16 @@ def computed(
     if not columns or not all(isinstance(column, str) for column in columns):
         msg = f"{what}: name the columns that the function is given, as in computed(f, 'price')"
         raise DataflowError(msg)
-    kind = schema_of(f"c {returns}").field(0).type if isinstance(returns, str) else returns
-    return Computed(function=function, columns=columns, kind=kind)
+    if not isinstance(returns, str | pa.DataType | None):
+        msg = f"{what}: returns is an Arrow type or DDL text such as 'DOUBLE', not {returns!r}"
+        raise DataflowError(msg)
+    if not isinstance(returns, str):
+        return Computed(function=function, columns=columns, kind=returns)
+    fields = schema_of(f"c {returns}")
+    if len(fields) != 1:
+        msg = f"{what}: returns is the type of one column, not {returns!r}"
+        raise DataflowError(msg)
+    return Computed(function=function, columns=columns, kind=fields.field(0).type)
 
 
 def selection(columns: tuple[Choice, ...], made: Mapping[str, str | Computed]) -> Select:
@@ -45,6 +53,11 @@ def selection(columns: tuple[Choice, ...], made: Mapping[str, str | Computed]) -
             chosen += column.items()
         else:
             chosen.append((column, column))
+    nameless = [name for name, _ in chosen if not isinstance(name, str)]
+    if nameless:
+        advice = "name what is computed, as in x=rc.computed(...)"
+        msg = f"{what} takes names of columns and rc.computed(...), not {nameless[0]!r}; {advice}"
+        raise DataflowError(msg)
     if not chosen:
         msg = f"{what}: name at least one column"
         raise DataflowError(msg)

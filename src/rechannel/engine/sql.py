@@ -13,19 +13,24 @@ from rechannel.errors import RechannelError, RefusedError, UnknownOperatorError
 if TYPE_CHECKING:
     import polars as pl
 
-_TEXT = re.compile(r"'(?:[^']|'')*'")
+_BEGIN = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([a-z]*)", re.DOTALL | re.IGNORECASE)
+_QUERIES = ("select", "with", "values", "from", "table", "show", "describe", "desc", "explain")
 _MISSING = re.compile(r"relation '(.*?)' was not found")
 
 
 def named(query: str, operators: Sequence[str]) -> list[str]:
     """Operators whose names occur in a query: no others are read. Raises RefusedError for what is no query.
 
-    A column may bear the name of an operator; then that is read for nothing.
+    A column, or a text, may bear the name of an operator; then that is read for nothing.
     """
     if not isinstance(query, str) or not query.strip():
         msg = f"a query is text, as in 'SELECT * FROM counts', not {query!r}"
         raise RefusedError(msg)
-    asked = _TEXT.sub("''", query).casefold()
+    begin = _BEGIN.match(query)
+    if begin is None or begin[1].casefold() not in _QUERIES:
+        msg = f"state is only read: a query begins with SELECT, WITH or VALUES, not as {query.strip()[:40]!r} does"
+        raise RefusedError(msg)
+    asked = query.casefold()
     return [name for name in operators if _word(name).search(asked)]
 
 
@@ -47,6 +52,8 @@ def answer(query: str, tables: Mapping[str, pa.Table], operators: Sequence[str])
         words = str(error).partition("\n\nResolved plan")[0]
         missing = _MISSING.search(words)
         raise failed(words, missing and missing[1], operators) from error
+    except pl.exceptions.PanicException as error:
+        raise failed(f"polars has no such type ({error})", None, operators) from error
     return _arrow(found)
 
 
@@ -71,12 +78,12 @@ def _arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _usual(kind: pa.DataType) -> pa.DataType:
-    """Without 64-bit offsets; numbers of rows are signed."""
+    """Without 64-bit offsets; numbers of rows, which polars counts in 32 bits, are signed."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()
-    if pa.types.is_unsigned_integer(kind):
+    if pa.types.is_unsigned_integer(kind) and not pa.types.is_uint64(kind):
         return pa.int64()
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
         return pa.list_(_usual(kind.value_type))

@@ -82,7 +82,7 @@ class StateView:
         self, operator: str, state: JournalState, timestep: int | None
     ) -> tuple[list[TaskState], Clock]:
         manifest, clock = manifest_at(operator, state, timestep)
-        rows = sum(run.rows_in(run.clip) for run in manifest.state)
+        rows = sum(run.expected for run in manifest.state)
         pieces = max(1, int(rows // ROWS_PER_TASK) + 1)
         routing = Routing.even(bins=pieces, tasks=pieces)
         owned = [routing.intervals_of(i) for i in range(pieces)]

@@ -48,13 +48,20 @@ class Computed:
         if self.kind is not None:
             return self.kind
         try:
-            return self.of(_empty(schema)).type
+            kind = self.of(_empty(schema)).type
         except Exception as error:
             msg = (
                 f"{function_name(self.function)} cannot be given columns without rows, so what it returns is"
                 f" not known: say it with returns= ({type(error).__name__}: {error})"
             )
             raise DataflowError(msg) from error
+        if pa.types.is_null(kind):
+            msg = (
+                f"{function_name(self.function)} returns values of no type for columns without rows, so what it"
+                " returns is not known: say it with returns="
+            )
+            raise DataflowError(msg)
+        return kind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ class Panes:
 
     def most(self, after: int, until: int) -> float:
         """About how many end in (after, until] at most; nothing is opened."""
-        return len(self.fresh) + self.runs.rows_waiting(after, until, self.own)
+        return len(self.fresh) + self.runs.rows_waiting(after, until)
 
     def between(self, after: int, until: int) -> Rows:
         """All that end in (after, until]."""

@@ -1,8 +1,8 @@
 """What a user's function needs in every worker process: opened when it is first needed, and kept over timesteps.
 
 A process holds one resource per node. Calls with it never overlap, for a connection is seldom made for that. It is
-closed when the node's function, or the function that opens it, has become another one, and when the process ends by
-itself. Spark kills its Python workers: then the system closes sockets and files, and nothing else may hang on closing.
+closed when the node's function, or the function that opens it, has become another one, when the function raises, and
+when the process ends by itself. Spark kills its Python workers: then the system closes sockets and files, and nothing else may hang on closing.
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ class WithResource:
                 except Exception as error:
                     raise user_error(f"opening the resource of {node!r}", error) from error
                 slot.key = self.key
-            made = self.function(slot.resource, batch)
-            # What is made lazily is made with the resource as well.
-            return _listed(made)
+            try:
+                # What is made lazily is made with the resource as well.
+                return _listed(self.function(slot.resource, batch))
+            except BaseException:
+                # It may be the resource that is broken: another attempt opens one anew.
+                slot.close()
+                raise
 
 
 @dataclass(eq=False)

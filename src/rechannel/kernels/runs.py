@@ -126,9 +126,9 @@ class OpenRuns(Sequence[OpenRun]):
             (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
         ]
 
-    def rows_waiting(self, after: int, until: int, where: Intervals) -> float:
-        """Expected rows, in the given hashes, of those that `waiting` answers; nothing is opened."""
-        return sum(run.rows_in(where) for run in self._runs if _waits(run, after, until, None))
+    def rows_waiting(self, after: int, until: int) -> float:
+        """Expected rows of those that `waiting` answers; nothing is opened."""
+        return sum([run.expected for run in self._runs if _waits(run, after, until, None)])
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:

@@ -25,7 +25,7 @@ from rechannel.kernels.running_totals import LEAVES, picked
 from rechannel.kernels.runs import OpenRuns, RunWriter, halves, logic_of
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.sorting import take
-from rechannel.model.eventtime import NEVER
+from rechannel.model.eventtime import NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.manifest import CHANGES, TOTALS, Edit, Run
 from rechannel.state.segment import open_segment
@@ -78,20 +78,29 @@ class Slides:
         ends = self._logic.complete(arrivals.clock)
         if not ends:
             return None, self._noted(arrivals, applied, writer)
-        shown: tuple[pa.RecordBatch, HashArray] | None
-        if self._many_of_few(ends):
-            panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
-            keys, state = halves(self._logic, panes)
-            shown = self._logic.fire(keys, state, panes.hashes, arrivals.clock)
-            last = ends[-1] + self._logic.every_us
-            totals = self._anew(last - self._logic.length_us, ends[-1])
-        else:
-            base = self._base(ends.start - self._logic.every_us, arrivals, applied)
-            totals = self._slide(base, ends)
-            shown = self._shown()
+        few = self._many_of_few(ends)
+        shown = self._of_panes(ends, arrivals.clock) if few else None
+        try:
+            if few:
+                last = ends[-1] + self._logic.every_us
+                totals = self._anew(last - self._logic.length_us, ends[-1])
+            else:
+                base = self._base(ends.start - self._logic.every_us, arrivals, applied)
+                totals = self._slide(base, ends)
+                shown = self._shown()
+        except TimestepError:
+            # Totals are of a part of a window, and may not fit where the windows do.
+            shown = shown or self._of_panes(ends, arrivals.clock)
+            return shown, Edit(retire=_retired(self._state.totals, self._state.own))
         run = self._write(writer, _signed(totals, leaves=False), ends[-1], TOTALS)
         edit = Edit(retire=_retired(self._state.totals, self._state.own), add=run)
         return shown, edit
+
+    def _of_panes(self, ends: range, clock: Clock) -> tuple[pa.RecordBatch, HashArray]:
+        """Windows made of all panes in them. Raises TimestepError where one does not fit."""
+        panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
+        keys, state = halves(self._logic, panes)
+        return self._logic.fire(keys, state, panes.hashes, clock)
 
     def _count_read(self, rows: int) -> None:
         self.rows_read += rows
@@ -100,9 +109,11 @@ class Slides:
 
     def _many_of_few(self, ends: range) -> bool:
         """Whether there are many windows, and so few panes that they may be put into all of theirs at once."""
+        if self._count(ends) <= MOST_STEPS:
+            return False
         panes = self._panes.most(ends.start - self._logic.length_us, ends[-1])
         several = self._logic.length_us // self._logic.every_us + 1
-        return self._count(ends) > MOST_STEPS and panes * several <= AT_ONCE
+        return panes * several <= AT_ONCE
 
     def _count(self, ends: range) -> int:
         """How many; `len` is of no use for as many as there may be between the first row and the last."""

@@ -10,6 +10,7 @@ in one task. A pane is gone when the last window with it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,9 +22,12 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.running_totals import Running
-from rechannel.kernels.sorting import from_numpy, group_rows, take
+from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.kernels.windows import Mask, WindowLogic
 from rechannel.model.eventtime import Clock
+
+AT_ONCE = 1 << 22
+"""Panes, each counted in every window that it is in, of which windows are made in one go."""
 
 _FIRST, _LAST = -(1 << 62), 1 << 62
 """Event times between which windows are counted: the watermarks before any row and after the last are beyond them."""
@@ -91,18 +95,40 @@ class SlidingLogic(WindowLogic):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """Windows made of panes: every pane goes into its windows, then the panes of a key and a window meet."""
-        ends = self.complete(clock)
+        parts = list(self._fired(keys, state, hashes, self.complete(clock)))
+        if len(parts) == 1:
+            return parts[0]
+        batch = pa.concat_batches([rows for rows, _ in parts])
+        places = np.concatenate([where for _, where in parts])
+        # Stable: of one hash, windows of an earlier part come first.
+        order = sort_index(places)
+        columns = take(batch.columns, order)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema), places[order]
+
+    def _fired(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: range
+    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.uint64]]]:
+        """Windows by their ends: some of them at a time where panes are in many."""
         panes = self.due(keys, state)
         # Its first window ends with the pane or up to a distance later; others follow as long as it is in them. Only
         # those that are complete now are looked at.
         begin = np.maximum(panes + (ends.start - panes) % self.every_us, ends.start)
         last = np.minimum(panes + self.length_us - self.size_us, ends[-1])
         count = np.maximum(0, (last - begin) // self.every_us + 1)
+        every = self.every_us
+        low, high = (int(begin.min()), int(last.max())) if len(panes) else (0, 0)
+        if count.sum() > AT_ONCE and high - low >= every:
+            middle = low + ((high - low) // every + 1) // 2 * every
+            for some in (range(low, middle, every), range(middle, high + 1, every)):
+                inside = (panes > some[0] - self.length_us) & (panes <= some[-1])
+                held = np.flatnonzero(inside)
+                yield from self._fired(take(keys, held), take(state, held), hashes[held], some)
+            return
         rows = np.repeat(np.arange(len(panes)), count)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
         window = begin[rows] + nth * self.every_us
         order = np.lexsort((window, hashes[rows]))
-        return self._met(keys, state, hashes, rows[order], window[order])
+        yield self._met(keys, state, hashes, rows[order], window[order])
 
     def shown(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: IntArray

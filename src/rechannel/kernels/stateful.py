@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -267,8 +268,7 @@ class StatefulTask:
         live = live_at(logic, clock)
         if self.program.times:
             fresh = _still(fresh, live(*halves(logic, fresh)))
-        older = sum(run.rows_in(state.own) for run in state.runs)
-        if len(fresh) and runs and older <= INLINE * len(fresh):
+        if len(fresh) and runs and _at_most(state.runs, INLINE * len(fresh)):
             with measures.activity("merge"):
                 parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
                 whole = merge_rows(
@@ -398,6 +398,11 @@ def _pieces(
     """
     for piece in state.own.slices(hashes):
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
+
+
+def _at_most(runs: Sequence[Run], rows: float) -> bool:
+    """Whether runs have no more rows than that."""
+    return all(total <= rows for total in accumulate(run.expected for run in runs))
 
 
 def _merge_parts(state: TaskState, runs: OpenRuns, merge: Merge, gone: set[int]) -> list[Rows]:

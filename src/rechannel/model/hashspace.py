@@ -67,12 +67,18 @@ class Intervals:
     @property
     def width(self) -> int:
         """Number of hashes in the set."""
+        if len(self.spans) == 1:
+            return self.spans[0][1] - self.spans[0][0]
         return sum(hi - lo for lo, hi in self.spans)
 
     def intersect(self, other: Intervals) -> Intervals:
-        """Hashes in both sets."""
-        out: list[tuple[int, int]] = []
+        """Hashes in both sets; this set itself where it is the other one."""
         a, b = self.spans, other.spans
+        if a == b:
+            return self
+        if not a or not b or a[-1][1] <= b[0][0] or b[-1][1] <= a[0][0]:
+            return Intervals(())
+        out: list[tuple[int, int]] = []
         i = j = 0
         while i < len(a) and j < len(b):
             (lo, hi), (first, last) = a[i], b[j]

@@ -42,6 +42,12 @@ class Run:
     span: int
     due: tuple[int, int] | None = None
 
+    @property
+    def expected(self) -> float:
+        """Expected number of rows where it counts."""
+        width = self.clip.width
+        return self.rows if width == self.span else self.rows * width / self.span
+
     def rows_in(self, where: Intervals) -> float:
         """Expected number of rows in the given hashes."""
         return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0
@@ -161,5 +167,10 @@ class Manifest:
 
 
 def _clipped(runs: Iterable[Run], where: Intervals) -> tuple[Run, ...]:
-    met = ((run, run.clip.intersect(where)) for run in runs)
-    return tuple(replace(run, clip=clip) for run, clip in met if clip)
+    out = []
+    for run in runs:
+        if run.clip.spans == where.spans:
+            out.append(run)
+        elif clip := run.clip.intersect(where):
+            out.append(replace(run, clip=clip))
+    return tuple(out)

@@ -100,7 +100,7 @@ def plan_merges(
     if not fresh:
         return ()
     batch = max(1.0, own.width * sum(fresh) / len(fresh))
-    total = sum(run.rows_in(own) for run in runs)
+    total = sum([run.expected for run in runs])
     sweeps = max(1, math.ceil(math.log(max(1.0, total / batch), policy.fan)))
     merges: list[Merge] = []
     for sweep in range(sweeps):

@@ -189,14 +189,14 @@ def test_what_cannot_be_opened_or_closed():
     assert bench.step() == "s"
 
 
-def test_an_error_of_the_function_names_the_node_and_leaves_the_resource(events):
+def test_an_error_of_the_function_names_the_node_and_the_next_attempt_opens_anew(events):
     def broken(connection, batch):
         msg = "bad answer"
         raise ValueError(msg)
 
     with pytest.raises(UserFunctionError, match="'calls' raised ValueError: bad answer"):
         Bench(open_a, broken).step()
-    assert events == ["open a"]
+    assert events == ["open a", "close a"]
 
 
 def test_what_workers_cannot_be_sent_is_told_ahead():

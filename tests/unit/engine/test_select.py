@@ -102,6 +102,18 @@ def test_given_types_are_cast_to():
             DataflowError,
             "say it with returns=",
         ),
+        (
+            lambda s: s.select(x=rc.computed(lambda p: pa.array(p.to_pylist()), "price")),
+            DataflowError,
+            "say it with returns=",
+        ),
+        (lambda s: s.select(rc.computed(twice, "price")), DataflowError, "name what is computed"),
+        (
+            lambda s: rc.computed(twice, "price", returns=float),
+            DataflowError,
+            "not <class 'float'>",
+        ),
+        (lambda s: rc.computed(twice, "price", returns="INT, z INT"), DataflowError, "one column"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(build, error, message):

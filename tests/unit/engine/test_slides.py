@@ -264,3 +264,22 @@ def test_totals_of_a_key_that_is_not_there_any_more_go():
     assert len(bench.step([row(99, 300)])) == 10
     assert not bench.runs(TOTALS)
     assert np.array_equal([r[0] for r in bench.step([row(99, 301)])], [99])
+
+
+def test_windows_fit_where_a_part_of_one_does_not():
+    """Between two windows lies a sum that no window has."""
+    big = 1 << 62
+    values = (-big, big, big, -big, big, -big, 0)
+    made = {"s": rc.sum("i")}
+    plain = Bench(30, 10, least=True, made=made)
+    totals = Bench(30, 10, made=made)
+    for number, value in enumerate(values):
+        one = row(1, 1 + 10 * number, i=value)
+        plain.step([one])
+        totals.step([one])
+    shown = totals.harness.output("out").to_pylist()
+    with_least = plain.harness.output("out").to_pylist()
+    assert [each["s"] for each in shown] == [-big, 0, big, big, big, -big]
+    assert [{**each, "least": None} for each in with_least] == [
+        {**each, "least": None} for each in shown
+    ]

@@ -8,6 +8,7 @@ import pytest
 import rechannel as rc
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError
+from rechannel.kernels import sliding
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script
 
@@ -171,3 +172,17 @@ def test_windows_that_overlap_need_a_key():
     stream = rc.read().memory("user STRING, at TIMESTAMP", name="rows").event_time("at")
     with pytest.raises(DataflowError, match="need a key"):
         stream.window(rc.sliding("10 seconds", "5 seconds"))
+
+
+def test_panes_in_many_windows_are_taken_some_windows_at_a_time(monkeypatch):
+    """The same rows, however few at once."""
+
+    def shown():
+        bench = Bench(size=40, every=2)
+        bench.step(*(row("ab"[i % 2], i * 0.7, x=i) for i in range(100)))
+        return bench.step(row("a", 500))
+
+    whole = shown()
+    monkeypatch.setattr(sliding, "AT_ONCE", 3)
+    assert shown() == whole
+    assert len(whole) > 30

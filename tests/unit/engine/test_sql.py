@@ -189,7 +189,7 @@ def test_only_tables_that_are_named_are_read(shop, monkeypatch):
         return real(program, task, clock)
 
     monkeypatch.setattr(state_view, "finished", finished)
-    shop.sql("SELECT 'windows' AS best_of, n FROM totals")
+    shop.sql("SELECT 'window' AS best_of, n FROM totals")
     assert read == ["totals"]
 
 
@@ -204,10 +204,10 @@ def test_a_stopped_job_and_a_batch_answer_too(shop):
     assert found.to_pylist() == [{"k": 1}]
 
 
-def test_names_are_found_as_whole_words_outside_of_texts():
+def test_names_are_found_as_whole_words():
     operators = ["counts", "by.item-1", "item", "1"]
     assert named("SELECT counts_2 FROM `by.item-1`", operators) == ["by.item-1", "item", "1"]
-    assert named("SELECT 'counts', '1''item' FROM COUNTS", operators) == ["counts"]
+    assert named("-- don't count\n(SELECT 'a\\'s' FROM COUNTS)", operators) == ["counts"]
     assert named('SELECT * FROM "counts"', operators) == ["counts"]
 
 
@@ -216,7 +216,9 @@ def test_names_are_found_as_whole_words_outside_of_texts():
     [
         ("SELECT * FROM nothing", UnknownOperatorError, "no table nothing; .* `totals`, `windows`"),
         ("SELECT price FROM totals", RefusedError, "price"),
-        ("SELEKT", RefusedError, "cannot be answered: .*Tables are `totals`"),
+        ("SELECT (", RefusedError, "cannot be answered: .*Tables are `totals`"),
+        ("DROP TABLE totals", RefusedError, "state is only read: a query begins with SELECT"),
+        ("/* a */ -- b\n insert into totals", RefusedError, "not as '/"),
         ("  ", RefusedError, "a query is text"),
         (7, RefusedError, "a query is text"),
     ],
@@ -235,6 +237,7 @@ def test_values_of_every_kind_come_back_as_they_are():
     table = pa.table(
         {
             "s": pa.array(["a", None]),
+            "u": pa.array([2**64 - 1, None], pa.uint64()),
             "b": pa.array([b"x", None]),
             "l": pa.array([[1], None], pa.list_(pa.int64())),
             "d": pa.array([None, None], pa.decimal128(9, 2)),
@@ -245,3 +248,9 @@ def test_values_of_every_kind_come_back_as_they_are():
     found = answer("SELECT * FROM t", {"t": table}, ["t"])
     assert typed(found) == typed(table)
     assert found.to_pylist() == table.to_pylist()
+
+
+def test_a_type_that_polars_does_not_have_is_told():
+    table = pa.table({"d": pa.array([None], pa.decimal256(60, 2))})
+    with pytest.raises(RefusedError, match="cannot be answered: polars has no such type"):
+        answer("SELECT * FROM t", {"t": table}, ["t"])

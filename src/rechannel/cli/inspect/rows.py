@@ -180,7 +180,7 @@ def _columns(
 def _slices(
     directory: StateDirectory, manifest: Manifest, schema: pa.Schema, keys: int
 ) -> Iterator[pa.RecordBatch]:
-    expected = sum(run.rows_in(run.clip) for run in manifest.state)
+    expected = sum(run.expected for run in manifest.state)
     pieces = int(expected // SLICE_ROWS) + 1
     routing = Routing.even(bins=pieces, tasks=pieces)
     for number in range(pieces):

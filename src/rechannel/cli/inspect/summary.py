@@ -100,7 +100,7 @@ def _size(manifest: Manifest) -> dict[str, int]:
     """rows: in the hashes for which runs count; those that a newer run hides are among them."""
     sizes = {run.segment: run.size for run in manifest.runs}
     return {
-        "rows": round(sum(run.rows_in(run.clip) for run in manifest.state)),
+        "rows": round(sum(run.expected for run in manifest.state)),
         "bytes": sum(sizes.values()),
         "runs": len(manifest.runs),
     }
