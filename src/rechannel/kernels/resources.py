@@ -1,8 +1,9 @@
 """What a user's function needs in every worker process: opened when it is first needed, and kept over timesteps.
 
-A process holds one resource per node. Calls with it never overlap, for a connection is seldom made for that. It is
-closed when the node's function, or the function that opens it, has become another one, when the function raises, and
-when the process ends by itself. Spark kills its Python workers: then the system closes sockets and files, and nothing else may hang on closing.
+A process holds one resource per node. Calls with it never overlap, for a connection is seldom made
+for that. It is closed when the node's function, or the function that opens it, has become another
+one, when the function raises, and when the process ends by itself. Spark kills its Python workers:
+then the system closes sockets and files, and nothing else may hang on closing.
 """
 
 from __future__ import annotations
