@@ -8,7 +8,7 @@ are new or other ones, and those of keys that are gone, marked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -144,14 +144,14 @@ class TableReader:
             return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
         before = self._rows_of(start.get("whole", []), self._columns)
         changed, gone = differences(before, rows, connector.keys)
-        if start["reads"] and not changed.num_rows:
+        if start["reads"] and not changed.num_rows and not gone.num_rows:
             self._looked_ms = now_ms
             return start
-        marked = pa.RecordBatch.from_arrays([*changed.columns, gone], schema=self.schema)
+        marked = _marked(changed, gone=False), _marked(gone, gone=True)
         return {
             "reads": reads,
             "at_ms": now_ms,
-            "rows": self._write(reads, "rows", marked),
+            "rows": self._write(reads, "rows", *marked),
             "whole": self._write(reads, "whole", rows),
         }
 
@@ -235,11 +235,10 @@ class TableReader:
         rows = as_declared(rows, self._columns, self._what)
         return one_row_per_key(rows, self._connector.keys, self._connector.by, self._what)
 
-    def _write(self, reads: int, kind: str, rows: pa.RecordBatch) -> list[list[Any]]:
+    def _write(self, reads: int, kind: str, *batches: pa.RecordBatch) -> list[list[Any]]:
         """Files of some rows: [key, number of rows] each."""
         files: list[list[Any]] = []
-        for start in range(0, rows.num_rows, ROWS):
-            part = rows.slice(start, ROWS)
+        for part in _parts(batches):
             digest = xxhash.xxh3_128()
             for piece in in_pieces(part):
                 digest.update(piece)
@@ -267,3 +266,16 @@ class TableSplits:
         """Rows of one file."""
         rows = read_rows(self.store, split["key"])
         yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of so many rows as one file has."""
+    for rows in batches:
+        for start in range(0, rows.num_rows, ROWS):
+            yield rows.slice(start, ROWS)
+
+
+def _marked(rows: pa.RecordBatch, *, gone: bool) -> pa.RecordBatch:
+    """Rows that say whether their keys are gone."""
+    mark = pa.repeat(pa.scalar(gone), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=rows.schema.append(GONE_FIELD))
