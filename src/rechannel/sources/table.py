@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from rechannel.errors import DataflowError, SourceError
@@ -94,7 +95,7 @@ class TableReader:
     """Reads a `TableConnector`.
 
     Offsets are {"reads": how often it was read, "at_ms": when, "rows": files of what differs from the read before,
-    "whole": files of the whole of it, where it is read again}.
+    "whole": files of the whole of it, where it is read again; where it is not, those of "rows" are}.
     """
 
     native = True
@@ -142,7 +143,7 @@ class TableReader:
             return start
         if connector.refresh_ms is None:
             return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
-        before = self._rows_of(start.get("whole", []), self._columns)
+        before = self._rows_of(_whole(start), self._columns)
         changed, gone = differences(before, rows, connector.keys)
         if start["reads"] and not changed.num_rows and not gone.num_rows:
             self._looked_ms = now_ms
@@ -263,8 +264,17 @@ class TableSplits:
     schema: pa.Schema
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of one file."""
+        """Rows of one file. Raises SourceError for keys that are gone of a table that is not read again any more."""
         rows = read_rows(self.store, split["key"])
+        marks, wanted = GONE in rows.schema.names, GONE in self.schema.names
+        # A job that is taken up with other code replays what was read before.
+        if wanted and not marks:
+            rows = _marked(rows, gone=False)
+        elif marks and not wanted:
+            if pc.any(rows.column(GONE)).as_py():
+                msg = f"{split['key']} says which keys are gone: start once more with refresh, then without"
+                raise SourceError(msg)
+            rows = rows.select(self.schema.names)
         yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
 
 
@@ -279,3 +289,9 @@ def _marked(rows: pa.RecordBatch, *, gone: bool) -> pa.RecordBatch:
     """Rows that say whether their keys are gone."""
     mark = pa.repeat(pa.scalar(gone), rows.num_rows)
     return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=rows.schema.append(GONE_FIELD))
+
+
+def _whole(offset: Offset) -> list[list[Any]]:
+    """Files of all that was read: a table that was to be read once has but those of its rows."""
+    files: list[list[Any]] = offset.get("whole", offset.get("rows", []))
+    return files

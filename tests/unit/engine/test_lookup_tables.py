@@ -1,5 +1,6 @@
 """Finished tables that a stream looks its rows up in, in a running job."""
 
+from contextlib import suppress
 from itertools import count
 
 import pyarrow as pa
@@ -123,6 +124,22 @@ def test_a_restart_does_not_read_a_static_table_again():
     bench.build()
     bench.harness.start()
     assert bench.step("ann") == ["new"]
+
+
+@pytest.mark.parametrize("writes", range(8))
+def test_a_restart_may_begin_to_read_it_again(writes):
+    grades = {"ann": "new", "bob": "old"}
+    bench = Bench(lambda: table(**grades))
+    bench.rows.push([{"name": "ann", "n": 1}])
+    with suppress(Crash):
+        bench.harness.start(faults=[*([None] * writes), Fault(kind=FaultKind.AFTER)]).run()
+    bench.options["refresh"] = "1 second"
+    bench.build()
+    bench.harness.start().run()
+    del grades["bob"]
+    bench.clock.advance(1_000)
+    assert bench.step("ann", "bob") == ["new", None]
+    assert bench.state() == {"ann": "new"}
 
 
 def test_how_it_is_read_does_not_change_under_a_name():

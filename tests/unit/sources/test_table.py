@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import wait
+from dataclasses import replace
 from threading import Event
 
 import pyarrow as pa
@@ -99,6 +100,33 @@ def test_another_read_brings_what_differs_and_marks_keys_that_are_gone():
     assert bench.look(1100) == [(1, "a", 5, True), (2, "c", 6, False), (4, "d", 7, False)]
     bench.table = rows((1, "a", 5), (2, "c", 6))
     assert bench.look(1250) == [(1, "a", 5, False), (3, None, None, True), (4, "d", 7, True)]
+
+
+def test_a_table_that_was_to_be_read_once_may_be_read_again_later():
+    bench = Bench(rows((1, "a", 5), (2, "b", 6)))
+    start = bench.at
+    bench.look(1000)
+    bench.connector = replace(bench.connector, refresh_ms=100)
+    bench.open()
+    # A replay of what was read without.
+    assert bench.read(start, bench.at) == [(1, "a", 5, False), (2, "b", 6, False)]
+    bench.table = rows((1, "c", 5))
+    assert bench.look(1050) is None
+    assert bench.look(1100) == [(1, "c", 5, False), (2, "b", 6, True)]
+
+
+def test_a_table_that_was_read_again_may_be_one_that_is_not():
+    bench = Bench(rows((1, "a", 5), (2, "b", 6)), refresh_ms=100)
+    start = bench.at
+    bench.look(1000)
+    first, bench.table = bench.at, rows((1, "a", 5))
+    bench.look(1100)
+    bench.connector = replace(bench.connector, refresh_ms=None)
+    bench.open()
+    assert bench.read(start, first) == [(1, "a", 5), (2, "b", 6)]
+    with pytest.raises(SourceError, match="says which keys are gone"):
+        bench.read(first, bench.at)
+    assert bench.look(10**12) is None
 
 
 def test_a_read_that_finds_nothing_new_is_no_timestep_and_waits_for_its_turn():
