@@ -3,13 +3,15 @@
 What a read found is written to the job's store before an offset names it, so a replay reads the same rows, whatever has
 become of the table since. A file's name holds a digest of what is in it: two drivers that both believe to be in charge
 cannot change what the other reads. A read after the first one brings only what differs from the read before: rows that
-are new or other ones, and those of keys that are gone, marked.
+are new or other ones, and those of keys that are gone, marked. It goes on beside the timesteps, and may fail: rows are
+then looked up in what is known.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,8 @@ from rechannel.state.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LOG = logging.getLogger(__name__)
 
 Table = Any
 """A Spark DataFrame or an Arrow table."""
@@ -100,8 +104,15 @@ class TableReader:
 
     native = True
 
-    def __init__(self, connector: TableConnector, *, store: Store, name: str) -> None:
-        """Find out the columns; nothing is read yet."""
+    def __init__(
+        self,
+        connector: TableConnector,
+        *,
+        store: Store,
+        name: str,
+        aside: Executor | None = None,
+    ) -> None:
+        """Find out the columns; nothing is read yet. aside: where it is read again; None = in a thread."""
         self._connector, self._store, self._name = connector, store, name
         self._what = f"table {name!r} ({connector.describe()})"
         schema = connector.schema
@@ -120,7 +131,8 @@ class TableReader:
         # Looks that found nothing are not worth a timestep, nor a place in the journal.
         self._looked_ms = 0
         self._forgotten = 0
-        self._aside: ThreadPoolExecutor | None = None
+        self._aside = aside
+        self._own: ThreadPoolExecutor | None = None
         self._reading: Future[pa.RecordBatch] | None = None
 
     @property
@@ -138,7 +150,7 @@ class TableReader:
         if not self._due(start, now_ms):
             return start
         connector, reads = self._connector, start["reads"] + 1
-        rows = self._found() if start["reads"] else self._rows(self._make())
+        rows = self._again(now_ms) if start["reads"] else self._read()
         if rows is None:
             return start
         if connector.refresh_ms is None:
@@ -195,8 +207,8 @@ class TableReader:
 
     def close(self) -> None:
         """Let go of a read that is under way."""
-        if self._aside is not None:
-            self._aside.shutdown(wait=False, cancel_futures=True)
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
 
     def _make(self) -> Table:
         try:
@@ -208,18 +220,34 @@ class TableReader:
             raise SourceError(msg)
         return made
 
-    def _found(self) -> pa.RecordBatch | None:
-        """What another read found; None while Spark is at it, beside the timesteps."""
+    def _again(self, now_ms: int) -> pa.RecordBatch | None:
+        """What another read found; None while it goes on beside the timesteps, and if it failed.
+
+        What the table was is known, and it is tried again when the next read is due.
+        """
         if self._reading is None:
-            made = self._make()
-            if isinstance(made, pa.Table):
-                return self._rows(made)
-            self._aside = self._aside or ThreadPoolExecutor(1, "rechannel-table")
-            self._reading = self._aside.submit(self._rows, made)
+            self._reading = self._threads().submit(self._read)
         if not self._reading.done():
             return None
         done, self._reading = self._reading, None
-        return done.result()
+        try:
+            return done.result()
+        except Exception as error:
+            self._looked_ms = now_ms
+            wait_s = (self._connector.refresh_ms or 0) / 1_000
+            _LOG.warning(
+                "%s stays as it was, and is tried again in %g s: %s", self._what, wait_s, error
+            )
+            return None
+
+    def _threads(self) -> Executor:
+        if self._aside is not None:
+            return self._aside
+        self._own = self._own or ThreadPoolExecutor(1, "rechannel-table")
+        return self._own
+
+    def _read(self) -> pa.RecordBatch:
+        return self._rows(self._make())
 
     def _rows(self, made: Table) -> pa.RecordBatch:
         """One row per key, in the driver's memory."""
@@ -293,5 +321,5 @@ def _marked(rows: pa.RecordBatch, *, gone: bool) -> pa.RecordBatch:
 
 def _whole(offset: Offset) -> list[list[Any]]:
     """Files of all that was read: a table that was to be read once has but those of its rows."""
-    files: list[list[Any]] = offset.get("whole", offset.get("rows", []))
+    files: list[list[Any]] = offset["whole"] if "whole" in offset else offset.get("rows", [])
     return files
