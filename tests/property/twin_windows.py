@@ -219,7 +219,7 @@ class Sliding(Window):
 
 @dataclass(eq=False, kw_only=True)
 class Deduplicate(Keyed):
-    """The first row of every key; within: ms of event time for which a key is remembered, None = for ever."""
+    """The first row of every key; within: ms of event time after a row that passed, None = for ever."""
 
     within: int | None
     delay: int
@@ -246,12 +246,18 @@ class Deduplicate(Keyed):
         passed, late = [], []
         for row in inputs[0]:
             key = tuple(row[i] for i in places)
-            until = timestep if self.within is None else self.until(row[up.place(TIME)])
-            if self.within is not None and self.gone(until, before):
-                late.append((key, row))
-                continue
             text = repr(list(map(plain, key)))
-            if text not in self.memory:
+            known = self.memory.get(text)
+            until = timestep
+            if self.within is not None:
+                ms = None if row[up.place(TIME)] is None else ms_of(row[up.place(TIME)])
+                if ms is None or self.gone(ms, before):
+                    late.append((key, row))
+                    continue
+                if known is not None and ms >= known[1]:
+                    known = None
+                until = ms + self.within
+            if known is None:
                 self.memory[text] = (key, until)
                 passed.append((key, row))
         self.late = self._in_order(late)
@@ -261,21 +267,13 @@ class Deduplicate(Keyed):
                 del self.memory[text]
         return self._in_order(passed)
 
-    def until(self, at: datetime | None) -> int | None:
-        """When a key is forgotten, ms; None = never."""
+    def gone(self, ms: int, watermark: int | None) -> bool:
+        """Whether rows of a time are late, and what lasts until then is of no use to others."""
         assert self.within is not None
-        if at is not None:
-            return ms_of(at) + self.within
-        return None if self.watermark is None else self.watermark + self.within
-
-    @staticmethod
-    def gone(until: int | None, watermark: int | None) -> bool:
-        return until is not None and watermark is not None and until <= watermark
+        return watermark is not None and ms + self.within <= watermark
 
     def shown(self, kept: Any) -> Row:
-        if self.within is None:
-            return (kept,)
-        return (2**63 - 1 if kept is None else kept * 1_000,)
+        return (kept if self.within is None else kept * 1_000,)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -157,10 +157,11 @@ class Meeting:
 
         table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
         the rows here look theirs up and leave. Or a DataFrame, or a function that makes one: it is read in the first
-        timestep, and again at the first border behind each `refresh`; keys that it no longer has are gone then. by: the
-        table's columns that tell the newer row of a key; none = the one that came last, and of a DataFrame one row per
-        key. how: inner, or left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches
-        nothing. Raises DataflowError, UnknownColumnError.
+        timestep, and again, beside the timesteps, after each `refresh`; keys that it no longer has are gone then. If it
+        cannot be read again, that is logged, and it stays as it was until the next one. by: the table's columns that
+        tell the newer row of a key; none = the one that came last, and of a DataFrame one row per key. how: inner, or
+        left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches nothing. Raises
+        DataflowError, UnknownColumnError.
         """
         others = (table,) if isinstance(table, Meeting) else ()
         node = lookup(

@@ -187,11 +187,12 @@ class Stream(Meeting):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Stream:
-        """Of all rows that have the same values in some columns, the first one.
+        """Of all rows that have the same values in some columns, the first one, in the order of the stream.
 
-        within: how long, in event time after that of the first row, another one counts as the same; state is then
-        bounded, and rows older than what is remembered are in `.late`. None = for ever. on: column of event times;
-        None = the one that `event_time` was given. Raises UnknownColumnError, DataflowError.
+        within: a row that is of before the event time of the last one that passed and this much is the same; from then
+        on another one passes. State is then bounded; rows that event time has passed by this much, and those without a
+        time, are in `.late`. None = for ever. on: column of event times; None = the one that `event_time` was given.
+        Raises UnknownColumnError, DataflowError.
         """
         keyed = self.key_by(*columns)
         what = f"deduplicate ({caller()})"

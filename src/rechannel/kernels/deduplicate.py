@@ -1,8 +1,12 @@
-"""`deduplicate`: of all rows with the same key, the first one passes.
+"""`deduplicate`: of all rows with the same key, the first one passes, or the first one within a time.
 
-State of a key: when it came, or until when, in event time, it is remembered. What is no longer remembered costs
-nothing: it is skipped by whoever looks, and merging drops it. A row is late if its key would be forgotten already:
-whether it was there before, nobody knows any more.
+State of a key: the timestep in which its row passed or, within a time, until when rows count as the same as the last
+one that passed. That is a time of the rows: which of them pass follows from their order and their times, and not from
+how they were cut into timesteps. A row of before the one that passed is the same, too.
+
+A row is late if what it would be remembered for is over: if the watermark of the timestep before is `within` behind
+it. So a key has to be known for that much longer than until then, lest a row that is not late passes once more; then it
+costs nothing: it is skipped by whoever looks, and merging drops it. A row without a time is late, as in windows.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, Thinned
 from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import EveryRow, as_they_came
 from rechannel.kernels.sorting import from_numpy
+from rechannel.kernels.spacing import spaced
 from rechannel.kernels.tracking import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -27,13 +32,16 @@ UNTIL = pa.field("until_us", pa.int64(), False)
 
 Mask = npt.NDArray[np.bool_]
 
+Times = tuple[IntArray, Mask | None]
+"""Microseconds, and where there is none."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeduplicateLogic(EveryRow):
-    """The first row of every key: a `StatefulLogic`.
+    """The first row of every key, for ever or within a time: a `StatefulLogic`.
 
-    row_schema: columns of the rows, in and out. within_us: how long after its first row's event time, in column `on`, a
-    key is remembered; None = for ever. keep_late: late rows are somebody's.
+    row_schema: columns of the rows, in and out. within_us: how long after the event time, in column `on`, of a row that
+    passed others are the same; None = for ever. keep_late: late rows are somebody's.
     """
 
     key_schema: pa.Schema
@@ -44,7 +52,7 @@ class DeduplicateLogic(EveryRow):
 
     @property
     def state_schema(self) -> pa.Schema:
-        """The timestep of the first row, or when the key is forgotten."""
+        """The timestep of the first row, or until when rows are the same as the last one that passed."""
         return pa.schema([TIMESTEP if self.within_us is None else UNTIL])
 
     @property
@@ -54,7 +62,7 @@ class DeduplicateLogic(EveryRow):
 
     @property
     def shown_schema(self) -> pa.Schema:
-        """Keys, and since or until when they are known."""
+        """Keys, and since when they are known, or until when rows are the same."""
         return pa.schema([*self.key_schema, *self.state_schema])
 
     @property
@@ -63,56 +71,59 @@ class DeduplicateLogic(EveryRow):
         return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
 
     def thin(self, values: Sequence[pa.Array], groups: Groups) -> Thinned | None:
-        """The first row of every key; all, where each of them may be late."""
+        """The first row of every key; all, where a later one may pass."""
         if self.within_us is not None or groups.count == groups.rows:
             return None
         return groups.starts, {}
 
     def apply(self, arrivals: Arrivals) -> Applied:
-        """Let the first timely row of every key that is not known pass."""
-        rows = np.arange(arrivals.groups.rows, dtype=np.int64)
-        late = self._late(arrivals)
-        timely = rows if late is None else rows[~late]
-        owners = arrivals.groups.ids[timely]
-        first = np.ones(len(owners), dtype=np.bool_)
-        first[1:] = owners[1:] != owners[:-1]
-        new = first & ~arrivals.found[owners]
-        chosen, keys = timely[new], owners[new]
-        untouched = np.ones(arrivals.groups.count, dtype=np.bool_)
+        """Let the timely rows pass that are not the same as one before."""
+        times = None if self.within_us is None else self._times(arrivals)
+        late = None if times is None else self._late(arrivals, times)
+        chosen = self._first(arrivals) if times is None else self._apart(arrivals, times, late)
+        owners = arrivals.groups.ids[chosen]
+        last = np.flatnonzero(np.diff(owners, append=-1))
+        keys, untouched = owners[last], np.ones(arrivals.groups.count, dtype=np.bool_)
         untouched[keys] = False
+        if times is None:
+            state = np.full(len(keys), arrivals.timestep, dtype=np.int64)
+        else:
+            state = times[0][chosen[last]] + (self.within_us or 0)
         return Applied(
-            state=[
-                spread(column, keys, len(untouched)) for column in self._state(arrivals, chosen)
-            ],
+            state=[spread(from_numpy(state, pa.int64()), keys, len(untouched))],
             dropped=None,
-            output=self._rows(arrivals, chosen, keys),
-            output_hashes=arrivals.hashes[keys],
+            output=self._rows(arrivals, chosen, owners),
+            output_hashes=arrivals.hashes[owners],
             untouched=untouched,
             late=self._late_rows(arrivals, late),
         )
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """Keys that are still remembered; all where they are for ever."""
+        """Keys of which rows may be the same that are not late; all where they are for ever."""
         if self.within_us is None:
             return None
-        until = state[0].fill_null(NEVER).to_numpy(zero_copy_only=False)
-        alive: Mask = until > clock.watermark
+        alive: Mask = _untils(state) > _less(clock.watermark, self.within_us)
         return alive
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """The keys that are known, and since or until when."""
+        """The keys that are known, and since when, or until when rows are the same."""
         return pa.RecordBatch.from_arrays([*keys, *state], schema=self.shown_schema)
 
-    def _untils(self, arrivals: Arrivals, rows: IntArray | None = None) -> IntArray:
-        """Until when the keys of rows would be remembered. A row without a time: from now on."""
-        column = self._column(arrivals)
-        times, nulls = micros(column if rows is None else column.take(pa.array(rows)))
-        until: IntArray = times + (self.within_us or 0)
-        if nulls is not None:
-            clock = arrivals.clock
-            now = ENDED if clock.watermark in (NEVER, ENDED) else clock.watermark
-            until = np.where(nulls, now if now == ENDED else now + (self.within_us or 0), until)
-        return until
+    def _first(self, arrivals: Arrivals) -> IntArray:
+        """The first rows of keys that are not known."""
+        return arrivals.groups.starts[~arrivals.found]
+
+    def _apart(self, arrivals: Arrivals, times: Times, late: Mask | None) -> IntArray:
+        """Timely rows that are not within the time of the last one that passed."""
+        rows = np.arange(arrivals.groups.rows, dtype=np.int64)
+        timely = rows if late is None else rows[~late]
+        untils = np.where(arrivals.found, _untils(arrivals.old), NEVER)
+        owners = arrivals.groups.ids[timely]
+        return timely[spaced(owners, times[0][timely], untils, self.within_us or 0)]
+
+    def _times(self, arrivals: Arrivals) -> Times:
+        """Event times of all rows, and which have none."""
+        return micros(self._column(arrivals))
 
     def _column(self, arrivals: Arrivals) -> pa.Array:
         """Event times of all rows."""
@@ -122,17 +133,13 @@ class DeduplicateLogic(EveryRow):
             return column.take(pa.array(arrivals.groups.ids))
         return arrivals.values[self.value_schema.get_field_index(name)]
 
-    def _late(self, arrivals: Arrivals) -> Mask | None:
-        """Which rows are late; None where none can be."""
-        if self.within_us is None:
-            return None
-        late: Mask = self._untils(arrivals) <= arrivals.clock.before
+    def _late(self, arrivals: Arrivals, times: Times) -> Mask | None:
+        """Which rows are late; None where none is."""
+        instants, nulls = times
+        late: Mask = instants <= _less(arrivals.clock.before, self.within_us or 0)
+        if nulls is not None:
+            late |= nulls
         return late if late.any() else None
-
-    def _state(self, arrivals: Arrivals, rows: IntArray) -> Columns:
-        if self.within_us is None:
-            return [from_numpy(np.full(len(rows), arrivals.timestep, dtype=np.int64), pa.int64())]
-        return [from_numpy(self._untils(arrivals, rows), pa.int64())]
 
     def _rows(self, arrivals: Arrivals, rows: IntArray, owners: IntArray) -> pa.RecordBatch:
         columns = self.key_schema, self.value_schema
@@ -147,3 +154,13 @@ class DeduplicateLogic(EveryRow):
         owners = arrivals.groups.ids[rows]
         batch = self._rows(arrivals, rows, owners)
         return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def _untils(state: Columns) -> IntArray:
+    """Until when rows are the same; of tombstones, which have no state, NEVER."""
+    untils: IntArray = state[0].fill_null(NEVER).to_numpy(zero_copy_only=False)
+    return untils
+
+
+def _less(watermark: int, within_us: int) -> int:
+    return watermark if watermark in (NEVER, ENDED) else watermark - within_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Protocol
 
 from rechannel.errors import DataflowError
@@ -31,12 +32,18 @@ class Described(Protocol):
 
 
 def open_source(
-    connector: Described, *, store: Store, name: str, spark: SparkSession | None = None
+    connector: Described,
+    *,
+    store: Store,
+    name: str,
+    spark: SparkSession | None = None,
+    aside: Executor | None = None,
 ) -> SourceReader:
     """Open a source for one driver.
 
     store: of the job; the source keeps what it has to remember under `sources/<name>/`.
-    spark: None = only what needs no JVM. Raises SourceError, SessionError, DataflowError.
+    spark: None = only what needs no JVM. aside: where that is done which timesteps do not wait for; None = in a thread.
+    Raises SourceError, SessionError, DataflowError.
     """
     if isinstance(connector, FilesConnector):
         return FilesReader(connector, store=store, name=name, spark=spark)
@@ -47,7 +54,7 @@ def open_source(
     if isinstance(connector, HandoverConnector):
         return HandoverReader(connector, in_process=spark is None)
     if isinstance(connector, TableConnector):
-        return TableReader(connector, store=store, name=name)
+        return TableReader(connector, store=store, name=name, aside=aside)
     if isinstance(connector, PythonConnector):
         from rechannel.sources.python import PythonReader
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.logic import Columns
 from rechannel.kernels.send import plain_key
 from rechannel.kernels.sorting import group_rows, sort_index, take
 from rechannel.kernels.table import newest
+from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_columns, keys_equal
 
 
@@ -31,7 +33,7 @@ def one_row_per_key(
     for key in keys:
         void |= rows.column(key).is_null().to_numpy(zero_copy_only=False)
     rows = rows.take(pa.array(np.flatnonzero(~void)))
-    order, groups = _by_key(rows, keys)
+    order, groups = _by_key([rows.column(key) for key in keys])
     rows = rows.take(pa.array(order))
     if groups.count == groups.rows:
         return rows
@@ -42,32 +44,33 @@ def one_row_per_key(
 
 def differences(
     before: pa.RecordBatch, after: pa.RecordBatch, keys: Sequence[str]
-) -> tuple[pa.RecordBatch, pa.Array]:
-    """Rows that are new or other ones, and those of keys that are gone; which of them are gone.
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Rows that are new or other ones, as they are now; rows of keys that are gone, as they were.
 
-    before, after: one row per key each.
+    before, after: one row per key each, under the same columns. Only their keys are put into one column each, as values
+    that may be of any size together: two columns of text that one batch can hold each are too much for one.
     """
-    both = pa.Table.from_batches([before, after]).combine_chunks().to_batches()
-    if not both:
-        return after, pa.array([], pa.bool_())
-    rows = both[0]
-    order, groups = _by_key(rows, keys)
+    both = [
+        pa.concat_arrays([canonical(before.column(key)), canonical(after.column(key))])
+        for key in keys
+    ]
+    order, groups = _by_key(both)
     old = np.full(groups.count, -1, dtype=np.int64)
     new = np.full(groups.count, -1, dtype=np.int64)
     there = order < before.num_rows
-    old[groups.ids[there]], new[groups.ids[~there]] = order[there], order[~there]
+    old[groups.ids[there]] = order[there]
+    new[groups.ids[~there]] = order[~there] - before.num_rows
     twice = np.flatnonzero((old >= 0) & (new >= 0))
     same = np.zeros(groups.count, dtype=np.bool_)
     if len(twice):
-        same[twice] = keys_equal(take(rows.columns, old[twice]), take(rows.columns, new[twice]))
-    gone = new < 0
-    shown = np.where(gone, old, new)[~same]
-    return rows.take(pa.array(shown)), pa.array(gone[~same])
+        same[twice] = keys_equal(take(before.columns, old[twice]), take(after.columns, new[twice]))
+    changed, gone = new[(new >= 0) & ~same], old[new < 0]
+    return after.take(pa.array(changed)), before.take(pa.array(gone))
 
 
-def _by_key(rows: pa.RecordBatch, keys: Sequence[str]) -> tuple[IntArray, Groups]:
+def _by_key(keys: Columns) -> tuple[IntArray, Groups]:
     """Rows in the order of their keys, and which ones belong to which key."""
-    columns = [plain_key(rows.column(key)) for key in keys]
+    columns = [plain_key(key) for key in keys]
     hashes = hash_columns(columns)
     order = sort_index(hashes)
     groups, untangled = group_rows(hashes[order], take(columns, order))

@@ -3,17 +3,20 @@
 What a read found is written to the job's store before an offset names it, so a replay reads the same rows, whatever has
 become of the table since. A file's name holds a digest of what is in it: two drivers that both believe to be in charge
 cannot change what the other reads. A read after the first one brings only what differs from the read before: rows that
-are new or other ones, and those of keys that are gone, marked.
+are new or other ones, and those of keys that are gone, marked. It goes on beside the timesteps, and may fail: rows are
+then looked up in what is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from rechannel.errors import DataflowError, SourceError
@@ -32,6 +35,8 @@ from rechannel.state.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LOG = logging.getLogger(__name__)
 
 Table = Any
 """A Spark DataFrame or an Arrow table."""
@@ -94,13 +99,20 @@ class TableReader:
     """Reads a `TableConnector`.
 
     Offsets are {"reads": how often it was read, "at_ms": when, "rows": files of what differs from the read before,
-    "whole": files of the whole of it, where it is read again}.
+    "whole": files of the whole of it, where it is read again; where it is not, those of "rows" are}.
     """
 
     native = True
 
-    def __init__(self, connector: TableConnector, *, store: Store, name: str) -> None:
-        """Find out the columns; nothing is read yet."""
+    def __init__(
+        self,
+        connector: TableConnector,
+        *,
+        store: Store,
+        name: str,
+        aside: Executor | None = None,
+    ) -> None:
+        """Find out the columns; nothing is read yet. aside: where it is read again; None = in a thread."""
         self._connector, self._store, self._name = connector, store, name
         self._what = f"table {name!r} ({connector.describe()})"
         schema = connector.schema
@@ -119,7 +131,8 @@ class TableReader:
         # Looks that found nothing are not worth a timestep, nor a place in the journal.
         self._looked_ms = 0
         self._forgotten = 0
-        self._aside: ThreadPoolExecutor | None = None
+        self._aside = aside
+        self._own: ThreadPoolExecutor | None = None
         self._reading: Future[pa.RecordBatch] | None = None
 
     @property
@@ -137,21 +150,21 @@ class TableReader:
         if not self._due(start, now_ms):
             return start
         connector, reads = self._connector, start["reads"] + 1
-        rows = self._found() if start["reads"] else self._rows(self._make())
+        rows = self._again(now_ms) if start["reads"] else self._read()
         if rows is None:
             return start
         if connector.refresh_ms is None:
             return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
-        before = self._rows_of(start.get("whole", []), self._columns)
+        before = self._rows_of(_whole(start), self._columns)
         changed, gone = differences(before, rows, connector.keys)
-        if start["reads"] and not changed.num_rows:
+        if start["reads"] and not changed.num_rows and not gone.num_rows:
             self._looked_ms = now_ms
             return start
-        marked = pa.RecordBatch.from_arrays([*changed.columns, gone], schema=self.schema)
+        marked = _marked(changed, gone=False), _marked(gone, gone=True)
         return {
             "reads": reads,
             "at_ms": now_ms,
-            "rows": self._write(reads, "rows", marked),
+            "rows": self._write(reads, "rows", *marked),
             "whole": self._write(reads, "whole", rows),
         }
 
@@ -194,8 +207,8 @@ class TableReader:
 
     def close(self) -> None:
         """Let go of a read that is under way."""
-        if self._aside is not None:
-            self._aside.shutdown(wait=False, cancel_futures=True)
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
 
     def _make(self) -> Table:
         try:
@@ -207,18 +220,34 @@ class TableReader:
             raise SourceError(msg)
         return made
 
-    def _found(self) -> pa.RecordBatch | None:
-        """What another read found; None while Spark is at it, beside the timesteps."""
+    def _again(self, now_ms: int) -> pa.RecordBatch | None:
+        """What another read found; None while it goes on beside the timesteps, and if it failed.
+
+        What the table was is known, and it is tried again when the next read is due.
+        """
         if self._reading is None:
-            made = self._make()
-            if isinstance(made, pa.Table):
-                return self._rows(made)
-            self._aside = self._aside or ThreadPoolExecutor(1, "rechannel-table")
-            self._reading = self._aside.submit(self._rows, made)
+            self._reading = self._threads().submit(self._read)
         if not self._reading.done():
             return None
         done, self._reading = self._reading, None
-        return done.result()
+        try:
+            return done.result()
+        except Exception as error:
+            self._looked_ms = now_ms
+            wait_s = (self._connector.refresh_ms or 0) / 1_000
+            _LOG.warning(
+                "%s stays as it was, and is tried again in %g s: %s", self._what, wait_s, error
+            )
+            return None
+
+    def _threads(self) -> Executor:
+        if self._aside is not None:
+            return self._aside
+        self._own = self._own or ThreadPoolExecutor(1, "rechannel-table")
+        return self._own
+
+    def _read(self) -> pa.RecordBatch:
+        return self._rows(self._make())
 
     def _rows(self, made: Table) -> pa.RecordBatch:
         """One row per key, in the driver's memory."""
@@ -235,11 +264,10 @@ class TableReader:
         rows = as_declared(rows, self._columns, self._what)
         return one_row_per_key(rows, self._connector.keys, self._connector.by, self._what)
 
-    def _write(self, reads: int, kind: str, rows: pa.RecordBatch) -> list[list[Any]]:
+    def _write(self, reads: int, kind: str, *batches: pa.RecordBatch) -> list[list[Any]]:
         """Files of some rows: [key, number of rows] each."""
         files: list[list[Any]] = []
-        for start in range(0, rows.num_rows, ROWS):
-            part = rows.slice(start, ROWS)
+        for part in _parts(batches):
             digest = xxhash.xxh3_128()
             for piece in in_pieces(part):
                 digest.update(piece)
@@ -264,6 +292,34 @@ class TableSplits:
     schema: pa.Schema
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of one file."""
+        """Rows of one file. Raises SourceError for keys that are gone of a table that is not read again any more."""
         rows = read_rows(self.store, split["key"])
+        marks, wanted = GONE in rows.schema.names, GONE in self.schema.names
+        # A job that is taken up with other code replays what was read before.
+        if wanted and not marks:
+            rows = _marked(rows, gone=False)
+        elif marks and not wanted:
+            if pc.any(rows.column(GONE)).as_py():
+                msg = f"{split['key']} says which keys are gone: start once more with refresh, then without"
+                raise SourceError(msg)
+            rows = rows.select(self.schema.names)
         yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of so many rows as one file has."""
+    for rows in batches:
+        for start in range(0, rows.num_rows, ROWS):
+            yield rows.slice(start, ROWS)
+
+
+def _marked(rows: pa.RecordBatch, *, gone: bool) -> pa.RecordBatch:
+    """Rows that say whether their keys are gone."""
+    mark = pa.repeat(pa.scalar(gone), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=rows.schema.append(GONE_FIELD))
+
+
+def _whole(offset: Offset) -> list[list[Any]]:
+    """Files of all that was read: a table that was to be read once has but those of its rows."""
+    files: list[list[Any]] = offset["whole"] if "whole" in offset else offset.get("rows", [])
+    return files

@@ -42,7 +42,14 @@ from rechannel.state.faulty import Fault, FaultyStore
 from rechannel.state.memory import MemoryStore
 from rechannel.state.store import Store
 from rechannel.testing.clock import ManualClock
-from rechannel.testing.process import Choose, Process, Silent, StepExecutor, no_housekeeping
+from rechannel.testing.process import (
+    Choose,
+    Process,
+    PromptExecutor,
+    Silent,
+    StepExecutor,
+    no_housekeeping,
+)
 from rechannel.testing.recorder import Recorder
 from rechannel.version import __version__
 
@@ -108,6 +115,7 @@ class Harness:
                 getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
                 store=self.store,
                 name=node.name,
+                aside=PromptExecutor(),
             ),
             writer=lambda sink: self.recorders.setdefault(sink.sink.name, Recorder()),
             loader=InProcessLoader(lambda: next(self._names)),

@@ -56,6 +56,16 @@ class StepExecutor(Executor):
         return True
 
 
+class PromptExecutor(StepExecutor):
+    """Makes every call as soon as it is given it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Make a call."""
+        future = super().submit(fn, *args, **kwargs)
+        self.run(0)
+        return future
+
+
 @dataclass(frozen=True, kw_only=True)
 class Process:
     """One driver and what it needs. `Harness.start` makes it.

@@ -41,6 +41,9 @@ class Bench:
         table = self.harness.outputs(sink)[self.timestep]
         return sorted((r["id"], r["user"]) for r in table.to_pylist())
 
+    def known(self, name):
+        return sorted(row["id"] for row in self.harness.state(name).to_pylist())
+
 
 def test_the_first_row_of_a_key_passes_as_it_is():
     bench = Bench(lambda rows: rows.deduplicate("id", name="once"))
@@ -69,23 +72,64 @@ def test_within_a_time_keys_are_forgotten_and_what_is_older_is_late():
         late=True,
     )
     assert bench.step(row(1, "a", 0), row(2, "b", 5), row(1, "again", 9)) == [(1, "a"), (2, "b")]
-    assert bench.step(row(3, "c", 10), row(1, "same timestep", 11)) == [(3, "c")]
-    # Event time is at 11 s: what came at 0 s is forgotten, what came at 5 s is not.
-    assert bench.step(row(1, "anew", 12), row(2, "still known", 12)) == [(1, "anew")]
+    assert bench.step(row(3, "c", 10), row(1, "anew", 11)) == [(1, "anew"), (3, "c")]
+    assert bench.step(row(1, "same", 12), row(2, "same", 12)) == []
+    # Event time is at 12 s: what came at 2 s would be over.
     assert bench.step(row(4, "too old", 2), row(5, "in time", 2.5)) == [(5, "in time")]
     assert bench.passed("late") == [(4, "too old")]
-    known = bench.harness.state("once").to_pylist()
-    assert sorted(r["id"] for r in known) == [1, 2, 3, 5]
+    assert bench.known("once") == [1, 2, 3, 5]
+    # Rows of 16 s and later are not late; from 15 s on, those of 2 are not the same.
+    assert bench.step(row(9, "d", 26)) == [(9, "d")]
+    assert bench.known("once") == [1, 3, 9]
 
 
-def test_a_row_without_a_time_is_new_as_of_now():
-    bench = Bench(lambda rows: rows.event_time("at").deduplicate("id", within="10 seconds"))
-    assert bench.step({"id": 1, "user": "no time", "at": None}) == [(1, "no time")]
-    assert bench.step(row(1, "known for ever", 50), row(2, "x", 50)) == [(2, "x")]
-    assert bench.step({"id": 3, "user": "no time", "at": None}) == [(3, "no time")]
-    assert bench.step(row(9, "x", 59.9), row(3, "known", 59)) == [(9, "x")]
-    assert bench.step(row(9, "known", 61)) == []
-    assert bench.step(row(3, "forgotten", 61)) == [(3, "forgotten")]
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_which_rows_pass_does_not_depend_on_the_cuts(size):
+    for seconds, passing in (
+        ([0, 30, 60, 90, 120, 150], [0, 30, 60, 90, 120, 150]),
+        # From the last row that passed, whatever came meanwhile.
+        ([0, 6, 12, 18, 24, 30], [0, 12, 24]),
+        # What is of before it is the same, also where event time has come past its end.
+        ([0, 12, 5, 11, 21, 22], [0, 12, 22]),
+        ([30, 25, 39, 35, 40, 31], [30, 40]),
+    ):
+        bench = Bench(
+            lambda rows: rows.event_time("at", "1 minute").deduplicate("id", within="10 seconds")
+        )
+        shown = []
+        for start in range(0, 6, size):
+            bench.step(*(row(1, f"{at}", at) for at in seconds[start : start + size]))
+            table = bench.harness.outputs("out")[bench.timestep]
+            shown += [int(user) for user in table.column("user").to_pylist()]
+        assert shown == passing
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_key_is_known_to_all_rows_that_are_not_late(size):
+    """Event time passes the end of what counts as the same, and a row that is not late is of before it."""
+    bench = Bench(
+        lambda rows: rows.event_time("at").deduplicate("id", within="10 seconds"), late=True
+    )
+    rows = [row(1, "a", 0), row(2, "b", 12), row(1, "same", 5)]
+    shown = []
+    for start in range(0, 3, size):
+        shown += bench.step(*rows[start : start + size])
+        assert bench.passed("late") == []
+    assert shown == [(1, "a"), (2, "b")]
+
+
+def test_a_row_without_a_time_is_late():
+    bench = Bench(
+        lambda rows: rows.event_time("at").deduplicate("id", within="10 seconds", name="once"),
+        late=True,
+    )
+    assert bench.step({"id": 1, "user": "no time", "at": None}) == []
+    assert bench.passed("late") == [(1, "no time")]
+    assert bench.harness.state("once").num_rows == 0
+    assert bench.step({"id": 1, "user": "no time", "at": None}, row(1, "a", 50)) == [(1, "a")]
+    assert bench.passed("late") == [(1, "no time")]
+    assert bench.step(row(1, "same", 59), {"id": 1, "user": "none", "at": None}) == []
+    assert bench.step(row(1, "anew", 60)) == [(1, "anew")]
 
 
 def test_it_is_the_same_while_tasks_and_bins_change():

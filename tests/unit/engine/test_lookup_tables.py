@@ -1,5 +1,6 @@
 """Finished tables that a stream looks its rows up in, in a running job."""
 
+from contextlib import suppress
 from itertools import count
 
 import pyarrow as pa
@@ -87,6 +88,27 @@ def test_a_refresh_is_a_timestep_of_its_own_when_nothing_comes():
     assert [shown.num_rows for shown in bench.harness.outputs("out").values()] == [1, 0]
 
 
+def test_rows_are_looked_up_in_what_it_was_if_it_cannot_be_read_again():
+    grades = {"ann": "new"}
+
+    def read():
+        if not grades:
+            msg = "the files are being written"
+            raise OSError(msg)
+        return table(**grades)
+
+    bench = Bench(read, refresh=1000)
+    bench.harness.start()
+    assert bench.step("ann") == ["new"]
+    grades.clear()
+    bench.clock.advance(1_000)
+    assert bench.step("ann") == ["new"]
+    grades["ann"] = "old"
+    assert bench.step("ann") == ["new"]
+    bench.clock.advance(1_000)
+    assert bench.step("ann") == ["old"]
+
+
 @pytest.mark.parametrize("writes", range(9))
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
 def test_what_a_driver_that_died_has_read_is_what_the_next_one_shows(writes, kind):
@@ -123,6 +145,22 @@ def test_a_restart_does_not_read_a_static_table_again():
     bench.build()
     bench.harness.start()
     assert bench.step("ann") == ["new"]
+
+
+@pytest.mark.parametrize("writes", range(8))
+def test_a_restart_may_begin_to_read_it_again(writes):
+    grades = {"ann": "new", "bob": "old"}
+    bench = Bench(lambda: table(**grades))
+    bench.rows.push([{"name": "ann", "n": 1}])
+    with suppress(Crash):
+        bench.harness.start(faults=[*([None] * writes), Fault(kind=FaultKind.AFTER)]).run()
+    bench.options["refresh"] = "1 second"
+    bench.build()
+    bench.harness.start().run()
+    del grades["bob"]
+    bench.clock.advance(1_000)
+    assert bench.step("ann", "bob") == ["new", None]
+    assert bench.state() == {"ann": "new"}
 
 
 def test_how_it_is_read_does_not_change_under_a_name():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
+import re
 from concurrent.futures import wait
+from dataclasses import replace
 from threading import Event
 
 import pyarrow as pa
@@ -17,6 +20,7 @@ from rechannel.sources.open import open_source
 from rechannel.sources.table import Held, TableConnector
 from rechannel.state.local import LocalStore
 from rechannel.state.memory import MemoryStore
+from rechannel.testing.process import PromptExecutor
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.int64())])
 
@@ -30,18 +34,19 @@ def rows(*made):
 class Bench:
     """A table that a test may change, and a reader of it."""
 
-    def __init__(self, table, **options):
+    def __init__(self, table, *, threads=False, **options):
         self.table, self.store, self.asked = table, MemoryStore(), 0
+        self.aside = None if threads else PromptExecutor()
         self.connector = TableConnector(held=Held(self.make), keys=("k",), **options)
         self.open()
         self.at = self.reader.initial()
 
     def make(self):
         self.asked += 1
-        return self.table
+        return self.table() if callable(self.table) else self.table
 
     def open(self):
-        self.reader = open_source(self.connector, store=self.store, name="t")
+        self.reader = open_source(self.connector, store=self.store, name="t", aside=self.aside)
 
     def look(self, now_ms):
         """What the next timestep reads; None if it is nothing."""
@@ -101,6 +106,33 @@ def test_another_read_brings_what_differs_and_marks_keys_that_are_gone():
     assert bench.look(1250) == [(1, "a", 5, False), (3, None, None, True), (4, "d", 7, True)]
 
 
+def test_a_table_that_was_to_be_read_once_may_be_read_again_later():
+    bench = Bench(rows((1, "a", 5), (2, "b", 6)))
+    start = bench.at
+    bench.look(1000)
+    bench.connector = replace(bench.connector, refresh_ms=100)
+    bench.open()
+    # A replay of what was read without.
+    assert bench.read(start, bench.at) == [(1, "a", 5, False), (2, "b", 6, False)]
+    bench.table = rows((1, "c", 5))
+    assert bench.look(1050) is None
+    assert bench.look(1100) == [(1, "c", 5, False), (2, "b", 6, True)]
+
+
+def test_a_table_that_was_read_again_may_be_one_that_is_not():
+    bench = Bench(rows((1, "a", 5), (2, "b", 6)), refresh_ms=100)
+    start = bench.at
+    bench.look(1000)
+    first, bench.table = bench.at, rows((1, "a", 5))
+    bench.look(1100)
+    bench.connector = replace(bench.connector, refresh_ms=None)
+    bench.open()
+    assert bench.read(start, first) == [(1, "a", 5), (2, "b", 6)]
+    with pytest.raises(SourceError, match="says which keys are gone"):
+        bench.read(first, bench.at)
+    assert bench.look(10**12) is None
+
+
 def test_a_read_that_finds_nothing_new_is_no_timestep_and_waits_for_its_turn():
     bench = Bench(rows((1, "a", 5)), refresh_ms=100)
     bench.look(1000)
@@ -156,7 +188,7 @@ class Frame:
 
 
 def test_a_dataframe_is_read_again_beside_the_timesteps():
-    bench = Bench(Frame((1, "a"), (2, "b")), refresh_ms=100)
+    bench = Bench(Frame((1, "a"), (2, "b")), threads=True, refresh_ms=100)
     assert bench.look(0) == [(1, "a", False), (2, "b", False)]
     bench.table = Frame((1, "c"))
     bench.table.may.clear()
@@ -166,12 +198,54 @@ def test_a_dataframe_is_read_again_beside_the_timesteps():
     assert bench.look(251) == [(1, "c", False), (2, "b", True)]
     assert bench.at["at_ms"] == 251
     assert bench.look(350) is None
-    bench.table = Frame((1, "c"), (1, "d"))
-    bench.look(351)
-    wait([bench.reader._reading] if bench.reader._reading else [], 10)
-    with pytest.raises(SourceError, match="several rows of k = 1"):
-        bench.look(352)
     bench.reader.close()
+
+
+def test_a_function_that_takes_its_time_holds_nobody_up():
+    bench = Bench(rows((1, "a", 5)), threads=True, refresh_ms=100)
+    assert bench.look(0) == [(1, "a", 5, False)]
+    may, asked = Event(), bench.asked
+
+    def slow():
+        assert may.wait(10)
+        return rows((1, "b", 5))
+
+    bench.table = slow
+    assert [bench.look(now) for now in (100, 150, 300)] == [None, None, None]
+    may.set()
+    wait([bench.reader._reading], 10)
+    assert bench.look(301) == [(1, "b", 5, False)]
+    assert bench.asked == asked + 1
+    bench.reader.close()
+
+
+def test_another_read_that_fails_is_told_and_tried_again(caplog):
+    def broken():
+        msg = "no such table"
+        raise ValueError(msg)
+
+    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
+    bench.look(0)
+    asked = bench.asked
+    for number, (wrong, words) in enumerate(
+        (
+            (broken, "function that makes table 't'.*no such table"),
+            (lambda: [1], "made list, not a DataFrame"),
+            (pa.table({"k": [1]}), r"\['v', 'at'\] are declared too"),
+            (rows((1, "b", 5), (1, "c", 5)), "several rows of k = 1"),
+        ),
+        start=1,
+    ):
+        bench.table = wrong
+        with caplog.at_level(logging.WARNING, logger="rechannel"):
+            assert bench.look(number * 100) is None
+            assert bench.look(number * 100 + 99) is None
+        assert len(caplog.records) == number
+        told = caplog.records[-1].getMessage()
+        assert re.search(rf"^table 't' .*stays as it was, .*again in 0.1 s: .*{words}", told)
+    assert bench.asked == asked + 4
+    bench.table = rows((1, "d", 5))
+    assert bench.look(500) == [(1, "d", 5, False)]
 
 
 def test_a_table_that_is_no_single_batch_is_refused(monkeypatch):
@@ -223,8 +297,3 @@ def test_what_cannot_be_read_is_told():
     lists = pa.table({"k": [1], "at": [[1]]})
     with pytest.raises(DataflowError, match="cannot be ordered by 'at'"):
         Bench(lists, by=("at",))
-    bench = Bench(rows((1, "a", 5)), refresh_ms=100)
-    bench.look(0)
-    bench.table = pa.table({"k": [1]})
-    with pytest.raises(SourceError, match=r"\['v', 'at'\] are declared too"):
-        bench.look(100)
