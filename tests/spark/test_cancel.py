@@ -1,5 +1,7 @@
 """A cancelled timestep is run again while an old task of it still writes: what that one writes is nobody's."""
 
+import pytest
+
 from rechannel.errors import TimestepError
 from tests.spark.holds import Holding, Marks
 from tests.spark.programs import (
@@ -75,6 +77,7 @@ def drive(place):
     }
 
 
+@pytest.mark.slow
 def test_old_tasks_of_a_cancelled_timestep_do_no_harm(spark, child, tmp_path, undisturbed):
     seen = child(drive, place=str(tmp_path)).result()
     assert "cancel" in seen["failure"]

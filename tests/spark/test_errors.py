@@ -82,7 +82,7 @@ BAD_FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("in_flight", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("which", BAD_FUNCTIONS)
 def test_a_user_function_that_fails(spark, state, good, which, in_flight):
     functions, operator, complaint = BAD_FUNCTIONS[which]

@@ -73,6 +73,7 @@ def shown(spark, directory):
     return sorted(tuple(row) for row in found.collect())
 
 
+FAST = {"tumbling, left alone", "sliding, changed, late rows read"}
 CASES = {
     "tumbling, left alone": (SIZE_MS, SIZE_MS, False, False),
     "tumbling, changed, late rows read": (SIZE_MS, SIZE_MS, True, True),
@@ -81,7 +82,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("size_ms", "every_ms", "changed", "wanted"), CASES.values(), ids=CASES.keys()
+    ("size_ms", "every_ms", "changed", "wanted"),
+    [
+        pytest.param(*case, id=name, marks=[] if name in FAST else pytest.mark.slow)
+        for name, case in CASES.items()
+    ],
 )
 def test_windows_are_those_of_a_batch(spark, tmp_path, size_ms, every_ms, changed, wanted):
     stream = rc.read(spark).generator(

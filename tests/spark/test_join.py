@@ -99,7 +99,7 @@ CASES = {
 SQL = {"inner": "INNER", "full": "FULL", "left": "LEFT", "anti": "LEFT ANTI"}
 
 
-FAST = {"full, near, changed", "left, windows, changed"}
+FAST = {"full, near, changed"}
 
 
 @pytest.mark.parametrize(

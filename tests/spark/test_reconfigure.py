@@ -57,7 +57,7 @@ STRATEGIES = {
     "optimized": rc.optimized(2),
     "budget": rc.fluid(4, budget_bytes=2_000),
 }
-OFTEN = ("all_at_once", "budget")
+OFTEN = ("budget",)
 """Tried whenever tests run; the others take long, and the simulation has them all."""
 
 
@@ -82,6 +82,7 @@ def test_rescaling_up_and_down(spark, state, out, undisturbed, name):
     same(job, out, undisturbed)
 
 
+@pytest.mark.slow
 def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=16, **SLOW)
     everything = rc.move("balances", list(range(16)), 0)
@@ -111,6 +112,7 @@ def test_moving_and_planning(spark, state, out, undisturbed, tmp_path):
     same(job, out, undisturbed)
 
 
+@pytest.mark.slow
 def test_splitting_and_merging_bins(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=4, **SLOW)
     job.reconfigure(rc.split("balances", 1, into=3), at=5)
@@ -123,6 +125,7 @@ def test_splitting_and_merging_bins(spark, state, out, undisturbed):
     same(job, out, undisturbed)
 
 
+@pytest.mark.slow
 def test_several_changes_at_once_and_side_by_side(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=12, in_flight=2, **SLOW)
     job.reconfigure(
@@ -159,6 +162,7 @@ def follow_otherwise(key, state, rows):
     return (before + len(rows), list(rows["number"])[-1])
 
 
+@pytest.mark.slow
 def test_other_logic_with_the_same_state(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     handle = job.reconfigure(rc.change_logic("followed", follow_otherwise), at=8)
@@ -277,6 +281,7 @@ def moving_driver(state, out, place):
     time.sleep(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_goes_on_moving(spark, state, out, undisturbed, child, tmp_path):
     process = child(moving_driver, state=str(state), out=str(out), place=str(tmp_path / "child"))
     id_ = process.hear("moving")

@@ -80,7 +80,7 @@ def events(spark):
     ).createOrReplaceTempView("watermarks")
 
 
-@pytest.mark.parametrize("on", [None, "at"])
+@pytest.mark.parametrize("on", [pytest.param(None, marks=pytest.mark.slow), "at"])
 def test_running_functions_are_those_of_a_batch(spark, tmp_path, on):
     made = {name: function for name, (function, _) in FUNCTIONS.items()}
     run_ = stream(spark).key_by("k").running(made, on=on, name="run")
@@ -107,7 +107,7 @@ def test_running_functions_are_those_of_a_batch(spark, tmp_path, on):
     assert len(got) == ROWS if on is None else ROWS * 0.2 < len(got) < ROWS * 0.95
 
 
-@pytest.mark.parametrize(("size", "every"), [(10, 10), (12, 5)])
+@pytest.mark.parametrize(("size", "every"), [pytest.param(10, 10, marks=pytest.mark.slow), (12, 5)])
 def test_windows_of_rows_are_those_of_a_batch(spark, tmp_path, size, every):
     windows = (
         stream(spark)

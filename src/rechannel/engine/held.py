@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 
 from rechannel.engine.journal_state import JournalState
@@ -17,14 +18,14 @@ from rechannel.engine.state_view import version_at
 class Hold:
     """One version that stays until it is released. A context manager. state: the journal's, which keeps it."""
 
-    def __init__(self, held: Held, state: JournalState) -> None:
+    def __init__(self, held: Held, number: int, state: JournalState) -> None:
         """Use `Held.hold`."""
-        self._held = held
+        self._held, self._number = held, number
         self.state = state
 
     def release(self) -> None:
         """Let it go; again does nothing."""
-        self._held._drop(self)
+        self._held._drop(self._number)
 
     def __enter__(self) -> Hold:
         """Hold until the block ends."""
@@ -46,6 +47,7 @@ class Held:
     def __init__(self) -> None:
         """Nothing is held."""
         self._files: dict[int, frozenset[str]] = {}
+        self._numbers = count(1)
         self._lock = threading.Lock()
 
     def hold(self, state: Callable[[], JournalState], timestep: int | None = None) -> Hold:
@@ -55,10 +57,10 @@ class Held:
         """
         while True:
             now = state()
-            made = Hold(self, now)
+            made = Hold(self, next(self._numbers), now)
             files = frozenset(version_at(now, timestep).files())
             with self._lock:
-                self._files[id(made)] = files
+                self._files[made._number] = files
             wanted = now.last_committed if timestep is None else timestep
             if wanted is None or wanted in state().versions:
                 return made
@@ -69,6 +71,6 @@ class Held:
         with self._lock:
             return frozenset().union(*self._files.values())
 
-    def _drop(self, hold: Hold) -> None:
+    def _drop(self, number: int) -> None:
         with self._lock:
-            self._files.pop(id(hold), None)
+            self._files.pop(number, None)
