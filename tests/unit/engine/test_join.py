@@ -372,3 +372,45 @@ def test_rows_found_by_time_are_those_found_one_by_one(monkeypatch):
                 shown[few, how, step] = table, bench.state()
     assert all(shown[-1, *key] == shown[1 << 30, *key] for few, *key in shown if few == -1)
     assert any(table for table, _ in shown.values())
+
+
+def named(**names):
+    """Two streams whose columns k, a are called otherwise."""
+    columns = f"{names.get('k', 'k')} BIGINT, {names.get('a', 'a')} STRING, at TIMESTAMP"
+    other = f"{names.get('k', 'k')} BIGINT, {names.get('b', 'b')} STRING, at TIMESTAMP"
+    pair = (rc.read().memory(script(each), name=f"s{i}") for i, each in enumerate((columns, other)))
+    return [each.event_time("at", name=f"t{i}") for i, each in enumerate(pair)]
+
+
+@pytest.mark.parametrize("name", ["_side", "_row"])
+def test_names_of_columns_of_the_state_are_refused_as_keys(name):
+    left, right = named(k=name)
+    for made in (
+        lambda: left.join(right, name),
+        lambda: left.join(right, name, how="semi", within=NEAR),
+        lambda: left.asof_join(right, name),
+        lambda: left.cogroup(right, name).apply_batches(lambda one, _: {"n": one.count()}, "n INT"),
+    ):
+        with pytest.raises(DataflowError, match=f"key '{name}' has the name of a column of the st"):
+            made()
+
+
+def test_a_key_is_called_matched_where_no_state_is():
+    left, right = named(k="matched")
+    left.join(right, "matched")
+    with pytest.raises(DataflowError, match="key 'matched' has the name of a column of the state"):
+        left.join(right, "matched", how="left", within=NEAR)
+    left, right = named(a="matched")
+    left.join(right, "k", how="left", within=NEAR)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_the_name_under_which_state_shows_sides_is_refused(side):
+    left, right = named(**{side: "_side"})
+    for made in (lambda: left.join(right, "k"), lambda: left.asof_join(right, "k")):
+        with pytest.raises(
+            DataflowError, match="column '_side' has the name of a column that stat"
+        ):
+            made()
+    left, right = named(**{side: "_row"})
+    left.join(right, "k")
