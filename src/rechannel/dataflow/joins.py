@@ -15,6 +15,7 @@ from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.pairing import (
     On,
     both_sides,
+    need_free_keys,
     need_sides,
     operator_over,
     pairs_of,
@@ -23,7 +24,7 @@ from rechannel.dataflow.pairing import (
 )
 from rechannel.dataflow.windowing import Windows
 from rechannel.errors import DataflowError
-from rechannel.kernels.join import OUTER, JoinLogic
+from rechannel.kernels.join import MATCHED, OUTER, JoinLogic
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.windows import END, START
 
@@ -95,6 +96,8 @@ class JoinSpec:
         """Check columns and types of both sides. Raises DataflowError."""
         window = self.within if isinstance(self.within, Windows) else None
         near = self.within if isinstance(self.within, Between) else None
+        if self.how in OUTER:
+            need_free_keys(keys, (MATCHED.name,))
         sides = sides_in(
             keys,
             schema,

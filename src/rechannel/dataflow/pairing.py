@@ -17,7 +17,8 @@ from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.windowing import Windows
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.marks import need_time
-from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
+from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, ROW, Side, Sided, slots_of
+from rechannel.kernels.twosided import SHOWN_SIDE
 from rechannel.kernels.windows import START, AssignWindows
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def sides_in(
     times: columns of event times that the operator reads; None = it does not. suffix: ends names of the right side
     that are there already, on the left or `taken`. Raises DataflowError, UnknownColumnError.
     """
+    need_free_keys(keys, (ROW.name, SHOWN_SIDE.name))
     others = schema.names[len(keys) + 1 :]
     names = [[n for n in others if n.startswith(PREFIXES[side])] for side in (LEFT, RIGHT)]
     left_slots, right_slots, slots = slots_of(
@@ -149,6 +151,9 @@ def sides_in(
     left = [plain_name(name) for name in names[LEFT]]
     there = {*keys, *left, *taken}
     right = [_named(plain_name(name), suffix, there) for name in names[RIGHT]]
+    if SHOWN_SIDE.name in (*left, *right):
+        msg = f"column {SHOWN_SIDE.name!r} has the name of a column that state is shown with; rename it"
+        raise DataflowError(msg)
     made = [
         Side(
             fields=pa.schema(
@@ -166,6 +171,14 @@ def sides_in(
         )
     ]
     return Sides(left=made[LEFT], right=made[RIGHT], slots=slots)
+
+
+def need_free_keys(keys: Sequence[str], taken: Sequence[str]) -> None:
+    """Raise DataflowError for a key that is called as a column of the state is."""
+    for key in keys:
+        if key in taken:
+            msg = f"key {key!r} has the name of a column of the state; rename it"
+            raise DataflowError(msg)
 
 
 def plain_name(name: str) -> str:

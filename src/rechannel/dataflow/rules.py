@@ -11,6 +11,7 @@ from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Sink, State
 from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import type_name
+from rechannel.model.decoded import decoded_type
 
 RESERVED = "_rc"
 """Columns that begin with this are Rechannel's own."""
@@ -83,8 +84,16 @@ def _check_time(node: Stateful) -> None:
 
 
 def check_output(node: Node, schema: pa.Schema) -> None:
-    """Raise DataflowError if a node's columns cannot be told apart or use a reserved name."""
+    """Raise DataflowError if a node's columns cannot be told apart, use a reserved name, or are encoded."""
     names = schema.names
+    for field in schema:
+        plain = decoded_type(field.type)
+        if plain != field.type:
+            msg = (
+                f"{label(node)}: column {field.name!r} is {field.type}, and rows have their values decoded: declare it"
+                f" as {type_name(plain)}"
+            )
+            raise DataflowError(msg)
     for name in names:
         if name.startswith(RESERVED):
             msg = (
@@ -115,8 +124,6 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
 def groupable(kind: pa.DataType) -> bool:
     """Whether values of a type can be keys: equal values have one form, and one hash."""
-    if pa.types.is_dictionary(kind):
-        return groupable(kind.value_type)
     if pa.types.is_map(kind) or pa.types.is_union(kind) or isinstance(kind, pa.ExtensionType):
         return False
     if pa.types.is_struct(kind):

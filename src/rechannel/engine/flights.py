@@ -104,7 +104,7 @@ class Flights:
                 continue
             after, until = awaited
             runs = self.manifests[stage.name].state if stage.name in self.manifests else ()
-            if any(run.due and run.due[0] <= until and run.due[1] > after for run in runs):
+            if any(run.waits(after, until) for run in runs):
                 return True
         return False
 

@@ -16,6 +16,7 @@ from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import Branch, StageProgram, StageStep
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.send import Channel, Order, Sender
+from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
 from rechannel.state.rowsfile import write_rows
@@ -150,7 +151,8 @@ def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
         )
         raise UserFunctionError(msg)
     try:
-        columns = [batch.column(batch.schema.get_field_index(f.name)).cast(f.type) for f in schema]
+        found = ((batch.column(batch.schema.get_field_index(f.name)), f.type) for f in schema)
+        columns = [decoded(column).cast(kind) for column, kind in found]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         msg = f"the function of {node!r} returned {batch.schema}, declared is {schema}: {error}"
         raise UserFunctionError(msg) from error

@@ -25,7 +25,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import held_by
 from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, first_of, row_numbers, sides_of, void_of
-from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
+from rechannel.kernels.sorting import Stacked, from_numpy, last_not_after, sort_index, take
 from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -33,6 +33,9 @@ from rechannel.model.eventtime import ENDED, NEVER, Clock
 MATCHED = pa.field("matched", pa.bool_(), False)
 
 Mask = npt.NDArray[np.bool_]
+
+FEW = 8
+"""Up to so many pairs per row of a timestep are made and then looked at; of more, those that are near are searched."""
 
 OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 """Sides whose rows are shown without a match, and stay for others when they have one."""
@@ -173,8 +176,6 @@ class JoinLogic(TwoSided):
         if self.how == "anti":
             left = left[:0]
         if self.how in {"semi", "anti"}:
-            left = np.unique(left)
-            left = left[np.argsort(pool.owners[left], kind="stable")]
             columns = pool.slots.take(left, self.left.slots)
         else:
             columns = [
@@ -304,24 +305,83 @@ class _Pool:
     def pairs(self, logic: JoinLogic) -> tuple[IntArray, IntArray]:
         """Rows of the left and of the right side that match and of which one came now, by key.
 
-        Of a key, the left rows that were there lie in front of those that came: a right row that came meets all of
-        them, one that was there the latter.
+        Of a semi or anti join: left rows that match, each once, and no right ones.
         """
         usable = ~self.late & ~self.void[self.owners]
         left, right = (self._side(usable, side) for side in (LEFT, RIGHT))
-        keys = len(self.hashes)
-        every = np.bincount(self.owners[left], minlength=keys)
-        there = np.bincount(self.owners[left[left < self.count]], minlength=keys)
-        begin = np.cumsum(every) - every
+        once, near = logic.how in {"semi", "anti"}, _bounds(logic)
+        if once and near is None:
+            return left[self._meets(left, right)], right[:0]
+        every = np.bincount(self.owners[left], minlength=len(self.hashes))
+        there = np.bincount(self.owners[left[left < self.count]], minlength=len(self.hashes))
         owners = self.owners[right]
+        # Of a key, the left rows that were there lie in front of those that came: a right row that came meets all of
+        # them, one that was there the latter.
         skip = np.where(right >= self.count, 0, there[owners])
         times = every[owners] - skip
+        if near is not None and int(times.sum()) > FEW * (len(left) + len(right)):
+            if once:
+                return left[self._meets_near(near, left, right)], right[:0]
+            return self._near(near, left, right)
+        begin = np.cumsum(every) - every
         ours, others = left[ranges(begin[owners] + skip, times)], np.repeat(right, times)
-        if logic.least_us is None or logic.most_us is None:
-            return ours, others
-        beyond = self.times[others] - self.times[ours]
-        near = np.flatnonzero((beyond >= logic.least_us) & (beyond <= logic.most_us))
-        return ours[near], others[near]
+        if near is not None:
+            beyond = self.times[others] - self.times[ours]
+            within = np.flatnonzero((beyond >= near[0]) & (beyond <= near[1]))
+            ours, others = ours[within], others[within]
+        if once:
+            met = np.zeros(len(self.owners), dtype=np.bool_)
+            met[ours] = True
+            return left[met[left]], right[:0]
+        return ours, others
+
+    def _near(
+        self, near: tuple[int, int], left: IntArray, right: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """The pairs of some rows, found by time: cost follows those that match, however many rows a key has."""
+        known, first, last = self._stretches(left, right, near)
+        sizes = last - first
+        ours = known[ranges(first, sizes)]
+        # A right row's stretches lie one behind the other: of left rows that were there, and of those that came.
+        asked = np.repeat(np.concatenate([np.arange(len(right))] * 2), sizes)
+        order = np.lexsort((ours, asked))
+        return ours[order], right[asked[order]]
+
+    def _meets(self, left: IntArray, right: IntArray) -> Mask:
+        """Which left rows have a right one, where time does not matter, and one of the two came now."""
+        every = np.bincount(self.owners[right], minlength=len(self.hashes))
+        came = np.bincount(self.owners[right[right >= self.count]], minlength=len(self.hashes))
+        owners = self.owners[left]
+        met: Mask = np.where(left >= self.count, every[owners], came[owners]) > 0
+        return met
+
+    def _meets_near(self, near: tuple[int, int], left: IntArray, right: IntArray) -> Mask:
+        """Which left rows have a right one near enough, and one of the two came now."""
+        # Seen from the left row, the right one's time is as far off in the other direction.
+        _, first, last = self._stretches(right, left, (-near[1], -near[0]))
+        there, came = (last > first).reshape(2, -1)
+        met: Mask = there | came
+        return met
+
+    def _stretches(
+        self, known: IntArray, asking: IntArray, near: tuple[int, int]
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Known rows in an order, and of every asking row where there those of its key begin and end whose time is
+        before its own by at least near[0] and at most near[1]: twice, of rows that were there, and of those that came.
+
+        What was there asks only for what came.
+        """
+        halves = 2 * self.owners + self.came
+        known = known[np.lexsort((self.times[known], halves[known]))]
+        values, asked = (halves[known], self.times[known]), self.times[asking]
+        halves = np.concatenate([2 * self.owners[asking], 2 * self.owners[asking] + 1])
+        first, last = (
+            1 + last_not_after(*values, halves, np.concatenate([border, border]))
+            for border in (_before(_before(asked, near[1]), 1), _before(asked, near[0]))
+        )
+        first[: len(asking)][asking < self.count] = 0
+        last[: len(asking)][asking < self.count] = 0
+        return known, first, last
 
     def superfluous(self) -> Mask:
         """Rows of the right side that came when there was one of the key: which one is there does not matter."""
@@ -333,3 +393,17 @@ class _Pool:
     def _side(self, usable: Mask, side: int) -> IntArray:
         rows = np.flatnonzero(usable & (self.sides == side))
         return rows[np.argsort(self.owners[rows], kind="stable")]
+
+
+def _before(times: IntArray, by: int) -> IntArray:
+    """Times less something; what would be beyond all times is the first or last of them."""
+    if by >= 0:
+        return np.maximum(times, NEVER + by) - by
+    return np.minimum(times, ENDED + by) - by
+
+
+def _bounds(logic: JoinLogic) -> tuple[int, int] | None:
+    """By how much the right row's time is beyond the left one's, at least and at most; None = any."""
+    if logic.least_us is None or logic.most_us is None:
+        return None
+    return logic.least_us, logic.most_us

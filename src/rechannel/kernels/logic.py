@@ -288,7 +288,8 @@ class StatefulLogic(Protocol):
         """Which state rows that are awaited are shown with all others of their key; None = each is by itself.
 
         `apply`, which has all rows of the keys that received some, then says what is shown of these keys, and `fire` is
-        given all rows, as of the timestep before, of every other key that has such a row.
+        given all rows, as of the timestep before, of every other key that has such a row. Where others are there for
+        them, runs that have none are not looked at.
         """
 
     def fire(

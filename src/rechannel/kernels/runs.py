@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DamagedStateError
@@ -15,12 +13,33 @@ from rechannel.kernels.logic import Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun
 from rechannel.kernels.merge import Live, Rows
 from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.model.eventtime import Clock
+from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Run
 from rechannel.state.merging import BASE_LEVEL
 from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`Run.due` and `Run.awaited` of rows."""
+
+    due: tuple[int, int] | None = None
+    awaited: int | None = None
+
+    @classmethod
+    def of(cls, logic: StatefulLogic, rows: Rows) -> Span:
+        """Rows that are shown with others of their key wait; those others do not."""
+        due = logic.due(*halves(logic, rows)) if len(rows) else None
+        if due is None:
+            return cls()
+        last = int(due.max())
+        waits = logic.together(*halves(logic, rows))
+        if waits is None:
+            return cls((int(due.min()), last))
+        first, awaited = due[waits].min(initial=ENDED), due[waits].max(initial=NEVER)
+        return cls((int(first), last), None if awaited == last else int(awaited))
 
 
 @dataclass
@@ -37,8 +56,8 @@ class RunWriter:
         """One segment of sorted rows, as a run that counts in `where`."""
         logic = logic_of(self.program)
         schema = pa.schema([*logic.key_schema, *logic.state_schema])
-        due = _span_of(logic.due(*halves(logic, rows))) if len(rows) else None
-        return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), due)
+        span = Span.of(logic, rows)
+        return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), span)
 
     def write_as(
         self,
@@ -47,7 +66,7 @@ class RunWriter:
         era: str,
         where: Intervals,
         place: tuple[int, int],
-        due: tuple[int, int] | None,
+        span: Span,
     ) -> tuple[Run, ...]:
         """Rows with other columns than the state has. place: seq and level of the run."""
         if not len(rows):
@@ -81,7 +100,8 @@ class RunWriter:
                 rows=len(rows),
                 size=size,
                 span=where.width,
-                due=due,
+                due=span.due,
+                awaited=span.awaited,
             ),
         )
 
@@ -170,11 +190,5 @@ def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
 
 
 def _waits(run: Run, after: int, until: int, since: int | None) -> bool:
-    if run.due is None:
-        return True
     late = since is not None and run.seq > since
-    return run.due[1] > after and (late or run.due[0] <= until)
-
-
-def _span_of(due: npt.NDArray[np.int64] | None) -> tuple[int, int] | None:
-    return None if due is None else (int(due.min()), int(due.max()))
+    return run.due is None or run.waits(after, ENDED if late else until)

@@ -22,7 +22,7 @@ from rechannel.kernels.merge import Rows, slices_of
 from rechannel.kernels.panes import Panes
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.running_totals import LEAVES, picked
-from rechannel.kernels.runs import OpenRuns, RunWriter, halves, logic_of
+from rechannel.kernels.runs import OpenRuns, RunWriter, Span, halves, logic_of
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import NEVER, Clock
@@ -282,7 +282,7 @@ class Slides:
             self._era,
             self._state.own,
             (-self._timestep, level),
-            (end, end),
+            Span((end, end)),
         )
 
 

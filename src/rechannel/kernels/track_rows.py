@@ -20,6 +20,7 @@ import pyarrow as pa
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.logic import Columns
 from rechannel.model.ddl import type_name
+from rechannel.model.decoded import decoded
 
 
 @cache
@@ -229,7 +230,7 @@ def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if _is_text(column.type) != _is_text(kind) and not pa.types.is_null(column.type):
         msg = f"{type_name(column.type)} does not become {type_name(kind)}"
         raise pa.ArrowInvalid(msg)
-    return column.cast(kind)
+    return decoded(column).cast(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:

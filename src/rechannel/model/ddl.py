@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
+from rechannel.model.decoded import decoded_schema
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<mark>[<>(),:]))"
@@ -55,7 +56,7 @@ def schema_of(columns: object) -> pa.Schema:
     Raises DataflowError when the text cannot be read or names a column twice.
     """
     if isinstance(columns, pa.Schema):
-        schema = columns.remove_metadata()
+        schema = decoded_schema(columns.remove_metadata())
     elif isinstance(columns, str):
         schema = pa.schema(_Parser.of(columns).columns(closing=None))
     elif callable(describe := getattr(columns, "simpleString", None)):

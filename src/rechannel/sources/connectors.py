@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.errors import DataflowError, SourceError
 from rechannel.model.ddl import schema_of
+from rechannel.model.decoded import decoded_table
 from rechannel.sources.declared import as_declared
 
 _FORMATS = {
@@ -208,7 +209,11 @@ def _one_batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
         except (pa.ArrowException, TypeError, ValueError) as error:
             msg = f"push: these rows do not fit the declared columns: {error}"
             raise SourceError(msg) from error
-    pieces = rows.combine_chunks().to_batches()
+    try:
+        pieces = decoded_table(rows).combine_chunks().to_batches()
+    except pa.ArrowException as error:
+        msg = f"push: a column of {', '.join(map(str, rows.schema))} cannot be decoded: {error}"
+        raise SourceError(msg) from error
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema)
     return as_declared(pieces[0], schema, "push")

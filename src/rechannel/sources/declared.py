@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rechannel.errors import SourceError
+from rechannel.model.decoded import decoded
 
 
 def as_declared(batch: pa.RecordBatch, schema: pa.Schema, maker: str) -> pa.RecordBatch:
@@ -18,9 +19,13 @@ def as_declared(batch: pa.RecordBatch, schema: pa.Schema, maker: str) -> pa.Reco
     if missing:
         msg = f"{maker} gave the columns {batch.schema.names}, but {missing} are declared too"
         raise SourceError(msg)
-    try:
-        columns = [batch.column(field.name).cast(field.type) for field in schema]
-    except pa.ArrowException as error:
-        msg = f"{maker} gave columns that do not fit the declared ones: {error}"
-        raise SourceError(msg) from error
+    columns = [_fitted(batch.column(field.name), field, maker) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _fitted(column: pa.Array, field: pa.Field, maker: str) -> pa.Array:
+    try:
+        return decoded(column).cast(field.type)
+    except pa.ArrowException as error:
+        msg = f"{maker} gave columns that do not fit the declared ones: column {field.name!r}: {error}"
+        raise SourceError(msg) from error

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.model.ddl import schema_of
+from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import Offset, Split, SplitReader
 
 PATIENCE = 60.0
@@ -74,10 +75,12 @@ class _Tables:
     """Reads Arrow tables in process."""
 
     tables: dict[int, pa.Table]
+    schema: pa.Schema
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Rows of one batch."""
-        yield from self.tables[int(split["batch"])].to_batches()
+        for rows in self.tables[int(split["batch"])].to_batches():
+            yield as_declared(rows, self.schema, "the table")
 
 
 class HandoverReader:
@@ -110,7 +113,7 @@ class HandoverReader:
         """Reads tables (in process)."""
         del start, layout
         number = int(end["batch"])
-        return _Tables({number: self._handover.get(number)})
+        return _Tables({number: self._handover.get(number)}, self.schema)
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
         """The DataFrame as it was handed over, with the columns in order."""

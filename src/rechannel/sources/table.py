@@ -24,6 +24,7 @@ from rechannel.kernels.ranking import orderable
 from rechannel.kernels.table import GONE
 from rechannel.kernels.user_errors import user_error
 from rechannel.model.ddl import type_name
+from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import Offset, Split, SplitReader
 from rechannel.sources.seen import folder_of
@@ -83,7 +84,8 @@ class TableConnector:
 
     def columns_of(self, table: Table) -> pa.Schema:
         """Columns of the source's rows if this is the table."""
-        columns = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
+        told = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
+        columns = decoded_schema(told)
         if self.refresh_ms is None:
             return columns
         return columns.append(GONE_FIELD)
@@ -252,7 +254,7 @@ class TableReader:
     def _rows(self, made: Table) -> pa.RecordBatch:
         """One row per key, in the driver's memory."""
         try:
-            table = made if isinstance(made, pa.Table) else made.toArrow()
+            table = decoded_table(made) if isinstance(made, pa.Table) else made.toArrow()
         except Exception as error:
             msg = f"{self._what} could not be read: {str(error)[:5000]}"
             raise SourceError(msg) from error

@@ -30,7 +30,9 @@ class Run:
     level: how many merges its rows went through (0 = written by a timestep); below 0: see `TOTALS`.
     rows, size: rows and bytes of the whole segment, before clipping.
     span: width of the intervals the segment was written for; rows are spread evenly over it (hashes are uniform).
-    due: first and last event time that a row of the segment waits for; None = no row waits.
+    due: first event time that a row of the segment waits for (the end of time if none does), and the last one that a
+    row waits for or, for the sake of others, is there for; None = rows are there whatever the time.
+    awaited: the last event time that a row waits for; None = the last one of `due`.
     """
 
     segment: str
@@ -41,6 +43,15 @@ class Run:
     size: int
     span: int
     due: tuple[int, int] | None = None
+    awaited: int | None = None
+
+    def waits(self, after: int, until: int) -> bool:
+        """Whether a row may wait for an event time in (after, until]."""
+        if self.due is None:
+            return False
+        return (
+            self.due[0] <= until and (self.due[1] if self.awaited is None else self.awaited) > after
+        )
 
     @property
     def expected(self) -> float:
@@ -64,7 +75,11 @@ class Run:
             self.rows,
             self.size,
             str(self.span),
-            *([] if self.due is None else [list(self.due)]),
+            *(
+                []
+                if self.due is None
+                else [[*self.due, *([] if self.awaited is None else [self.awaited])]]
+            ),
         ]
 
     @classmethod
@@ -85,6 +100,7 @@ class Run:
             size=size,
             span=int(span),
             due=(due[0][0], due[0][1]) if due else None,
+            awaited=due[0][2] if due and len(due[0]) > 2 else None,
         )
 
 

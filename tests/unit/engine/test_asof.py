@@ -288,3 +288,17 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
             wrong()
+
+
+def test_rows_that_wait_for_nothing_are_not_looked_at():
+    bench, reports = Bench(settings=rc.Settings(tasks=1, bins=1)), []
+    run = bench.harness.process.runner.run
+    bench.harness.process.runner.run = lambda *step: reports.extend(found := run(*step)) or found
+    bench.step([(1, "x", 0)], [(k, 7, 1) for k in range(200)] + [(9, 8, 1_000)])
+    read = []
+    for second in (5, 6, 7):
+        reports.clear()
+        bench.step([(second, "x", second)])
+        read.append(sum(report["counts"].get("rows_read", 0) for report in reports))
+    assert bench.shown("out") == [(6, "x", 6, 7, 1)]
+    assert read[1:] == [1, 1]

@@ -1,6 +1,7 @@
 """Joins in a running job: what is shown when, what stays, and what is refused."""
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import rechannel as rc
 from rechannel.errors import DataflowError, RechannelError, UnknownColumnError
 from rechannel.job import InProcess
+from rechannel.kernels import join
+from rechannel.kernels.collect import ranges
 from rechannel.testing import Harness, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -315,3 +318,99 @@ def test_tombstones_that_are_migrated_hide_their_rows():
     process.run()
     shown = [r["k"] for t in harness.outputs("out").values() for r in t.to_pylist()]
     assert sorted(shown) == list(range(5, 50))
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """How many pairs were made, whether shown or not."""
+    counts = []
+
+    def counted(first, count):
+        counts.append(int(count.sum()))
+        return ranges(first, count)
+
+    monkeypatch.setattr(join, "ranges", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("how", "pairs", "shown"), [("inner", 3, 3), ("left", 3, 3), ("semi", 0, 3), ("anti", 0, 0)]
+)
+def test_only_rows_that_are_near_are_paired(made, how, pairs, shown):
+    bench = Bench(how, rc.between(0, 0), delay="1 hour")
+    bench.step([(1, "x", s) for s in range(400)])
+    made.clear()
+    found = bench.step((), [(1, "r", n, s) for n, s in enumerate((7, 8, 8.5, 99, *[-5] * 200))])
+    assert sum(made) == pairs
+    assert len(found) == shown
+
+
+@pytest.mark.parametrize(
+    ("how", "within", "shown"),
+    [("semi", None, 20), ("semi", rc.tumbling("1 hour"), 20), ("anti", rc.tumbling("1 hour"), 0)],
+)
+def test_rows_are_not_paired_to_see_whether_a_key_has_one(made, how, within, shown):
+    bench = Bench(how, within)
+    bench.step([(1, "x", 100 + s) for s in range(20)])
+    assert len(bench.step((), [(1, "r", 1, 110)] * 20)) == shown
+    assert sum(made) == 0
+
+
+def test_rows_found_by_time_are_those_found_one_by_one(monkeypatch):
+    shown = {}
+    for few in (-1, 1 << 30):
+        monkeypatch.setattr(join, "FEW", few)
+        for how in ("inner", "left", "right", "full", "semi", "anti"):
+            bench = Bench(how, NEAR, delay="5 seconds")
+            rng = Random(7)
+            for step in range(6):
+                left = [(rng.randint(1, 2), "x", step * 7 + rng.randint(0, 15)) for _ in range(9)]
+                right = [(k, "r", n, s) for n, (k, _, s) in enumerate(rng.sample(left, 5))]
+                rows = [] if step == 2 else left, [] if step == 3 else right
+                bench.step(*rows)
+                table = bench.harness.outputs("out")[bench.timestep].to_pylist()
+                shown[few, how, step] = table, bench.state()
+    assert all(shown[-1, *key] == shown[1 << 30, *key] for few, *key in shown if few == -1)
+    assert any(table for table, _ in shown.values())
+
+
+def named(**names):
+    """Two streams whose columns k, a are called otherwise."""
+    columns = f"{names.get('k', 'k')} BIGINT, {names.get('a', 'a')} STRING, at TIMESTAMP"
+    other = f"{names.get('k', 'k')} BIGINT, {names.get('b', 'b')} STRING, at TIMESTAMP"
+    pair = (rc.read().memory(script(each), name=f"s{i}") for i, each in enumerate((columns, other)))
+    return [each.event_time("at", name=f"t{i}") for i, each in enumerate(pair)]
+
+
+@pytest.mark.parametrize("name", ["_side", "_row"])
+def test_names_of_columns_of_the_state_are_refused_as_keys(name):
+    left, right = named(k=name)
+    for made in (
+        lambda: left.join(right, name),
+        lambda: left.join(right, name, how="semi", within=NEAR),
+        lambda: left.asof_join(right, name),
+        lambda: left.cogroup(right, name).apply_batches(lambda one, _: {"n": one.count()}, "n INT"),
+    ):
+        with pytest.raises(DataflowError, match=f"key '{name}' has the name of a column of the st"):
+            made()
+
+
+def test_a_key_is_called_matched_where_no_state_is():
+    left, right = named(k="matched")
+    left.join(right, "matched")
+    with pytest.raises(DataflowError, match="key 'matched' has the name of a column of the state"):
+        left.join(right, "matched", how="left", within=NEAR)
+    left, right = named(a="matched")
+    left.join(right, "k", how="left", within=NEAR)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_the_name_under_which_state_shows_sides_is_refused(side):
+    left, right = named(**{side: "_side"})
+    for made in (lambda: left.join(right, "k"), lambda: left.asof_join(right, "k")):
+        with pytest.raises(
+            DataflowError, match="column '_side' has the name of a column that stat"
+        ):
+            made()
+    left, right = named(**{side: "_row"})
+    left.join(right, "k")

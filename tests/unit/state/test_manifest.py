@@ -1,0 +1,36 @@
+"""Runs as the journal has them, and which of them have rows that wait."""
+
+from dataclasses import replace
+
+import pytest
+
+from rechannel.model.eventtime import ENDED, NEVER
+from rechannel.model.hashspace import Intervals
+from rechannel.state.manifest import Run
+
+RUN = Run(segment="s", clip=Intervals.everything(), seq=1, level=0, rows=2, size=1, span=1)
+
+
+@pytest.mark.parametrize(
+    ("due", "awaited", "written"),
+    [
+        (None, None, []),
+        ((3, 9), None, [[3, 9]]),
+        ((3, 9), 5, [[3, 9, 5]]),
+        ((ENDED, 9), NEVER, [[ENDED, 9, NEVER]]),
+    ],
+)
+def test_what_a_run_waits_for_is_read_as_it_was_written(due, awaited, written):
+    run = replace(RUN, due=due, awaited=awaited)
+    assert run.to_json()[7:] == written
+    assert Run.from_json(run.to_json()) == run
+
+
+def test_only_rows_that_wait_are_waited_for():
+    mixed, alone = replace(RUN, due=(3, 9), awaited=5), replace(RUN, due=(ENDED, 9), awaited=NEVER)
+    assert [mixed.waits(*span) for span in ((0, 2), (0, 3), (4, 8), (5, 9))] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    assert not alone.waits(0, ENDED)
+    assert replace(RUN, due=(3, 9)).waits(5, 9)
+    assert not RUN.waits(0, ENDED)
