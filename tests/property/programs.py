@@ -131,7 +131,7 @@ class Writer:
                 keyed = self.timed(timed)
                 columns = self.late_columns(keyed)
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
-                steps += late if rng.random() < 0.5 else []
+                steps += late if rng.random() < 0.5 and not keyed.alters_rows else []
             elif rng.random() < 0.1 and "window_start" not in steps[-1].columns:
                 keyed = self.window(steps[-1], processing=True)
             elif rng.random() < 0.15 and (top := self.top(rng.choice(steps))) is not None:
@@ -483,6 +483,13 @@ class Writer:
             complete = every != size or rng.random() < 0.7
             name, lasting = self.name("processing"), {"lateness": 0, "complete": complete}
             return Processing(name=name, size=size, every=every, **lasting, **common)
+        longs = [n for n, kind in up.columns.items() if kind == "long" and n not in up.near]
+        if longs and rng.random() < 0.25:
+            chosen = {}
+            folded = f"folded{self.made}"
+            shown = {key: columns[key] for key in (*keys, "window_start", "window_end")}
+            common |= {"columns": {**shown, folded: "long"}, "near": frozenset(), "chosen": chosen}
+            common |= {"folds": (folded, rng.choice(longs)), "inverse": rng.random() < 0.5}
         if rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}:
             common["keys"] = keys
             gap = rng.choice((10, 20, 50))

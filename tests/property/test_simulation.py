@@ -442,7 +442,9 @@ def run_schedule(rng: Random) -> Counter[str]:
     happened["schedules"] += 1
     for name, step in program.ends.items():
         kind = type(step).__name__
-        happened[f"rows of {kind}"] += sum(map(len, outputs[name].values()))
+        rows = sum(map(len, outputs[name].values()))
+        happened[f"rows of {kind}"] += rows
+        happened["rows of reduced windows"] += rows * (getattr(step, "folds", None) is not None)
     return happened
 
 
@@ -480,6 +482,7 @@ NEEDED = (
     "rows of Sliding",
     "rows of Top",
     "rows of Window",
+    "rows of reduced windows",
     "rows of LateRows",
 )
 

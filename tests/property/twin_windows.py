@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from math import gcd
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import rechannel as rc
 from tests.property.twin_values import AGGREGATES, Row, plain
@@ -23,12 +27,25 @@ def ms_of(at: datetime) -> int:
     return (at - EPOCH) // timedelta(milliseconds=1)
 
 
+def small(column: pa.Array) -> pa.Array:
+    """Numbers that never get too large."""
+    return pc.bit_wise_and(pc.fill_null(column, 0), pa.scalar(1023, column.type))
+
+
+def both(function: Any, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of two batches, put together column by column."""
+    pairs = zip(one.columns, other.columns, strict=True)
+    return pa.RecordBatch.from_arrays([function(*pair) for pair in pairs], schema=one.schema)
+
+
 @dataclass(eq=False, kw_only=True)
 class Window(Keyed):
     """Aggregates of the rows of a key in windows of `size` ms.
 
     user_keys: keys without the window's start. delay: of event time, ms. lateness: ms. complete: whether windows are
-    shown when they are complete, or with every change. late: rows of the latest timestep that were too late.
+    shown when they are complete, or with every change. late: rows of the latest timestep that were too late. folds:
+    instead of aggregates, a column as it is shown and the one that it is made of, reduced. inverse: whether what leaves
+    is taken out of that.
     """
 
     user_keys: tuple[str, ...]
@@ -38,6 +55,8 @@ class Window(Keyed):
     lateness: int
     complete: bool
     early: int | None = None
+    folds: tuple[str, str] | None = None
+    inverse: bool = False
     watermark: int | None = None
     late: list[Row] = field(default_factory=list)
     last_ms: int | None = None
@@ -53,14 +72,26 @@ class Window(Keyed):
         return list(self.inputs[0].columns)
 
     def build(self, *inputs: Any) -> Any:
-        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
-        timed = inputs[0].event_time(TIME, self.delay, name=f"{self.name}-time")
+        stream = inputs[0]
+        if self.folds is not None:
+            name, of = self.folds
+            folded = {name: rc.computed(small, of, returns="BIGINT")}
+            stream = stream.select(*self.user_keys, TIME, folded, name=f"{self.name}-folded")
+        timed = stream.event_time(TIME, self.delay, name=f"{self.name}-time")
         windows = timed.key_by(*self.user_keys).window(
             self.windows(),
             lateness=self.lateness,
             emit=self.emit,
         )
+        if self.folds is not None:
+            inverse = partial(both, pc.subtract) if self.inverse else None
+            return windows.reduce(partial(both, pc.add), inverse=inverse, **self.options)
+        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
         return windows.aggregate(made, **self.options)
+
+    @property
+    def alters_rows(self) -> bool:
+        return self.folds is not None
 
     @property
     def emit(self) -> Any:
@@ -134,6 +165,9 @@ class Window(Keyed):
         return [(*self.memory[text][0], *self._row(text)) for text in self.memory]
 
     def shown(self, kept: Any) -> Row:
+        if self.folds is not None:
+            place = self.values.index(self.folds[1])
+            return (sum((row[place] or 0) & 1023 for row in kept),)
         return tuple(
             AGGREGATES[how].naive([row[self.values.index(of)] if of else None for row in kept])
             for how, of in self.chosen.values()

@@ -227,6 +227,11 @@ class Keyed(Step):
         return {"name": self.name, "tasks": self.tasks}
 
     @property
+    def alters_rows(self) -> bool:
+        """Whether rows come to the operator with other columns than the step before has."""
+        return False
+
+    @property
     def values(self) -> list[str]:
         return [name for name in self.inputs[0].columns if name not in self.keys]
 

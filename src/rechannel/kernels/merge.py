@@ -45,6 +45,10 @@ Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
 """Which rows still count, from their key and state columns; None = all."""
 
 
+def everything(keys: Columns, state: Columns) -> None:
+    """All rows count: a `Live`."""
+
+
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
     """Rows of a run in the given hashes; touched blocks are verified.
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import OpenRun, within
-from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.migrate import converted
 from rechannel.kernels.runs import OpenRuns
 from rechannel.kernels.sieve import candidates
@@ -76,7 +75,7 @@ class Panes:
         if len(parts) == 1:
             return parts[0]
         width = len(self.logic.key_schema)
-        return merge_rows(parts, width, _everything, bottom=True, minor=self.logic.minor)
+        return merge_rows(parts, width, everything, bottom=True, minor=self.logic.minor)
 
     def _found(
         self, run: OpenRun, hashes: HashArray, begins: tuple[int, int] | None
@@ -130,7 +129,3 @@ class Panes:
             high[open_[~below]] = middle[~below]
             open_ = open_[low[open_] < high[open_]]
         return low
-
-
-def _everything(keys: Columns, state: Columns) -> None:
-    """All rows count."""

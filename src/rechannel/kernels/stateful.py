@@ -6,19 +6,18 @@ Files carry the attempt's name; the report says which ones count; others are swe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.binned import pack_bins
 from rechannel.kernels.clocks import clock_of, times_after
-from rechannel.kernels.collect import collect, whole_keys
+from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
@@ -29,8 +28,9 @@ from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
 from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of
 from rechannel.kernels.send import Order
+from rechannel.kernels.showing import Showing
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
-from rechannel.kernels.sorting import sort_index, take
+from rechannel.kernels.user_errors import placed
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
@@ -41,8 +41,6 @@ INLINE = 2.0
 """A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
 than a new run
 plus the merges it would cause, and look-ups then see one run."""
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +89,16 @@ class StatefulTask:
         with measures.activity("lookup"):
             runs = OpenRuns(self.program, state.runs)
             arrivals = self._arrivals(logic, received, runs, clock)
-        with measures.activity("process"):
-            applied = self._user(lambda: logic.apply(arrivals))
+        with measures.activity("process"), placed(self.program.operator, self.step.timestep):
+            applied = logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         if slides_by_totals(logic):
             with measures.activity("process"):
                 shown, totals = self._slid(arrivals, applied, fresh, runs, writer, measures)
         else:
-            shown = self._shown(arrivals, applied, fresh, runs, measures)
+            showing = Showing(self.program, self.step.timestep, state.own, runs, measures)
+            shown = showing.of(arrivals, applied, fresh)
             totals = without_totals(state)
         edit = self._store(fresh, runs, writer, measures, clock)
         edit = Edit(retire=edit.retire + totals.retire, add=edit.add + totals.add)
@@ -167,78 +166,6 @@ class StatefulTask:
             return runs
         return [opened for _, opened in runs.waiting(span[0] - 1, span[1])]
 
-    def _user(self, call: Callable[[], Answer]) -> Answer:
-        """What the logic answers; an error of the user's function with where it came from."""
-        try:
-            return call()
-        except UserFunctionError as error:
-            msg = f"operator {self.program.operator!r}, timestep {self.step.timestep}: {error}"
-            raise UserFunctionError(msg) from error
-
-    def _shown(
-        self,
-        arrivals: Arrivals,
-        applied: Applied,
-        fresh: Rows,
-        runs: OpenRuns,
-        measures: Measures,
-    ) -> tuple[pa.RecordBatch, HashArray]:
-        """What the operator emits: its answer, and behind it what was waiting for the watermark that has come."""
-        logic, clock = logic_of(self.program), arrivals.clock
-        awaited = logic.awaited(clock)
-        if awaited is None and clock.since is not None:
-            awaited = clock.watermark, clock.watermark
-        if awaited is None:
-            return applied.output, applied.output_hashes
-        with measures.activity("process"):
-            waited = self._waited(arrivals, fresh, runs, awaited, measures)
-        if waited is None:
-            return applied.output, applied.output_hashes
-        if not applied.output.num_rows:
-            return waited
-        both = pa.concat_batches([applied.output, waited[0]])
-        hashes = np.concatenate([applied.output_hashes, waited[1]])
-        order = sort_index(hashes)
-        columns = take(both.columns, order)
-        return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
-
-    def _waited(
-        self,
-        arrivals: Arrivals,
-        fresh: Rows,
-        runs: OpenRuns,
-        awaited: tuple[int, int],
-        measures: Measures,
-    ) -> tuple[pa.RecordBatch, HashArray] | None:
-        """What waited for an event time in (after, until]; None = nothing did."""
-        logic, state = logic_of(self.program), self.step.tasks[self.task]
-        (after, until), clock = awaited, arrivals.clock
-        # What is fresh may be shown again: rows have come to it after the time that it waited for.
-        early = clock.since is not None
-        parts = [fresh.where(_awaited(logic, fresh, NEVER, ENDED if early else until))]
-        for run, opened in runs.waiting(after, until, clock.since):
-            # What has changed since something was shown early is in runs that are younger.
-            late = ENDED if clock.since is not None and run.seq > clock.since else until
-            pieces = slices_of(opened, state.own)
-            measures.count("rows_read", sum(map(len, pieces)))
-            parts += [p.where(_awaited(logic, p, after, late)) for p in pieces]
-        parts = [part for part in parts if len(part)]
-        if not parts:
-            return None
-        asking = [
-            part.where(asks)
-            for part in parts
-            if (asks := logic.together(*halves(logic, part))) is not None
-        ]
-        if asking:
-            live = live_at(logic, replace(clock, watermark=clock.before))
-            whole = whole_keys(logic, asking, arrivals, runs, live)
-        else:
-            whole = merge_rows(
-                parts, len(logic.key_schema), _everything, bottom=True, minor=logic.minor
-            )
-        return self._user(lambda: logic.fire(*halves(logic, whole), whole.hashes, clock))
-
     def _slid(
         self,
         arrivals: Arrivals,
@@ -251,7 +178,8 @@ class StatefulTask:
         """What an operator emits that keeps totals, and what becomes of those."""
         state = self.step.tasks[self.task]
         slides = Slides(self.program, state, runs, fresh, self.step.timestep)
-        shown, edit = slides.run(arrivals, applied, writer)
+        with placed(self.program.operator, self.step.timestep):
+            shown, edit = slides.run(arrivals, applied, writer)
         measures.count("rows_read", slides.rows_read)
         return shown or (applied.output, applied.output_hashes), edit
 
@@ -341,10 +269,6 @@ def _found(arrivals: Arrivals) -> int:
     return int(np.count_nonzero(np.diff(arrivals.held.owners, prepend=-1)))
 
 
-def _everything(keys: Columns, state: Columns) -> None:
-    """All rows count."""
-
-
 def _alive(
     logic: StatefulLogic,
     keys: Columns,
@@ -354,16 +278,6 @@ def _alive(
 ) -> npt.NDArray[np.bool_]:
     alive = logic.live(keys, old, clock)
     return found if alive is None else found & alive
-
-
-def _awaited(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
-    """Which rows wait for an event time in (after, until]."""
-    due = logic.due(*halves(logic, rows))
-    if due is None:
-        return np.zeros(len(rows), dtype=np.bool_)
-    found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
-    # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
-    return found if rows.dropped is None else found | rows.dropped
 
 
 def _fresh(arrivals: Arrivals, applied: Applied, *, has_older: bool) -> Rows:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +24,16 @@ def user_error(what: str, error: BaseException) -> UserFunctionError:
     return UserFunctionError(
         f"{what} raised {type(error).__name__}: {error}\n\n{user_traceback(error)}"
     )
+
+
+@contextmanager
+def placed(operator: str, timestep: int) -> Iterator[None]:
+    """Errors of a user's function with where they came from."""
+    try:
+        yield
+    except UserFunctionError as error:
+        msg = f"operator {operator!r}, timestep {timestep}: {error}"
+        raise UserFunctionError(msg) from error
 
 
 def user_traceback(error: BaseException) -> str:

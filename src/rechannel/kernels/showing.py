@@ -1,0 +1,97 @@
+"""What a task shows in a timestep: the operator's answer and, behind it, what was waiting for event time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.collect import whole_keys
+from rechannel.kernels.logic import Applied, Arrivals, StatefulLogic
+from rechannel.kernels.measure import Measures
+from rechannel.kernels.merge import Rows, everything, merge_rows, slices_of
+from rechannel.kernels.program import StageProgram
+from rechannel.kernels.runs import OpenRuns, halves, live_at, logic_of
+from rechannel.kernels.sorting import sort_index, take
+from rechannel.kernels.user_errors import placed
+from rechannel.model.eventtime import ENDED, NEVER
+from rechannel.model.hashspace import HashArray, Intervals
+
+Shown = tuple[pa.RecordBatch, HashArray]
+"""Rows and their hashes, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first."""
+
+    program: StageProgram
+    timestep: int
+    own: Intervals
+    runs: OpenRuns
+    measures: Measures
+
+    def of(self, arrivals: Arrivals, applied: Applied, fresh: Rows) -> Shown:
+        """All that is shown. fresh: state that changed in this timestep. Raises UserFunctionError."""
+        logic, clock = logic_of(self.program), arrivals.clock
+        awaited = logic.awaited(clock)
+        if awaited is None and clock.since is not None:
+            awaited = clock.watermark, clock.watermark
+        if awaited is None:
+            return applied.output, applied.output_hashes
+        with self.measures.activity("process"):
+            waited = self._waited(arrivals, fresh, awaited)
+        if waited is None:
+            return applied.output, applied.output_hashes
+        if not applied.output.num_rows:
+            return waited
+        both = pa.concat_batches([applied.output, waited[0]])
+        hashes = np.concatenate([applied.output_hashes, waited[1]])
+        order = sort_index(hashes)
+        columns = take(both.columns, order)
+        return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
+
+    def _waited(self, arrivals: Arrivals, fresh: Rows, awaited: tuple[int, int]) -> Shown | None:
+        """What waited for an event time in (after, until]; None = nothing did."""
+        logic, clock = logic_of(self.program), arrivals.clock
+        parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]
+        if not parts:
+            return None
+        asking = [
+            part.where(asks)
+            for part in parts
+            if (asks := logic.together(*halves(logic, part))) is not None
+        ]
+        if asking:
+            live = live_at(logic, replace(clock, watermark=clock.before))
+            whole = whole_keys(logic, asking, arrivals, self.runs, live)
+        else:
+            keys = len(logic.key_schema)
+            whole = merge_rows(parts, keys, everything, bottom=True, minor=logic.minor)
+        with placed(self.program.operator, self.timestep):
+            return logic.fire(*halves(logic, whole), whole.hashes, clock)
+
+    def _awaited(self, fresh: Rows, awaited: tuple[int, int], since: int | None) -> list[Rows]:
+        """State rows that waited, newest first. since: see `OpenRuns.waiting`."""
+        logic, (after, until) = logic_of(self.program), awaited
+        # What is fresh may be shown again: rows have come to it after the time that it waited for.
+        parts = [fresh.where(_waits(logic, fresh, NEVER, until if since is None else ENDED))]
+        for run, opened in self.runs.waiting(after, until, since):
+            # What has changed since something was shown early is in runs that are younger.
+            late = ENDED if since is not None and run.seq > since else until
+            pieces = slices_of(opened, self.own)
+            self.measures.count("rows_read", sum(map(len, pieces)))
+            parts += [piece.where(_waits(logic, piece, after, late)) for piece in pieces]
+        return parts
+
+
+def _waits(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows wait for an event time in (after, until]."""
+    due = logic.due(*halves(logic, rows))
+    if due is None:
+        return np.zeros(len(rows), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
+    # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
+    return found if rows.dropped is None else found | rows.dropped
