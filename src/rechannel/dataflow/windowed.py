@@ -96,10 +96,10 @@ class WindowedStream(Generic[Behind]):
                 raise DataflowError(msg)
             counted = CountedSpec(aggregates=aggregates, size=size, every=every)
             return keyed._operator(counted, name, tasks, bins, None)
+        self._of_final_rows(f"window ({caller()})")
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
-        self._of_final_rows(f"window ({caller()})")
         spec = WindowSpec(
             aggregates=aggregates,
             size_us=self.window.size_us,

@@ -71,10 +71,16 @@ def test_rows_late_for_the_window_that_they_came_with_still_have_it(how):
 
 
 @pytest.mark.parametrize("emit", ["change", rc.every("1 second")])
-@pytest.mark.parametrize("on", [None, "window_end"])
-def test_windows_of_windows_that_are_shown_again_are_refused(emit, on):
+@pytest.mark.parametrize(
+    ("window", "on"),
+    [
+        (rc.same_window(), None),
+        (rc.tumbling("20 seconds"), "window_end"),
+        (rc.sessions("1 minute"), "window_end"),
+    ],
+)
+def test_windows_of_windows_that_are_shown_again_are_refused(emit, window, on):
     counts = keyed(*LATE).window(TEN, emit=emit).aggregate(n=rc.count(), name="counts")
-    window = rc.same_window() if on is None else rc.tumbling("20 seconds")
     windows = counts.key_by("k").window(window, on=on)
     with pytest.raises(DataflowError, match="would count them twice"):
         windows.aggregate(total=rc.sum("n"), name="w")
