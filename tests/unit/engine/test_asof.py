@@ -10,7 +10,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.job import InProcess
-from rechannel.kernels import stateful
+from rechannel.kernels import showing
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Harness, script
 
@@ -150,14 +150,14 @@ def test_of_rows_that_event_time_has_passed_one_of_a_key_stays():
 def test_rows_of_keys_that_nothing_is_due_of_are_not_looked_at(monkeypatch):
     """Work follows what came and what is due, not the state."""
     bench, looked = Bench(settings=rc.Settings(tasks=1, bins=2)), []
-    collect = stateful.whole_keys
+    collect = showing.whole_keys
 
     def counted(*given):
         found = collect(*given)
         looked.append(len(found))
         return found
 
-    monkeypatch.setattr(stateful, "whole_keys", counted)
+    monkeypatch.setattr(showing, "whole_keys", counted)
     bench.step([(0, "x", 0)], [(key, 1, 0) for key in range(1000)])
     bench.step([(0, "x", 10)], [(key, 1, 10) for key in range(1000)])
     looked.clear()
