@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from benchmarks.trials import Trials, phase_metrics, run_trials
 
 MEDIAN = "batch, median"
 MEAN = "batch, mean"
+P99 = "batch, p99"
 SLOWEST = "batch, slowest"
 
 
@@ -63,9 +64,10 @@ def compare_batches(
     )
     warmups = {variant.name: variant.parameters["warmup"] for variant in variants}
     metrics = [m for name in trials.variants for m in batch_metrics(name, trials, warmups[name])]
+    spread = [m for ratio in ratios for m in by_round(ratio, trials, warmups)]
     return Result(
         parameters=parameters,
-        metrics=(*metrics, *trials.memory()),
+        metrics=(*metrics, *spread, *trials.memory()),
         ratios=ratios_of(metrics, ratios),
         picture=batch_picture(title, trials),
         failures=trials.failures,
@@ -91,8 +93,10 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
     figures = (
         (MEDIAN, float(np.median(seconds)), "s"),
         (MEAN, float(seconds.mean()), "s"),
+        (P99, float(np.percentile(seconds, 99)), "s"),
         (SLOWEST, float(seconds.max()), "s"),
-        ("throughput", rows / float(seconds.sum()), "rows/s"),
+        # Not everybody knows how many rows there were.
+        *([("throughput", rows / float(seconds.sum()), "rows/s")] if rows else []),
         ("batches counted", float(len(seconds)), "batches"),
     )
     return [
@@ -101,6 +105,25 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
             for name, value, unit in figures
         ),
         *phase_metrics(variant, runs, warmup),
+    ]
+
+
+def by_round(ratio: Ratio, trials: Trials, warmups: Mapping[str, int]) -> list[Metric]:
+    """The least, the middle and the largest of the ratios of single rounds; none where a side was not measured."""
+    over, under = trials.of(ratio.over), trials.of(ratio.under)
+    if not over or len(over) != len(under):
+        return []
+    settle = np.median if ratio.of == MEDIAN else np.mean
+    found = [
+        ratio.factor
+        * float(settle(steady_seconds([slow], warmups[ratio.over])))
+        / float(settle(steady_seconds([fast], warmups[ratio.under])))
+        for slow, fast in zip(over, under, strict=True)
+    ]
+    figures = {"least": min(found), "median": float(np.median(found)), "most": max(found)}
+    return [
+        Metric(name=f"{ratio.name} by round, {name}", value=value, unit="x", variant=ratio.under)
+        for name, value in figures.items()
     ]
 
 

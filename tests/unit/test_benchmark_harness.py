@@ -538,6 +538,10 @@ def test_ratios_of_batch_benchmarks(
     assert all(v.parameters["durability"] == "process" for v in ran)
     slowest = {m.variant: m.value for m in result.metrics if m.name == comparison.SLOWEST}
     assert slowest == {v.name: 2 * SECONDS[v.name] for v in ran}
+    spread = {m.name: m.value for m in result.metrics if " by round, " in m.name}
+    for told, value in spread.items():
+        assert value == pytest.approx(ratios[told.partition(" by round")[0]])
+    assert bool(spread) == bool(set(ratios) - {"bound_slowest"})
 
 
 def test_scale_pins_and_speeds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
