@@ -104,10 +104,11 @@ def _order(
     combined: bool,
 ) -> npt.NDArray[np.int64]:
     """Stable order by hash; every blob is sorted already, so merging them is nearly linear (timsort)."""
+    minor = minor_of(logic, keys)
     if not (logic.ordered and not combined and len(hashes)):
-        minor = minor_of(logic, keys)
         return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)
     sizes = [batch.num_rows for batch in batches]
     inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
     stream = values[-1].to_numpy(zero_copy_only=False)
-    return np.lexsort((stream, inputs, hashes))
+    among = () if minor is None else (minor,)
+    return np.lexsort((stream, inputs, *among, hashes))

@@ -23,8 +23,9 @@ LATE = ([row("a", 1, 1)], [row("b", 25, 4)], [row("a", 2, 2)])
 """The third timestep's row is late for windows of 10 s."""
 
 
-def keyed(*timesteps):
-    stream = rc.read().memory(script("k STRING, t TIMESTAMP, v BIGINT", timesteps), name="rows")
+def keyed(*timesteps, partitions=1):
+    rows = script("k STRING, t TIMESTAMP, v BIGINT", timesteps, partitions=partitions)
+    stream = rc.read().memory(rows, name="rows")
     return stream.event_time("t").key_by("k")
 
 
@@ -40,6 +41,10 @@ def shown(stream, *, late=False):
 
 def add(one, other):
     return pa.RecordBatch.from_arrays([pc.add(one["v"], other["v"])], names=["v"])
+
+
+def subtract(one, other):
+    return pa.RecordBatch.from_arrays([pc.subtract(one["v"], other["v"])], names=["v"])
 
 
 def test_reduce_of_windows_that_are_shown_early():
@@ -137,3 +142,12 @@ def test_rows_that_wait_for_a_function_are_not_read_when_others_come():
 def test_a_default_of_another_type_is_refused():
     with pytest.raises(DataflowError, match=r"default=1\.5 is no value"):
         Harness([keyed().running(before=rc.lag("v", default=1.5)).write.memory("out")])
+
+
+@pytest.mark.parametrize("inverse", [None, subtract])
+def test_reduce_of_rows_that_come_to_one_pane_and_another_in_turn(inverse):
+    turns = [row("a", second, 1 << place) for place, second in enumerate((1, 6, 2, 7, 3))]
+    rows = keyed(turns, [row("a", 99, 0)], partitions=3)
+    sliding = rows.window(rc.sliding("10 seconds", "5 seconds"))
+    out = shown(sliding.reduce(add, inverse=inverse, name="w"))
+    assert [each["v"] for each in out if each["window_end"].second < 30] == [21, 31, 10]
