@@ -38,7 +38,7 @@ _HAS_DOCSTRING = 0x4000000
 _VALUES = {"datetime", "decimal", "fractions", "ipaddress", "re", "uuid", "zoneinfo"}
 CODES = 4096
 """Codes whose reading is kept: a driver that changes its program reads most of it again."""
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, slice, type(Ellipsis))
 
 Form = tuple[Any, ...] | str
 """Nested tuples of text that two values share when they do the same."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.program import Address, Branch
@@ -49,10 +48,8 @@ class EventTime:
 
     def latest(self, batch: pa.RecordBatch) -> int:
         """Latest event time among the rows, NEVER if there is none."""
-        found = pc.max(batch.column(self.column))
-        if not found.is_valid:
-            return NEVER
-        return int(micros(pa.array([found.value], pa.int64()).cast(found.type))[0][0])
+        times, nulls = micros(batch.column(self.column))
+        return int((times if nulls is None else times[~nulls]).max(initial=NEVER))
 
 
 def need_time(column: str, schema: pa.Schema) -> None:

@@ -115,9 +115,8 @@ class SlidingLogic(WindowLogic):
         begin = np.maximum(panes + (ends.start - panes) % self.every_us, ends.start)
         last = np.minimum(panes + self.length_us - self.size_us, ends[-1])
         count = np.maximum(0, (last - begin) // self.every_us + 1)
-        every = self.every_us
-        low, high = (int(begin.min()), int(last.max())) if len(panes) else (0, 0)
-        if count.sum() > AT_ONCE and high - low >= every:
+        if count.sum() > AT_ONCE and last.max() - begin.min() >= self.every_us:
+            low, high, every = int(begin.min()), int(last.max()), self.every_us
             middle = low + ((high - low) // every + 1) // 2 * every
             for some in (range(low, middle, every), range(middle, high + 1, every)):
                 inside = (panes > some[0] - self.length_us) & (panes <= some[-1])
