@@ -16,7 +16,7 @@ import numpy.typing as npt
 from benchmarks.harness import Measurement
 
 WINDOW_MS = 5_000.0
-"""Length of the windows in which throughput is counted: several timesteps, since a second holds one or two."""
+"""Length of the windows in which throughput is counted: ten timesteps, since a second holds but two, never alike."""
 SECOND_MS = 1_000.0
 _WINDOW_EVERY_MS = 20.0
 _ROWS_PER_SECOND = 1_000

@@ -104,6 +104,39 @@ def test_views_and_settings_of_the_user_are_left_alone(spark, lower):
         spark.catalog.dropTempView("users")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH all AS (SELECT * FROM users) INSERT INTO written SELECT user, n FROM all",
+        "FROM users INSERT INTO written SELECT user, n",
+        "FROM users INSERT INTO written SELECT user, n INSERT INTO written SELECT user, n",
+        "-- SELECT\nWITH all AS (SELECT * FROM users) INSERT OVERWRITE written SELECT user, n FROM all",
+    ],
+)
+def test_what_begins_as_a_query_and_writes_is_refused(spark, lower, tmp_path, query):
+    spark.sql(f"CREATE TABLE written (user STRING, n BIGINT) USING parquet LOCATION '{tmp_path}/t'")
+    try:
+        with pytest.raises(RefusedError, match="cannot be answered"):
+            lower.sql(query)
+        assert spark.table("written").count() == 0
+    finally:
+        spark.sql("DROP TABLE written")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH all AS (SELECT * FROM users) SELECT user, n FROM all;",
+        "FROM users SELECT user, n",
+        "(SELECT user, n FROM users)",
+        "SELECT a.user, b.user FROM users AS a JOIN users AS b ON a.user = b.user",
+        "TABLE users",
+    ],
+)
+def test_queries_of_every_form_are_answered(lower, query):
+    assert lower.sql(query).count() == 50
+
+
 def test_what_cannot_be_answered_is_told(lower):
     with pytest.raises(UnknownOperatorError, match=r"no table `nobody`.*`users`, `by.item-1`"):
         lower.sql("SELECT * FROM nobody")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BEGIN = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([a-z]*)", re.DOTALL | re.IGNORECASE)
-_QUERIES = ("select", "with", "values", "from", "table", "show", "describe", "desc", "explain")
+_TOLD = ("show", "describe", "desc", "explain")
+"""Beginnings of statements that tell of tables or of queries, and are no queries."""
+_QUERIES = ("select", "with", "values", "from", "table", *_TOLD)
 _MISSING = re.compile(r"relation '(.*?)' was not found")
 
 
@@ -26,12 +28,22 @@ def named(query: str, operators: Sequence[str]) -> list[str]:
     if not isinstance(query, str) or not query.strip():
         msg = f"a query is text, as in 'SELECT * FROM counts', not {query!r}"
         raise RefusedError(msg)
-    begin = _BEGIN.match(query)
-    if begin is None or begin[1].casefold() not in _QUERIES:
+    if _begin(query) not in _QUERIES:
         msg = f"state is only read: a query begins with SELECT, WITH or VALUES, not as {query.strip()[:40]!r} does"
         raise RefusedError(msg)
     asked = query.casefold()
     return [name for name in operators if _word(name).search(asked)]
+
+
+def is_told(query: str) -> bool:
+    """Whether it only tells of tables or of another query."""
+    return _begin(query) in _TOLD
+
+
+def _begin(query: str) -> str:
+    """Its first word."""
+    begin = _BEGIN.match(query)
+    return begin[1].casefold() if begin else ""
 
 
 def _word(name: str) -> re.Pattern[str]:

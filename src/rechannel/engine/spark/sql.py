@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rechannel.engine.held import Hold
 from rechannel.engine.spark.scanning import scan_frame
 from rechannel.engine.spark.session import is_connect
-from rechannel.engine.sql import failed, named
+from rechannel.engine.sql import failed, is_told, named
 from rechannel.engine.state_view import StateView
 from rechannel.errors import RefusedError, SessionError
 
@@ -41,6 +41,9 @@ def answer(
     for name, frame in view.frames(wanted, hold.state, timestep, scan).items():
         frame.createOrReplaceTempView(f"`{name}`")
     try:
+        if not is_told(query):
+            # What begins as a query may go on to write, which Spark does at once: a view is of nothing but a query.
+            own.sql(f"EXPLAIN CREATE TEMPORARY VIEW `only a query` AS {query}")
         found = own.sql(query)
         # A client hears of what is wrong when it asks for columns.
         _ = found.schema
