@@ -24,7 +24,7 @@ CONTROL = "no_change"
 P99_BOUND = MAX_BOUND = 1.5
 """Latency during the move is at most so many times that of the same span without a change."""
 DIP_BOUND = 0.1
-"""The worst ten timesteps (five seconds) have at most so much less throughput than those of the same span without a change."""
+"""The worst ten timesteps (5 s) have at most so much less throughput than those of the same span without a change."""
 NORMAL = 1.5
 """Latency is back to normal below so many times the maximum before."""
 

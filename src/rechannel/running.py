@@ -357,7 +357,7 @@ class Reconfiguration:
 
     def summary(self) -> dict[str, Any]:
         """What it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        return summary(self.record, list(self._job._driver.measured.latencies))
+        return summary(self.record, self._job._driver.measured.latencies)
 
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.

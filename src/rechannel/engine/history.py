@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.measured import Measured
 from rechannel.errors import DamagedStateError, MissingFileError, NotReadyError
 from rechannel.reconfigure.record import Record
@@ -26,11 +28,8 @@ KEPT = 10_000
 """Reconfigurations whose files stay: the oldest goes when another one is over."""
 
 
-def summary(record: Record, latencies: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
-    """What people ask of a reconfiguration, as plain JSON values.
-
-    latencies: (timestep, ms from its decision to its commit), ascending.
-    """
+def summary(record: Record, latencies: Latencies | None = None) -> dict[str, Any]:
+    """What people ask of a reconfiguration, as plain JSON values. latencies: as far as they were measured."""
     return {
         "id": record.id,
         "change": str(record.change),
@@ -47,7 +46,7 @@ def summary(record: Record, latencies: Sequence[tuple[int, float]] = ()) -> dict
         "times": dict(record.times),
         "prepared": dict(record.prepared),
         "drivers": record.drivers,
-        "latency_ms": _latencies(record, latencies),
+        "latency_ms": _latencies(record, latencies or Latencies()),
     }
 
 
@@ -72,26 +71,24 @@ def _between(first: int | None, last: int | None) -> int | None:
     return None if first is None or last is None else max(0, last - first)
 
 
-def _latencies(
-    record: Record, latencies: Sequence[tuple[int, float]]
-) -> dict[str, dict[str, float]]:
+def _latencies(record: Record, latencies: Latencies) -> dict[str, dict[str, float]]:
     if not record.taken:
         return {}
     first, last = record.taken[0].timestep, record.taken[-1].timestep
     parts = {
-        "before": [ms for t, ms in latencies if first - AROUND <= t < first],
-        "during": [ms for t, ms in latencies if first <= t <= last],
-        "after": [ms for t, ms in latencies if last < t <= last + AROUND],
+        "before": latencies.between(first - AROUND, first - 1),
+        "during": latencies.between(first, last),
+        "after": latencies.between(last + 1, last + AROUND),
     }
-    return {name: _figures(values) for name, values in parts.items() if values}
+    return {name: _figures(values) for name, values in parts.items() if len(values)}
 
 
-def _figures(values: list[float]) -> dict[str, float]:
+def _figures(values: npt.NDArray[np.float64]) -> dict[str, float]:
     p50, p99 = np.percentile(values, [50, 99])
     return {
         "p50": round(float(p50), 3),
         "p99": round(float(p99), 3),
-        "max": round(max(values), 3),
+        "max": round(float(values.max()), 3),
         "timesteps": len(values),
     }
 
@@ -137,7 +134,7 @@ class History:
         self._fresh.clear()
 
     def _write(self, record: Record) -> None:
-        body = {"format": FORMAT, **summary(record, list(self._measured.latencies))}
+        body = {"format": FORMAT, **summary(record, self._measured.latencies)}
         self._store.put(_file(record.id), seal(body))
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.runner import Report
 from rechannel.kernels.binned import unpack_bins
 from rechannel.model.configuration import Configuration
@@ -20,9 +21,6 @@ from rechannel.state.manifest import Manifest
 
 LOOKED_AT = 16
 """Timesteps that loads are summed over: enough to even out a single one, few enough to follow a change."""
-
-LATENCIES = 512
-"""Timesteps whose latency is remembered."""
 
 FIRST_GUESS_MS_PER_BYTE = 1e-6
 """Cost of a moved byte before any was moved: 1 GB/s."""
@@ -46,7 +44,7 @@ class Measured:
         """manifests: of all operators, as of now."""
         self._manifests = manifests
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
-        self.latencies: deque[tuple[int, float]] = deque(maxlen=LATENCIES)
+        self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
         self._moved_ms = GUESSED_BYTES * FIRST_GUESS_MS_PER_BYTE
@@ -69,7 +67,7 @@ class Measured:
             # counts against what came out slower: else the unevenness itself would pass for the cost of moving.
             self._moved_bytes = FADING * self._moved_bytes + moved
             self._moved_ms = FADING * self._moved_ms + took_ms - fmean(self._quiet)
-        self.latencies.append((timestep, took_ms))
+        self.latencies.add(timestep, took_ms)
 
     def loads(self, configuration: Configuration) -> dict[str, tuple[float, ...]]:
         """Rows per bin of every stateful operator over the last timesteps under its present bins."""

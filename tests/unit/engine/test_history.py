@@ -20,6 +20,7 @@ from rechannel.engine.history import (
     read_one,
     summary,
 )
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.measured import Measured
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.reconfigure import ask
@@ -48,7 +49,7 @@ DONE = Record(
 
 def measured_of(latencies: Iterable[tuple[int, float]] = ()) -> Measured:
     measured = Measured(dict)
-    measured.latencies.extend(latencies)
+    measured.latencies = Latencies(latencies)
     return measured
 
 
@@ -88,7 +89,7 @@ def test_latencies_are_told_before_during_and_after():
     latencies += [(t, 12.0) for t in range(103, 150)]
     latencies[5] = (65, 1_000.0)  # too long before
     latencies[-1] = (149, 1_000.0)  # and too long after
-    told = summary(DONE, latencies)["latency_ms"]
+    told = summary(DONE, Latencies(latencies))["latency_ms"]
     assert told == {
         "before": {"p50": 10.0, "p99": 10.0, "max": 10.0, "timesteps": AROUND},
         "during": {"p50": 30.0, "p99": 49.6, "max": 50.0, "timesteps": 3},
@@ -97,8 +98,8 @@ def test_latencies_are_told_before_during_and_after():
 
 
 def test_what_was_not_measured_is_not_told():
-    assert set(summary(DONE, [(101, 5.0)])["latency_ms"]) == {"during"}
-    assert summary(replace(DONE, taken=()), [(101, 5.0)])["latency_ms"] == {}
+    assert set(summary(DONE, Latencies([(101, 5.0)]))["latency_ms"]) == {"during"}
+    assert summary(replace(DONE, taken=()), Latencies([(101, 5.0)]))["latency_ms"] == {}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,8 @@ def test_one_that_is_over_is_written_at_once_and_again_when_what_followed_is_kno
     history = History(store, measured)
     history.over(DONE)
     assert set(read_history(store)[0]["latency_ms"]) == {"during"}
-    measured.latencies.extend((t, 7.0) for t in range(103, 103 + AROUND))
+    for timestep in range(103, 103 + AROUND):
+        measured.latencies.add(timestep, 7.0)
     history.committed(102 + AROUND - 1)
     assert set(read_history(store)[0]["latency_ms"]) == {"during"}
     history.committed(102 + AROUND)
@@ -169,7 +171,7 @@ def test_a_driver_that_ends_writes_what_it_knows():
     store, measured = MemoryStore(), measured_of()
     history = History(store, measured)
     history.over(DONE)
-    measured.latencies.append((103, 7.0))
+    measured.latencies.add(103, 7.0)
     history.finish()
     assert read_history(store)[0]["latency_ms"]["after"]["timesteps"] == 1
     store.delete(files(store)[0])

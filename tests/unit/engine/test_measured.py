@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.measured import (
     FADING,
     FIRST_GUESS_MS_PER_BYTE,
     GUESSED_BYTES,
-    LATENCIES,
     LEAST_MS_PER_BYTE,
     LOOKED_AT,
     Measured,
@@ -231,12 +231,24 @@ def test_bytes_never_cost_nothing():
     assert measured.ms_per_byte == LEAST_MS_PER_BYTE
 
 
-def test_latencies_are_kept_for_so_many_timesteps():
+def test_latencies_are_those_from_decision_to_commit():
     measured = Measured(dict)
-    for timestep in range(LATENCIES + 2):
-        measured.committed(timestep, [], FOUR, timestep, 0)
-    assert len(measured.latencies) == LATENCIES
-    assert measured.latencies[0] == (2, 2)
+    for timestep in range(5):
+        measured.committed(timestep, [], FOUR, timestep / 2, 0)
+    assert measured.latencies.between(1, 3).tolist() == [0.5, 1, 1.5]
+
+
+def test_the_oldest_latencies_are_forgotten_and_the_newest_are_there():
+    latencies = Latencies(kept=4)
+    for timestep in range(10, 100):
+        latencies.add(timestep, timestep / 2)
+        least = max(10, timestep - 3)
+        assert latencies.between(least, 1_000).tolist() == [
+            t / 2 for t in range(least, timestep + 1)
+        ]
+        assert len(latencies.between(0, 1_000)) < 8
+    assert latencies.between(0, 50).tolist() == []
+    assert Latencies().between(0, 50).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""What timesteps took, as long as a change may last: sixteen bytes each."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+KEPT = 1 << 17
+"""Timesteps that are remembered at least: a change may take one for every bin, and pause between two."""
+
+
+class Latencies:
+    """Milliseconds from the decision of a timestep to its commit. One thread adds, any may look."""
+
+    def __init__(self, known: Iterable[tuple[int, float]] = (), kept: int = KEPT) -> None:
+        """known: (timestep, ms), ascending."""
+        self._kept = kept
+        self._values = array("d")
+        for timestep, ms in known:
+            self.add(timestep, ms)
+
+    def add(self, timestep: int, ms: float) -> None:
+        """The next one was committed."""
+        # Both at once, and the oldest at once: whoever looks meanwhile sees whole pairs.
+        self._values.extend((timestep, ms))
+        if len(self._values) >= 4 * self._kept:
+            del self._values[: 2 * self._kept]
+
+    def between(self, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Of the timesteps from `first` to `last`, both included, as far as they are remembered."""
+        pairs = np.array(self._values[:]).reshape(-1, 2)
+        begin, end = np.searchsorted(pairs[:, 0], (first, last + 1))
+        return pairs[begin:end, 1]
