@@ -120,7 +120,8 @@ def first_routing(bins: int) -> Routing:
 def first_changes(parameters: Parameters) -> list[Any]:
     """What is set before the first row: which task owns what, and where it runs."""
     tasks = first_tasks(parameters)
-    placed = [rc.place(OPERATOR, task, str(task * 2 // tasks)) for task in range(tasks)]
+    hosts = parameters["hosts"]
+    placed = [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in range(tasks)]
     if parameters["change"] != "move":
         return placed
     return [rc.assign_workload(OPERATOR, first_routing(parameters["bins"])), *placed]

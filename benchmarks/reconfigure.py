@@ -37,8 +37,13 @@ MOVES: Mapping[str, Mapping[str, Any]] = {
     "fluid": {"kind": "fluid"},
     "optimized": {"kind": "optimized", "bins": 8},
     "fluid_budget": {"kind": "fluid", "bins": 4, "gap": 1, "budget_ms": 25.0},
+    "batched_budget": {"kind": "batched", "bins": 16, "gap": 1, "budget_ms": 25.0},
+    "optimized_budget": {"kind": "optimized", "bins": 8, "gap": 1, "budget_ms": 25.0},
 }
-"""Strategies by name; each is also measured without its preparation, as ``..._cold``."""
+"""Strategies by name; each is also measured without its preparation, as ``..._cold``.
+
+All at once has no budget: within one, it would be batches.
+"""
 CHANGES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "move": {name: {} for name in MOVES},
     "logic": {"all_at_once": {}},
@@ -212,6 +217,7 @@ BENCHMARK = Benchmark(
         "bins": 256,
         "rescale": [2, 4, 8, 2],
         "bandwidth_mb": 200,
+        "hosts": 2,
         "rate": None,
         "peer_rate": None,
         "share": 0.6,
@@ -248,7 +254,8 @@ BENCHMARK = Benchmark(
         "rounds": 1,
         "without": [
             "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold", "all_at_once",
-            "all_at_once_cold", "fluid_budget_cold", *RESTARTS, PEER,
+            "all_at_once_cold", "fluid_budget_cold", "batched_budget", "batched_budget_cold", "optimized_budget",
+            "optimized_budget_cold", *RESTARTS, PEER,
         ],
     },
     run=run,
