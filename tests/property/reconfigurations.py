@@ -9,6 +9,7 @@ from typing import Any
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Dataflow, Sink
 from rechannel.dataflow.identity import function_of
+from rechannel.engine.cluster import Executor, FixedCluster
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -16,6 +17,9 @@ from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
 from rechannel.reconfigure.program import add, change_logic, remove
 from rechannel.reconfigure.strategies import Strategy
+
+EXECUTORS = 4
+"""Most that the cluster has room for."""
 
 
 def random_strategy(rng: Random) -> Strategy:
@@ -37,6 +41,19 @@ def random_placement(rng: Random, tasks: int) -> Routing:
     inner = sorted({rng.randrange(1, SPACE) for _ in range(rng.randint(0, 6))})
     owners = tuple(rng.randrange(tasks) for _ in range(len(inner) + 1))
     return Routing(starts=(0, *inner), owners=owners, tasks=tasks)
+
+
+def random_cluster(rng: Random) -> FixedCluster:
+    """Some executors; others come at once, or after some looks, or not before somebody goes."""
+    alive = [
+        Executor(id=str(n), host=f"h{n % 2}", cores=2) for n in range(rng.randint(1, EXECUTORS))
+    ]
+    return FixedCluster(alive=alive, room=EXECUTORS, delay=rng.choice((0, 1, 3)), cores=2)
+
+
+def random_executor(rng: Random) -> str | None:
+    """One that may be there."""
+    return rng.choice((None, *map(str, range(EXECUTORS))))
 
 
 def random_change(rng: Random, configuration: Configuration, sources: list[str]) -> list[Change]:
@@ -72,15 +89,21 @@ def one(rng: Random, configuration: Configuration, sources: list[str]) -> Change
         "set_in_flight": lambda: ask.set_in_flight(rng.randint(1, 3)),
         "set_interval": lambda: ask.set_interval(0),
         "set_bound": lambda: ask.set_bound(rng.choice(sources), 1),
+        "place": lambda: ask.place(name, rng.randrange(tasks), random_executor(rng)),
+        "executors": lambda: ask.executors(rng.randint(1, EXECUTORS + 1)),
+        "assign_resources": lambda: ask.assign_resources(name, cpus=rng.choice((1, 1, 2, 3))),
     }
     return kinds[rng.choice(list(kinds))]()  # type: ignore[no-any-return]
 
 
 KINDS = (
+    "assign_resources",
     "assign_workload",
     "combine",
+    "executors",
     "merge",
     "move",
+    "place",
     "rebalance",
     "rescale",
     "rewrite",

@@ -58,6 +58,7 @@ from tests.property.reconfigurations import (
     EXTRA,
     KINDS,
     random_change,
+    random_cluster,
     random_edit,
     random_strategy,
 )
@@ -215,7 +216,7 @@ class Disturbed:
         try:
             if self.rng.random() < 0.04:
                 dataflow = process.exchange.current.program.dataflow
-                process.reconfigure(random_edit(self.rng, dataflow))
+                process.reconfigure(random_edit(self.rng, dataflow), random_strategy(self.rng))
                 self.happened["program asked"] += 1
             elif self.rng.random() < 0.15:
                 configuration = process.driver.configuration
@@ -426,6 +427,7 @@ def run_schedule(rng: Random) -> Counter[str]:
         configure=lambda first: random_configuration(rng, first),
         choose=rng.randrange,
         arrival=lambda blobs: rng.sample(blobs, len(blobs)),
+        cluster=random_cluster(rng),
     )
     disturbed = Disturbed(rng, program, harness)
     disturbed.run()
