@@ -17,6 +17,7 @@ from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
     TIME,
+    Copied,
     Deduplicate,
     LateRows,
     Processing,
@@ -274,7 +275,8 @@ class Writer:
             keys=(*keys, "window_start"),
             user_keys=keys,
             fields=tuple(fields),
-            size=rng.choice((30, 100, 250)),
+            size=(size := rng.choice((30, 100, 250))),
+            every=self.distance(size),
             delay=rng.choice((0, 0, 100, 300)),
             tasks=rng.choice((None, None, 1, 2, 3)),
         )
@@ -350,6 +352,8 @@ class Writer:
             "on": on,
             "delays": (rng.choice((0, 0, 100, 300)), rng.choice((0, 0, 100, 300))),
         }
+        if size is not None:
+            common["every"] = self.distance(size)
         if last:
             return Asof(name=self.name("asof"), tolerance=rng.choice((None, 0, 50, 200)), **common)
         if between is None and rng.random() < 0.4:
@@ -357,6 +361,12 @@ class Writer:
             common["columns"] = {**keys, **windows, **ends, **fields}
             return Cogroup(name=self.name("cogroup"), size=size, fields=tuple(fields), **common)
         return Join(name=self.name("join"), between=between, size=size, **common)
+
+    def distance(self, size: int | None) -> int | None:
+        """From one window to the next, where they overlap."""
+        if size is None or self.rng.random() < 0.6:
+            return None
+        return self.rng.choice((size // 2, size // 3))
 
     def lookup(self, steps: list[Step]) -> Lookup | None:
         """Two steps, which may be one, over a key that both have; None where there is none."""
@@ -436,6 +446,7 @@ class Writer:
             n=1 if last else rng.choice((None, 1, 2, 3)),
             last=last,
             size=size,
+            every=self.distance(size),
             ties=size is not None and rng.random() < 0.5,
             delay=rng.choice((0, 0, 100, 300)),
             tasks=rng.choice((None, None, 1, 2, 3)),
@@ -499,14 +510,19 @@ class Writer:
             size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20), (500, 10)))
             name = self.name("sliding")
             return Sliding(name=name, size=size, every=every, lateness=0, complete=True, **common)
-        return Window(
-            name=self.name("window"),
-            size=rng.choice((30, 100, 250)),
-            lateness=rng.choice((0, 0, 50, 200)),
-            complete=(early := rng.choice((None, None, 10, 50))) is not None or rng.random() < 0.7,
-            early=early,
-            **common,
-        )
+        early = rng.choice((None, None, 10, 50))
+        lasting = {
+            "lateness": rng.choice((0, 0, 50, 200)),
+            "complete": early is not None or rng.random() < 0.7,
+            "early": early,
+        }
+        apart = early is not None or lasting["lateness"] or not lasting["complete"]
+        if (apart or ORDERED & {how for how, _ in chosen.values()}) and rng.random() < 0.4:
+            size, every = rng.choice(((100, 50), (90, 60), (100, 30)))
+            name = self.name("copied")
+            return Copied(name=name, size=size, every=every, **lasting, **common)
+        size = rng.choice((30, 100, 250))
+        return Window(name=self.name("window"), size=size, **lasting, **common)
 
     def keyed(self, up: Step, timesteps: int) -> Step:
         rng = self.rng

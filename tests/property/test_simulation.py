@@ -473,6 +473,7 @@ NEEDED = (
     "rows of Apply",
     "rows of Asof",
     "rows of Cogroup",
+    "rows of Copied",
     "rows of Counted",
     "rows of Deduplicate",
     "rows of Join",

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-import rechannel as rc
 from tests.property.twin_joins import Join, Kept
 from tests.property.twin_values import Row, plain
-from tests.property.twin_windows import TIME, instant, ms_of
+from tests.property.twin_windows import TIME, instant, ms_of, starts_of, windows_of
 from tests.property.twins import Keyed, Step, tie
 
 
@@ -51,7 +50,7 @@ class Cogroup(Join):
         return first_long(self.inputs[side], self.others(side))
 
     def build(self, *inputs: Any) -> Any:
-        within = None if self.size is None else rc.tumbling(self.size)
+        within = None if self.size is None else windows_of(self.size, self.every)
         left, right = inputs if within is None else self.timed(inputs)
         made = ", ".join(f"{name} long" for name in self.fields)
         grouped = left.cogroup(right, self.on, within=within)
@@ -107,6 +106,7 @@ class Apply(Keyed):
     fields: tuple[str, ...]
     size: int
     delay: int
+    every: int | None = None
     watermark: int | None = None
     late: list[Row] = field(default_factory=list)
 
@@ -121,7 +121,7 @@ class Apply(Keyed):
 
     def build(self, *inputs: Any) -> Any:
         timed = inputs[0].event_time(TIME, self.delay, name=f"{self.name}-time")
-        windows = timed.key_by(*self.user_keys).window(rc.tumbling(self.size))
+        windows = timed.key_by(*self.user_keys).window(windows_of(self.size, self.every))
         made = ", ".join(f"{name} long" for name in self.fields)
         return windows.apply_batches(self.made_of, made, **self.options)
 
@@ -133,9 +133,11 @@ class Apply(Keyed):
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         late = []
-        for row in inputs[0]:
-            at = row[up.place(TIME)]
-            start = None if at is None else instant(ms_of(at) // self.size * self.size)
+        at = up.place(TIME)
+        for row, ms in [
+            (one, s) for one in inputs[0] for s in starts_of(one[at], self.size, self.every)
+        ]:
+            start = None if ms is None else instant(ms)
             key = (*(row[up.place(name)] for name in self.user_keys), start)
             if start is None or self._over(key, before):
                 late.append((key, row))

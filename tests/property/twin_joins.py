@@ -8,7 +8,7 @@ from typing import Any
 
 import rechannel as rc
 from tests.property.twin_values import Row, plain
-from tests.property.twin_windows import TIME, instant, ms_of
+from tests.property.twin_windows import TIME, instant, ms_of, starts_of, windows_of
 from tests.property.twins import Keyed, tie
 
 
@@ -39,6 +39,7 @@ class Join(Keyed):
     on: dict[str, str]
     between: tuple[int, int] | None = None
     size: int | None = None
+    every: int | None = None
     delays: tuple[int, int] = (0, 0)
     kept: list[Kept] = field(default_factory=list)
     latest: list[int | None] = field(default_factory=lambda: [None, None])
@@ -58,7 +59,7 @@ class Join(Keyed):
         if self.between is not None:
             within = rc.between(*self.between)
         if self.size is not None:
-            within = rc.tumbling(self.size)
+            within = windows_of(self.size, self.every)
         if within is not None:
             inputs = self.timed(inputs)
         return inputs[0].join(inputs[1], self.on, how=self.how, within=within, **self.options)
@@ -106,20 +107,27 @@ class Join(Keyed):
             for row in rows:
                 at = row[up.place(TIME)] if self.bounded else None
                 time = None if at is None else ms_of(at)
-                key = tuple(row[up.place(name)] for name in self.names(side))
-                if self.size is not None:
-                    key = (*key, None if time is None else instant(time // self.size * self.size))
                 rest = tuple(row[up.place(name)] for name in self.others(side))
-                nth = places[repr(list(map(plain, key)))]
-                one = Kept(side=side, number=(side, timestep, nth), key=key, rest=rest, time=time)
-                places[one.text] += 1
                 known = [t for t in (time, self.latest[side]) if t is not None]
                 self.latest[side] = max(known, default=None)
-                if self._late(one, before):
-                    late.append((key, self._told(one)))
-                else:
-                    came.append(one)
+                for key in self._keys(row, side, at):
+                    nth = places[repr(list(map(plain, key)))]
+                    number = (side, timestep, nth)
+                    one = Kept(side=side, number=number, key=key, rest=rest, time=time)
+                    places[one.text] += 1
+                    if self._late(one, before):
+                        late.append((key, self._told(one)))
+                    else:
+                        came.append(one)
         return came, late
+
+    def _keys(self, row: Row, side: int, at: Any) -> list[Row]:
+        """The key of a row, once for every window that it is in."""
+        key = tuple(row[self.inputs[side].place(name)] for name in self.names(side))
+        if self.size is None:
+            return [key]
+        starts = starts_of(at, self.size, self.every)
+        return [(*key, None if start is None else instant(start)) for start in starts]
 
     def _late(self, one: Kept, before: int | None) -> bool:
         if not self.bounded:
@@ -141,7 +149,7 @@ class Join(Keyed):
             return float("inf")
         assert one.time is not None
         if self.size is not None:
-            return (one.time // self.size * self.size + self.size) * 1000
+            return (ms_of(one.key[-1]) + self.size) * 1000
         assert self.between is not None
         reach = -self.between[0] if one.side else self.between[1]
         return (one.time + reach) * 1000 + 1

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import rechannel as rc
 from tests.property.twin_values import Row, plain
-from tests.property.twin_windows import TIME, instant, ms_of
+from tests.property.twin_windows import TIME, instant, ms_of, starts_of, windows_of
 from tests.property.twins import Keyed, tie
 
 
@@ -24,6 +23,7 @@ class Top(Keyed):
     n: int | None
     last: bool = False
     size: int | None = None
+    every: int | None = None
     ties: bool = False
     delay: int = 0
     watermark: int | None = None
@@ -46,7 +46,7 @@ class Top(Keyed):
         if self.last:
             return keyed.latest(list(self.by), **self.options)
         if self.size is not None:
-            windows = keyed.window(rc.tumbling(self.size))
+            windows = keyed.window(windows_of(self.size, self.every))
             return windows.top(
                 self.n,
                 list(self.by),
@@ -61,15 +61,10 @@ class Top(Keyed):
         touched: dict[str, None] = {}
         was = {text: self._ranked(kept) for text, (_, kept) in self.memory.items()}
         late = []
-        for row in inputs[0]:
-            key = tuple(row[up.place(name)] for name in self.user_keys)
-            if self.size is not None:
-                at = row[up.place(TIME)]
-                start = None if at is None else instant(ms_of(at) // self.size * self.size)
-                key = (*key, start)
-                if start is None or self._over(key, before):
-                    late.append((key, row))
-                    continue
+        for row, key in [(one, key) for one in inputs[0] for key in self._keys(one)]:
+            if self.size is not None and (key[-1] is None or self._over(key, before)):
+                late.append((key, row))
+                continue
             text = repr(list(map(plain, key)))
             self.came += 1
             self.memory.setdefault(text, (key, []))[1].append((self.came, row))
@@ -92,6 +87,15 @@ class Top(Keyed):
                 if rank >= len(old) or old[rank] is not one:
                     emitted.append((key, row))
         return self._by_rank(emitted)
+
+    def _keys(self, row: Row) -> list[Row]:
+        """The key of a row, once for every window that it is in."""
+        up = self.inputs[0]
+        key = tuple(row[up.place(name)] for name in self.user_keys)
+        if self.size is None:
+            return [key]
+        starts = starts_of(row[up.place(TIME)], self.size, self.every)
+        return [(*key, None if start is None else instant(start)) for start in starts]
 
     def _over(self, key: Row, watermark: int | None) -> bool:
         assert self.size is not None

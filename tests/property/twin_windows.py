@@ -27,6 +27,18 @@ def ms_of(at: datetime) -> int:
     return (at - EPOCH) // timedelta(milliseconds=1)
 
 
+def starts_of(at: datetime | None, size: int, every: int | None = None) -> list[int | None]:
+    """Of the windows of `size` ms that a row is in, ascending. every: from one to the next, None = `size`."""
+    if at is None:
+        return [None]
+    ms, step = ms_of(at), every or size
+    return [*reversed(range(ms // step * step, ms - size, -step))]
+
+
+def windows_of(size: int, every: int | None = None) -> Any:
+    return rc.tumbling(size) if every is None else rc.sliding(size, every)
+
+
 def small(column: pa.Array) -> pa.Array:
     """Numbers that never get too large."""
     return pc.bit_wise_and(pc.fill_null(column, 0), pa.scalar(1023, column.type))
@@ -108,8 +120,7 @@ class Window(Keyed):
         at = up.place(TIME)
         touched: dict[str, None] = {}
         late = []
-        for row in inputs[0]:
-            start = None if row[at] is None else ms_of(row[at]) // self.size * self.size
+        for row, start in [(one, s) for one in inputs[0] for s in self.starts(one[at])]:
             if start is None or self.passed(start + self.size + self.lateness, before):
                 where = None if start is None else instant(start)
                 late.append(((*(row[i] for i in places), where), row))
@@ -128,6 +139,10 @@ class Window(Keyed):
         for text in gone:
             del self.memory[text]
         return self._in_order(emitted)
+
+    def starts(self, at: datetime | None) -> list[int | None]:
+        """Of the windows that a row is in."""
+        return starts_of(at, self.size)
 
     def _early(self, now_ms: int, touched: dict[str, None]) -> dict[str, None]:
         """Windows that are shown before they are complete: at the first timestep of every interval."""
@@ -172,6 +187,19 @@ class Window(Keyed):
             AGGREGATES[how].naive([row[self.values.index(of)] if of else None for row in kept])
             for how, of in self.chosen.values()
         )
+
+
+@dataclass(eq=False, kw_only=True)
+class Copied(Window):
+    """Windows of `size` ms every `every` ms that each hold rows of their own."""
+
+    every: int
+
+    def windows(self) -> Any:
+        return rc.sliding(self.size, self.every)
+
+    def starts(self, at: datetime | None) -> list[int | None]:
+        return starts_of(at, self.size, self.every)
 
 
 @dataclass(eq=False, kw_only=True)

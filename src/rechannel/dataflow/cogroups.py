@@ -77,7 +77,7 @@ class CogroupSpec:
             function=self.function,
             fields=self.schema,
             window_us=None if window is None else window.size_us,
-            offset_us=None if window is None else window.offset_us,
+            offset_us=None if window is None else window.anchor_us,
         )
 
     def fingerprint(self) -> str:
@@ -154,8 +154,8 @@ def cogroup(
         )
         raise DataflowError(msg)
     if within is not None:
-        if not isinstance(within, Windows) or not within.follow:
-            msg = f"{what}: within is rc.tumbling(...), windows that follow one another, not {within!r}"
+        if not isinstance(within, Windows) or not within.timed:
+            msg = f"{what}: within is rc.tumbling(...) or rc.sliding(...), not {within!r}"
             raise DataflowError(msg)
         if {START, END} & {*pairs, *pairs.values()}:
             msg = f"{what}: a key has the name of a window's column; rename it"

@@ -17,11 +17,14 @@ from rechannel.kernels.logic import StatefulLogic
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountedSpec:
-    """Aggregates of the rows of a key in windows of so many rows. See `kernels.counted`."""
+    """Aggregates of the rows of a key in windows of so many rows. See `kernels.counted`. on: column of event times;
+    None = rows are counted in the stream's order.
+    """
 
     aggregates: AggregateSpec
     size: int
     every: int
+    on: str | None = None
 
     @property
     def kind(self) -> str:
@@ -46,7 +49,8 @@ class CountedSpec:
     @property
     def fixed(self) -> str:
         """Which windows there are: rows that are in a pane cannot be told apart any more."""
-        return f"{self.size} by {self.every}"
+        order = "" if self.on is None else f" of {self.on}"
+        return f"{self.size} by {self.every}{order}"
 
 
 def rows_of(number: int, what: str) -> int:
@@ -57,19 +61,19 @@ def rows_of(number: int, what: str) -> int:
     return number
 
 
-def check_counting(
-    keys: tuple[str, ...], on: str | None, lateness: object, emit: str, time: str
-) -> None:
+def check_counting(keys: tuple[str, ...], lateness: object, emit: str, time: str) -> None:
     """Raise DataflowError for what windows of rows have not."""
     what = f"window ({caller()}): windows of rows"
     if not keys:
         msg = f"{what} need a key; use key_by"
         raise DataflowError(msg)
-    if on is not None or time != "event":
-        msg = f"{what} go by the order of the stream, not by time; leave on= and time= away"
+    if time != "event":
+        msg = (
+            f"{what} go by the order of the stream, or of the event times in on=; leave time= away"
+        )
         raise DataflowError(msg)
     if lateness:
-        msg = f"{what} take every row, and none is late; leave lateness= away"
+        msg = f"{what} have no end that rows could miss; leave lateness= away"
         raise DataflowError(msg)
     if emit != "complete":
         msg = f"{what} are shown when they are complete; leave emit={emit!r} away"

@@ -18,13 +18,17 @@ from rechannel.kernels.windows import END, START
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ApplySpec:
-    """What a function makes of the rows of a key in a window. See `kernels.groupwise`. column: of event times."""
+    """What a function makes of the rows of a key in a window. See `kernels.groupwise`. column: of event times.
+
+    every_us: from one window to the next, where a row comes once for each of several.
+    """
 
     function: ApplyBatches
     schema: pa.Schema
     window_us: int
     offset_us: int | None
     column: str
+    every_us: int | None = None
 
     needs_time = True
 
@@ -43,7 +47,8 @@ class ApplySpec:
         if ROW.name in schema.names:
             msg = f"apply_batches: column {ROW.name!r} has the name of a column of the state; rename it"
             raise DataflowError(msg)
-        hidden = (END,) if self.offset_us is None else (START, END)
+        own = self.offset_us is None and self.every_us is None
+        hidden = (END,) if own else (START, END)
         return ApplyLogic(
             keys=pa.schema([schema.field(key) for key in keys]),
             rows=pa.schema([f for f in schema if f.name not in (*keys, END)]),
@@ -61,7 +66,8 @@ class ApplySpec:
     @property
     def fixed(self) -> str:
         """Which windows there are."""
-        return f"{self.window_us} from {self.offset_us} of {self.column}"
+        every = "" if self.every_us is None else f" every {self.every_us}"
+        return f"{self.window_us} from {self.offset_us}{every} of {self.column}"
 
 
 def need_function(function: object, shape: str) -> None:

@@ -115,7 +115,7 @@ class JoinSpec:
             least_us=None if near is None else near.least_us,
             most_us=None if near is None else near.most_us,
             window_us=None if window is None else window.size_us,
-            offset_us=None if window is None else window.offset_us,
+            offset_us=None if window is None else window.anchor_us,
         )
 
     def fingerprint(self) -> str:
@@ -166,10 +166,10 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
         msg = f"{what}: how is one of {', '.join(KINDS)}, not {how!r}"
         raise DataflowError(msg)
     if within is not None and not isinstance(within, Between | Windows):
-        msg = f"{what}: within is rc.between(...) or rc.tumbling(...), not {within!r}"
+        msg = f"{what}: within is rc.between(...), rc.tumbling(...) or rc.sliding(...), not {within!r}"
         raise DataflowError(msg)
-    if isinstance(within, Windows) and not within.follow:
-        msg = f"{what}: windows of a join follow one another; use rc.tumbling, or rc.between"
+    if isinstance(within, Windows) and not within.timed:
+        msg = f"{what}: windows of a join are of one length; use rc.tumbling or rc.sliding, or rc.between"
         raise DataflowError(msg)
     if within is None and (how in OUTER or how == "anti"):
         msg = (

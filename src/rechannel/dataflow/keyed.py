@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
+from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.durations import Duration
 from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
@@ -205,11 +206,7 @@ class KeyedStream(Generic[Behind]):
         Raises UnknownColumnError, DataflowError.
         """
         spec = RunningSpec(functions={**(columns or {}), **functions}, on=on)
-        settled = given(name, keyed_name(self.node, spec.kind, self.keys))
-        if on is None:
-            return self._operator(spec, settled, tasks, bins, None)
-        held = self._made(ArrangeSpec(on=on), f"{settled}{ORDER}", tasks, bins, None)
-        return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
+        return self._in_order_of(on, spec, name, tasks, bins)
 
     def window(
         self,
@@ -223,7 +220,8 @@ class KeyedStream(Generic[Behind]):
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
         window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows; or
-        `rc.counting(100)`, windows of rows in the order of the stream, which have none of the arguments below.
+        `rc.counting(100)`, windows of rows in the order of the stream, or of the event times in `on`, with none of the
+        other arguments below.
 
         on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
         window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
@@ -233,6 +231,21 @@ class KeyedStream(Generic[Behind]):
         in, there is a timestep without rows.
         """
         return windowed(self, window, on=on, lateness=lateness, emit=emit, time=time)
+
+    def _in_order_of(
+        self,
+        on: str | None,
+        spec: RunningSpec | CountedSpec,
+        name: str | None,
+        tasks: int | None,
+        bins: int | None,
+    ) -> Behind:
+        """An operator that goes by the order of rows: of the stream, or of event time, behind one that holds them."""
+        settled = given(name, keyed_name(self.node, spec.kind, self.keys))
+        if on is None:
+            return self._operator(spec, settled, tasks, bins, None)
+        held = self._made(ArrangeSpec(on=on), f"{settled}{ORDER}", tasks, bins, None)
+        return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
 
     def _operator(
         self,

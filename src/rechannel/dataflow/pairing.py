@@ -86,9 +86,7 @@ def both_sides(
     for side, stream, names in sides:
         node, own = stream.node, list(zip(names, pairs, strict=True))
         if window is not None and times is not None:
-            assign = AssignWindows(
-                column=times[side], size_us=window.size_us, offset_us=window.offset_us
-            )
+            assign = window.assign(times[side])
             node = mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
             own.append((START, START))
         marked = Sided(side=side, keys=tuple(own))

@@ -1,7 +1,7 @@
 """`running`: every row of a key with functions of the rows up to it, in the order of the stream or of event time.
 
-In the order of event time it is two operators: one that holds rows until the watermark has passed them, called
-`<name>.order`, and behind it one that goes by the order in which they leave.
+In the order of event time it is two operators, and so are windows of rows: one that holds rows until the watermark has
+passed them, called `<name>.order`, and behind it one that goes by the order in which they leave.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
@@ -117,6 +118,6 @@ class ArrangeSpec:
 def judge_of(node: Node) -> Node:
     """The operator that tells which rows come too late for a node."""
     spec = getattr(node, "spec", None)
-    if isinstance(node, Stateful) and isinstance(spec, RunningSpec) and spec.on is not None:
+    if isinstance(node, Stateful) and isinstance(spec, RunningSpec | CountedSpec) and spec.on:
         return node.upstream
     return node

@@ -56,6 +56,11 @@ class AggregateSpec:
         """One word."""
         return "aggregate"
 
+    @property
+    def ordered(self) -> bool:
+        """Whether an aggregate goes by the order of rows."""
+        return any(function.ordered for function in self.aggregates.values())
+
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check columns and types. Raises DataflowError."""
         for name, function in self.aggregates.items():
@@ -94,6 +99,7 @@ class CombineSpec:
     function: Callable[[Any, Any], Any]
     inverse: Callable[[Any, Any], Any] | None = None
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
+    ordered: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         """Check that they can be called."""
@@ -135,7 +141,8 @@ class WindowSpec:
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
     column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
-    early_ms: at which interval those that are not complete are shown.
+    early_ms: at which interval those that are not complete are shown. copies: of windows that overlap, whether a row
+    comes once for every window that holds it, and not once for its pane.
     """
 
     aggregates: AggregateSpec | CombineSpec
@@ -149,6 +156,7 @@ class WindowSpec:
     processing: bool = False
     finished: bool = False
     early_ms: int | None = None
+    copies: bool = False
 
     @property
     def needs_time(self) -> bool:
@@ -172,12 +180,12 @@ class WindowSpec:
             keys = (*keys, START)
         inner = self.aggregates.inner(keys, schema, self.column)
         rows = schema if self.assigned else schema.remove(schema.get_field_index(START))
-        if self.every_us == self.size_us:
+        if self.every_us == self.size_us or self.copies:
             return WindowLogic(
                 inner=inner,
                 row_schema=rows,
                 size_us=self.size_us,
-                offset_us=None if self.assigned else self.offset_us,
+                offset_us=None if self.assigned or self.copies else self.offset_us,
                 lateness_us=self.lateness_us,
                 on_close=self.on_close,
                 processing=self.processing,
@@ -208,9 +216,9 @@ class WindowSpec:
         """Which windows there are, and how long."""
         kind = ", processing" if self.processing else f" of {self.column}"
         early = "" if self.early_ms is None else ", early"
-        return (
-            f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}{kind}{early}"
-        )
+        copies = ", copies" if self.copies else ""
+        windows = f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
+        return f"{windows}{kind}{early}{copies}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -19,7 +19,10 @@ from rechannel.model.ddl import type_name
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopSpec:
-    """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows."""
+    """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows.
+
+    every_us: from one to the next, where a row comes once for each of several.
+    """
 
     by: tuple[tuple[str, bool], ...]
     n: int | None
@@ -28,6 +31,7 @@ class TopSpec:
     rank: str | None = "rank"
     window_us: int | None = None
     offset_us: int | None = None
+    every_us: int | None = None
     column: str | None = None
 
     @property
@@ -77,7 +81,8 @@ class TopSpec:
     @property
     def fixed(self) -> str:
         """Which rows are kept: others are gone."""
-        windows = f"{self.window_us} from {self.offset_us} of {self.column}"
+        every = "" if self.every_us is None else f" every {self.every_us}"
+        windows = f"{self.window_us} from {self.offset_us}{every} of {self.column}"
         return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}"
 
 

@@ -20,7 +20,7 @@ from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.logic import AggregateFunction
-from rechannel.kernels.windows import END, START, AssignWindows
+from rechannel.kernels.windows import END, START
 from rechannel.model.ddl import schema_of
 
 if TYPE_CHECKING:
@@ -94,12 +94,13 @@ class WindowedStream(Generic[Behind]):
             if isinstance(aggregates, CombineSpec):
                 msg = f"window ({caller()}): windows of rows have aggregates; reduce is for windows of time"
                 raise DataflowError(msg)
-            counted = CountedSpec(aggregates=aggregates, size=size, every=every)
-            return keyed._operator(counted, name, tasks, bins, None)
+            counted = CountedSpec(aggregates=aggregates, size=size, every=every, on=self.column)
+            return keyed._in_order_of(self.column, counted, name, tasks, bins)
         self._of_final_rows(f"window ({caller()})")
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
+        copies = self._copies(aggregates)
         spec = WindowSpec(
             aggregates=aggregates,
             size_us=self.window.size_us,
@@ -111,9 +112,11 @@ class WindowedStream(Generic[Behind]):
             column=self.column,
             processing=self.column is None,
             early_ms=self.early_ms,
+            copies=copies,
         )
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
-        inside = self._inside(settled if name else None, spec.pane_us)
+        panes = replace(self.window, size_us=spec.pane_us, every_us=spec.pane_us)
+        inside = self._inside(settled if name else None, self.window if copies else panes)
         return inside._operator(spec, settled, tasks, bins, None)
 
     def top(
@@ -132,7 +135,7 @@ class WindowedStream(Generic[Behind]):
 
         ties: rows that are alike to the `n`th in the order are in as well.
 
-        Windows that overlap, lateness and emit="change" are refused.
+        Sessions, lateness and emit="change" are refused.
         """
         self._shown_once(f"top ({caller()})")
         window = self.window
@@ -142,11 +145,12 @@ class WindowedStream(Generic[Behind]):
             ties=ties,
             rank=rank,
             window_us=window.size_us,
-            offset_us=None if window.assigned else window.offset_us,
+            offset_us=window.anchor_us,
+            every_us=window.every_us if window.overlap else None,
             column=self.column,
         )
         settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
-        inside = self._inside(settled if name else None, window.size_us)
+        inside = self._inside(settled if name else None, window)
         return inside._operator(spec, settled, tasks, bins, None)
 
     def apply_batches(
@@ -162,30 +166,30 @@ class WindowedStream(Generic[Behind]):
 
         function: (GroupFrame) -> rows, as a RecordBatch, polars DataFrame or dict of arrays: one per key, or, with a
         column `_key` that has the number of each row's key, any number. What is made of a key must not depend on which
-        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Windows that
-        overlap, sessions, lateness and emit="change" are refused.
+        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Sessions,
+        lateness and emit="change" are refused. Of windows that overlap, each holds its rows itself.
         """
         self._shown_once(f"apply_batches ({caller()})")
         spec = ApplySpec(
             function=function,
             schema=schema_of(schema),
             window_us=self.window.size_us,
-            offset_us=None if self.window.assigned else self.window.offset_us,
+            offset_us=self.window.anchor_us,
+            every_us=self.window.every_us if self.window.overlap else None,
             column=self.column or START,
         )
         settled = given(name, keyed_name(self.keyed.node, spec.kind, self.keyed.keys))
-        inside = self._inside(settled if name else None, self.window.size_us)
+        inside = self._inside(settled if name else None, self.window)
         return inside._operator(spec, settled, tasks, bins, None)
 
     def _shown_once(self, what: str) -> None:
         """Raise DataflowError for windows whose rows are not all there when they are complete."""
-        window = self.window
-        fickle = window.every_us != window.size_us or window.gap_us is not None
         corrected = self.lateness_us or self.emit != "complete" or self.early_ms
-        if fickle or corrected or self.column is None:
+        several = self.window.gap_us is not None or self.window.counted is not None
+        if several or corrected or self.column is None:
             msg = (
-                f"{what}: windows follow one another, are of event time, are shown when complete, and take no lateness;"
-                " use rc.tumbling or rc.same_window"
+                f"{what}: windows are of one length and of event time, are shown when complete, and take no lateness;"
+                " use rc.tumbling, rc.sliding or rc.same_window"
             )
             raise DataflowError(msg)
         self._of_final_rows(what)
@@ -200,7 +204,14 @@ class WindowedStream(Generic[Behind]):
             )
             raise DataflowError(msg)
 
-    def _inside(self, name: str | None, pane_us: int) -> KeyedStream[Behind]:
+    def _copies(self, aggregates: AggregateSpec | CombineSpec) -> bool:
+        """Whether windows that overlap each hold rows of their own: panes have no order, and are merged only once."""
+        if not self.window.overlap or self.column is None:
+            return False
+        corrected = self.lateness_us or self.emit != "complete" or self.early_ms is not None
+        return bool(corrected or aggregates.ordered or not self.keyed.keys)
+
+    def _inside(self, name: str | None, windows: Windows) -> KeyedStream[Behind]:
         """Rows with the start of their window (or pane), which is a key. name: of the operator, if it has one."""
         keyed = self.keyed
         for key in (START, END):
@@ -218,9 +229,7 @@ class WindowedStream(Generic[Behind]):
             name=f"{name}.windows" if name else stateless_name(keyed.node, "windows"),
             where=caller(),
             upstream=keyed.node,
-            function=AssignWindows(
-                column=self.column, size_us=pane_us, offset_us=self.window.offset_us
-            ),
+            function=windows.assign(self.column),
             schema=None,
         )
         return replace(keyed, node=assigned, keys=keys)
@@ -238,18 +247,18 @@ def windowed(
     """Rows of keys by windows, as `KeyedStream.window` says. Raises DataflowError."""
     early = emit.ms if isinstance(emit, Every) else None
     shown = "complete" if isinstance(emit, Every) else emit
-    if early is not None and isinstance(window, Windows) and not window.follow:
-        msg = f"window ({caller()}): emit=rc.every(...) is for windows that follow one another: rc.tumbling"
-        raise DataflowError(msg)
     if not isinstance(window, Windows):
         msg = (
             f"window ({caller()}): say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting,"
             f" not {window!r}"
         )
         raise DataflowError(msg)
+    if early is not None and (not window.timed or (window.overlap and time == "processing")):
+        msg = f"window ({caller()}): emit=rc.every(...) is for rc.tumbling, and in event time for rc.sliding"
+        raise DataflowError(msg)
     if window.counted is not None:
-        check_counting(keyed.keys, on, lateness, shown, time)
-        return WindowedStream(keyed=keyed, window=window, column=None, lateness_us=0, emit=shown)
+        check_counting(keyed.keys, lateness, shown, time)
+        return WindowedStream(keyed=keyed, window=window, column=on, lateness_us=0, emit=shown)
     if time not in ("event", "processing"):
         msg = f"window ({caller()}): time is 'event' or 'processing', not {time!r}"
         raise DataflowError(msg)
@@ -260,8 +269,8 @@ def windowed(
         raise DataflowError(msg)
     if window == SAME:
         window = Windows(size_us=size_of(keyed.node), every_us=size_of(keyed.node), assigned=True)
-    if not keyed.keys and (window.every_us != window.size_us or window.gap_us is not None):
-        msg = f"window ({caller()}): windows that overlap, and sessions, need a key; use key_by"
+    if not keyed.keys and window.gap_us is not None:
+        msg = f"window ({caller()}): sessions need a key; use key_by"
         raise DataflowError(msg)
     column = declared_column(keyed.node) if on is None and not window.assigned else on or START
     if column is None:
@@ -274,12 +283,8 @@ def windowed(
         msg = f"window ({caller()}): emit is 'complete', 'change' or rc.every(...), not {emit!r}"
         raise DataflowError(msg)
     kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
-    fickle = window.every_us != window.size_us or window.gap_us is not None
-    if fickle and (kept or shown == "change"):
-        msg = (
-            f"window ({caller()}): windows that overlap, and sessions, are shown when complete, and take no"
-            " lateness"
-        )
+    if window.gap_us is not None and (kept or shown == "change"):
+        msg = f"window ({caller()}): sessions are shown when complete, and take no lateness"
         raise DataflowError(msg)
     return WindowedStream(
         keyed=keyed,

@@ -13,6 +13,7 @@ from rechannel.dataflow.naming import caller
 from rechannel.dataflow.specs import WindowSpec
 from rechannel.dataflow.tops import TopSpec
 from rechannel.errors import DataflowError
+from rechannel.kernels.windows import AssignWindows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,29 @@ class Windows:
     @property
     def follow(self) -> bool:
         """Whether each begins where the one before ends."""
-        plain = self.gap_us is None and self.counted is None and not self.assigned
-        return plain and self.every_us == self.size_us
+        return self.timed and self.every_us == self.size_us
+
+    @property
+    def timed(self) -> bool:
+        """Whether they are of one length of time, and begin at equal distances."""
+        return self.gap_us is None and self.counted is None and not self.assigned
+
+    @property
+    def overlap(self) -> bool:
+        """Whether a row is in several."""
+        return self.timed and not self.follow
+
+    @property
+    def anchor_us(self) -> int | None:
+        """Windows begin there and every `size_us`; None = elsewhere too."""
+        return self.offset_us if self.follow else None
+
+    def assign(self, column: str) -> AssignWindows:
+        """Rows with their window; one that is in several comes once for each. column: of event times."""
+        every = self.every_us if self.overlap else None
+        return AssignWindows(
+            column=column, size_us=self.size_us, offset_us=self.offset_us, every_us=every
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

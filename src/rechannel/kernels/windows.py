@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Asked, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
@@ -36,20 +37,30 @@ Mask = npt.NDArray[np.bool_]
 class AssignWindows:
     """Adds the start of its window to every row: floor((time - offset) / size) * size + offset.
 
-    column: of event times. A row without a time belongs to no window. Columns of windows that rows have already make
-    place for the new ones.
+    column: of event times. A row without a time belongs to no window. every_us: where windows overlap, from one to the
+    next; a row comes once for every window that holds it then. Columns of windows that rows have already make place for
+    the new ones.
     """
 
     column: str
     size_us: int
     offset_us: int = 0
+    every_us: int | None = None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with `window_start`."""
         times, nulls = micros(batch.column(batch.schema.get_field_index(self.column)))
-        starts = (times - self.offset_us) // self.size_us * self.size_us + self.offset_us
-        column = pa.array(starts, pa.int64(), mask=nulls).cast(MICROS)
         kept = batch.select([name for name in batch.schema.names if name not in (START, END)])
+        every = self.size_us if self.every_us is None else self.every_us
+        last = (times - self.offset_us) // every
+        if self.every_us is not None:
+            first = (times - self.offset_us - self.size_us) // every + 1
+            count = last - first + 1 if nulls is None else np.where(nulls, 1, last - first + 1)
+            rows, last = np.repeat(np.arange(len(times)), count), ranges(first, count)
+            nulls = None if nulls is None else nulls[rows]
+            columns = [fast_take(column, rows) for column in kept.columns]
+            kept = pa.RecordBatch.from_arrays(columns, schema=kept.schema)
+        column = pa.array(last * every + self.offset_us, pa.int64(), mask=nulls).cast(MICROS)
         return kept.append_column(pa.field(START, MICROS), column)
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:

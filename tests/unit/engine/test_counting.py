@@ -145,11 +145,12 @@ def test_what_cannot_be_is_refused():
         (lambda: rc.counting("3"), "not '3'"),
         (lambda: rc.counting(3, every=1.5), "distance between windows"),
         (lambda: rc.counting(3, every=4), "would leave rows out"),
-        (lambda: keyed.window(three, on="at"), "leave on= and time= away"),
-        (lambda: keyed.window(three, time="processing"), "leave on= and time= away"),
+        (lambda: keyed.window(three, time="processing"), "leave time= away"),
+        (lambda: stream.key_by("k").window(three, on="x").aggregate(n=rc.count()), "'x'"),
         (lambda: keyed.window(three, lateness="1 second"), "leave lateness= away"),
         (lambda: keyed.window(three, emit="change"), "leave emit='change' away"),
-        (lambda: keyed.window(three).top(1, by="x"), "are of event time"),
+        (lambda: keyed.window(three).top(1, by="x"), "of event time"),
+        (lambda: keyed.window(three, on="at").top(1, by="x"), "of one length"),
         (lambda: stream.window(three), "need a key"),
         (lambda: keyed.window(three).aggregate(), "at least one"),
         (
@@ -163,3 +164,22 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises(DataflowError, match=words):
             wrong()
+
+
+def test_rows_are_counted_in_the_order_of_event_time_where_that_is_said():
+    rows = script(SCHEMA)
+    keyed = rc.read().memory(rows, name="rows").event_time("at", "1 second").key_by("k")
+    windows = keyed.window(rc.counting(2), on="at")
+    made = windows.aggregate(first=rc.first("x"), last=rc.last("x"), name="counted")
+    ends = [made.write.memory("out", name="out"), made.late.write.memory("late", name="late")]
+    harness = Harness(ends, settings=rc.Settings(tasks=2, bins=4))
+    harness.start()
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    for came in ([3, 1, 2], [5, 4, 9], [0, 20]):
+        stamped = [{"k": "a", "x": s, "w": 0.0, "at": at.replace(second=s)} for s in came]
+        rows.push(stamped)
+        harness.process.run()
+    shown = [values(each) for t in harness.outputs("out").values() for each in t.to_pylist()]
+    assert shown == [("a", 0, 1, 2), ("a", 1, 3, 4), ("a", 2, 5, 9)]
+    late = [each["x"] for t in harness.outputs("late").values() for each in t.to_pylist()]
+    assert late == [0]

@@ -131,13 +131,16 @@ def test_other_aggregates_while_it_runs_but_not_another_way_of_showing():
 def test_what_makes_no_sense_is_refused():
     keyed = rc.read().memory(script("user STRING, at TIMESTAMP")).event_time("at").key_by("user")
     for wrong, words in (
-        (lambda: keyed.window(rc.sliding(10, 5), emit=rc.every(1_000)), "rc.tumbling"),
+        (
+            lambda: keyed.window(rc.sliding(10, 5), emit=rc.every(1_000), time="processing"),
+            "in event time for rc.sliding",
+        ),
         (lambda: keyed.window(rc.sessions(10), emit=rc.every(1_000)), "rc.tumbling"),
         (lambda: rc.every(0), "interval of rc.every"),
         (lambda: rc.every(timedelta(microseconds=5)), "whole milliseconds"),
         (
             lambda: keyed.window(rc.tumbling(10), emit=rc.every(1_000)).top(1, by="user"),
-            "follow one another",
+            "are shown when complete",
         ),
         (
             lambda: (

@@ -283,20 +283,20 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     visits = rc.read().memory(script(VISITS), name="visits")
     timed, seen = orders.event_time("at"), visits.event_time("at")
     on, windows = {"k": "who"}, timed.key_by("k").window(WINDOW)
-    sliding = timed.key_by("k").window(rc.sliding("20 seconds", "10 seconds"))
+    sessions = timed.key_by("k").window(rc.sessions("20 seconds"))
     lasting = timed.key_by("k").window(WINDOW, lateness="1 second")
     for wrong, words in (
         (lambda: windows.apply_batches(None, "n BIGINT"), "needs a function"),
         (lambda: windows.apply_batches(spread, "k BIGINT"), "column 'k' is shown in front"),
         (lambda: windows.apply_batches(spread, "_key BIGINT"), "tells which key a row is of"),
         (lambda: windows.apply_batches(spread, "window_end BIGINT"), "'window_end' is shown"),
-        (lambda: sliding.apply_batches(spread, "n BIGINT"), "follow one another"),
+        (lambda: sessions.apply_batches(spread, "n BIGINT"), "of one length"),
         (lambda: lasting.apply_batches(spread, "n BIGINT"), "take no lateness"),
         (lambda: windows.apply_batches(spread, "n BIGINT", tasks=0), "at least 1"),
         (lambda: timed.cogroup("visits", on), "takes a stream"),
         (lambda: timed.cogroup(seen, "k"), "no column 'k'"),
-        (lambda: timed.cogroup(seen, on, within=rc.between(0, 1)), "windows that follow"),
-        (lambda: timed.cogroup(seen, on, within=rc.sliding("2 days", "1 day")), "windows that"),
+        (lambda: timed.cogroup(seen, on, within=rc.between(0, 1)), "rc.sliding"),
+        (lambda: timed.cogroup(seen, on, within=rc.sessions("2 days")), "rc.sliding"),
         (lambda: timed.cogroup(seen, on, left_time="at"), "say within="),
         (lambda: timed.cogroup(visits, on, within=WINDOW), "of the right side"),
         (lambda: timed.cogroup(seen, {"price": "page"}).apply_batches(meeting, "n BIGINT"), "cast"),

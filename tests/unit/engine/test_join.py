@@ -199,8 +199,8 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: left.join(right, {"k": "id"}, how="left"), "say within="),
         (lambda: left.join(right, {"k": "id"}, within="1 day"), r"rc.between\(...\)"),
         (
-            lambda: left.join(right, {"k": "id"}, within=rc.sliding("2 days", "1 day")),
-            "follow one another",
+            lambda: left.join(right, {"k": "id"}, within=rc.sessions("2 days")),
+            "windows of a join are of one length",
         ),
         (lambda: left.join(right, {"k": "id"}, within=NEAR), "of the left side"),
         (lambda: timed.join(right, {"k": "id"}, within=NEAR), "of the right side"),

@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused():
         (lambda: window(second, on="at"), "of no column"),
         (lambda: window(second, lateness=5), "nothing is late"),
         (lambda: window(rc.sliding(2000, 1000), emit="change"), "do not overlap"),
-        (lambda: window(second).top(1, by="x"), "are of event time"),
+        (lambda: window(second).top(1, by="x"), "of event time"),
         (lambda: window(second).aggregate(n=rc.count()).late, "has no late rows"),
         (
             lambda: (

@@ -124,7 +124,7 @@ def test_what_cannot_be_is_refused():
     for wrong, words in (
         (lambda: keyed.window(gap, lateness="1 second"), "take no lateness"),
         (lambda: keyed.window(gap, emit="change"), "take no lateness"),
-        (lambda: keyed.window(gap).top(1, by="x"), "follow one another"),
+        (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
         (lambda: keyed.window(gap).aggregate(n=rc.first("x")), "order of rows"),
         (lambda: keyed.window(gap).aggregate(_last=rc.count()), "name it otherwise"),
         (lambda: rc.sessions(0), "gap between sessions"),

@@ -128,14 +128,6 @@ def test_it_is_the_same_while_tasks_and_bins_change():
     [
         (lambda: rc.sliding(5, 10), {}, {}, "would leave rows out"),
         (lambda: rc.sliding(5, 0), {}, {}, "distance between windows is a timedelta"),
-        (lambda: rc.sliding(10, 5), {"lateness": 5}, {}, "take no lateness"),
-        (lambda: rc.sliding(10, 5), {"emit": "change"}, {}, "are shown when complete"),
-        (
-            lambda: rc.sliding(10, 5),
-            {},
-            {"f": rc.first("x")},
-            "aggregates .'f'. go by the order of rows",
-        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(window, options, aggregates, message):
@@ -168,10 +160,85 @@ def test_a_window_of_many_panes_costs_its_panes_and_not_their_windows():
     assert len(shown) == 499
 
 
-def test_windows_that_overlap_need_a_key():
-    stream = rc.read().memory("user STRING, at TIMESTAMP", name="rows").event_time("at")
-    with pytest.raises(DataflowError, match="need a key"):
-        stream.window(rc.sliding("10 seconds", "5 seconds"))
+def test_windows_that_overlap_need_no_key():
+    assert shown_of(
+        lambda stream: stream.window(TEN_BY_FIVE).aggregate(n=rc.count(), name="w")
+    ) == [
+        (EPOCH - timedelta(seconds=5), EPOCH + timedelta(seconds=5), 2),
+        (EPOCH, EPOCH + timedelta(seconds=10), 3),
+    ]
+
+
+TEN_BY_FIVE = rc.sliding("10 seconds", "5 seconds")
+
+
+def shown_of(made, *, timesteps=2, late=False):
+    """What comes out of rows at 1, 4 and 6 s, of which the second comes last, and of one at 10 s."""
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    stream = made(rc.read().memory(rows, name="rows").event_time("at"))
+    ends = [stream.write.memory("out", name="out")]
+    ends += [stream.late.write.memory("late", name="late")] if late else []
+    harness = Harness(ends, settings=Settings(tasks=2, bins=4))
+    harness.start()
+    rows.push([row("ann", 1, 7), row("ann", 6, 8), row("ann", 4, 9)][: 3 if timesteps == 2 else 2])
+    if timesteps == 3:
+        rows.push([row("ann", 4, 9)])
+    rows.push([row("bob", 10)])
+    harness.process.run()
+    tables = [t for name in ("out", "late")[: 1 + late] for t in harness.outputs(name).values()]
+    return sorted((tuple(each.values()) for table in tables for each in table.to_pylist()), key=str)
+
+
+def test_each_window_has_its_rows_in_order_where_that_matters():
+    def made(stream):
+        windows = stream.key_by("user").window(TEN_BY_FIVE)
+        return windows.aggregate(f=rc.first("x"), l=rc.last("x"), name="w")
+
+    assert [each[3:] for each in shown_of(made)] == [(7, 9), (7, 9)]
+
+
+def test_the_first_rows_of_each_window():
+    def made(stream):
+        windows = stream.key_by("user").window(TEN_BY_FIVE)
+        return windows.top(1, by="x", rank=None, name="w")
+
+    assert [each[1:4] for each in shown_of(made)] == [
+        (EPOCH - timedelta(seconds=5), EPOCH + timedelta(seconds=5), 9),
+        (EPOCH, EPOCH + timedelta(seconds=10), 9),
+    ]
+
+
+def test_a_row_is_late_for_a_window_and_in_time_for_another():
+    def made(stream):
+        windows = stream.key_by("user").window(TEN_BY_FIVE, emit="change")
+        return windows.aggregate(n=rc.count(), name="w")
+
+    expected = [
+        ("ann", *seconds(-5, 5), 1),
+        ("ann", *seconds(0, 10), 2),
+        ("ann", *seconds(0, 10), 3),
+        ("ann", *seconds(5, 15), 1),
+        ("bob", *seconds(5, 15), 1),
+        ("bob", *seconds(10, 20), 1),
+        ("ann", 9, *seconds(4)),
+    ]
+    assert shown_of(made, timesteps=3, late=True) == sorted(expected, key=str)
+
+
+def seconds(*numbers):
+    return tuple(EPOCH + timedelta(seconds=number) for number in numbers)
+
+
+def test_with_lateness_a_window_takes_rows_when_it_was_shown():
+    def made(stream):
+        windows = stream.key_by("user").window(TEN_BY_FIVE, lateness="2 seconds")
+        return windows.aggregate(n=rc.count(), name="w")
+
+    assert shown_of(made, timesteps=3) == [
+        ("ann", *seconds(-5, 5), 1),
+        ("ann", *seconds(-5, 5), 2),
+        ("ann", *seconds(0, 10), 3),
+    ]
 
 
 def test_panes_in_many_windows_are_taken_some_windows_at_a_time(monkeypatch):

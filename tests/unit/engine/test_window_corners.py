@@ -107,7 +107,7 @@ def test_lengths_of_time_have_an_end(make):
 
 def test_sessions_need_a_key():
     stream = rc.read().memory(script("k STRING, t TIMESTAMP, v BIGINT")).event_time("t")
-    with pytest.raises(DataflowError, match="sessions, need a key"):
+    with pytest.raises(DataflowError, match="sessions need a key"):
         stream.window(rc.sessions("1 minute")).reduce(add)
 
 
