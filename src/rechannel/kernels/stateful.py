@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.binned import pack_bins
-from rechannel.kernels.clocks import clock_of, times_after
+from rechannel.kernels.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
@@ -32,7 +32,7 @@ from rechannel.kernels.showing import Showing
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.user_errors import placed
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
-from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
@@ -65,20 +65,15 @@ class StatefulTask:
         clock = clock_of(self.program, self.step, times)
         report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
-        yield from emitter.marks(self._handed_on(times.watermark))
+        yield from emitter.marks(
+            handed_on(self.program.operator, logic_of(self.program), times.watermark)
+        )
         report.update(emitter.finish())
         if self.program.times:
             report["times"] = times.to_json()
         report.update(measures.to_json())
         for body in [*inbox.reports, encode_report(report)]:
             yield self.step.reports_to, report_blob(self.task, body)
-
-    def _handed_on(self, watermark: int) -> dict[str, int]:
-        """Event time for those behind the operator, once it is known."""
-        if watermark == NEVER:
-            return {}
-        behind = 0 if watermark == ENDED else logic_of(self.program).behind_us
-        return {self.program.operator: watermark - behind}
 
     def _apply(
         self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
