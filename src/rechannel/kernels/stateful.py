@@ -23,10 +23,10 @@ from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
 from rechannel.kernels.marks import latest_of
 from rechannel.kernels.measure import Measures, encode_report
-from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
+from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
-from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of
+from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of, needed_at
 from rechannel.kernels.send import Order
 from rechannel.kernels.showing import Showing
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
@@ -197,6 +197,7 @@ class StatefulTask:
                 whole = merge_rows(
                     parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
                 )
+                whole = needed_at(logic, whole, clock)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
@@ -206,7 +207,7 @@ class StatefulTask:
         with measures.activity("write"):
             added = writer.write(fresh, state.own, self.step.timestep, level)
         gone = {i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], clock)}
-        retired, merged = self._merges(state, runs, writer, measures, live, gone)
+        retired, merged = self._merges(state, runs, writer, measures, clock, gone)
         unread = [((run.seq,), run.clip) for i, run in enumerate(state.runs) if i in gone]
         return Edit(retire=(*retired, *unread), add=(*added, *merged))
 
@@ -216,10 +217,11 @@ class StatefulTask:
         runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
-        live: Live,
+        clock: Clock,
         gone: set[int],
     ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
         logic = logic_of(self.program)
+        live = live_at(logic, clock)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
@@ -235,6 +237,7 @@ class StatefulTask:
                     minor=logic.minor,
                     once=logic.once,
                 )
+                whole = needed_at(logic, whole, clock)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))
