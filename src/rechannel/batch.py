@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,7 @@ def run_batch(
     inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to the
     end that they have when the run begins: a source that bounds its timesteps itself is asked until it has nothing new.
     Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
-    run's own files, on
+    run's own files, which lie in one of their own in it, on
     a file system that all executors see (default: a temporary one). Raises DataflowError for a source that never ends,
     SourceError for a Python data source that does not seem to.
     """
@@ -119,7 +120,7 @@ def run_batch(
     for node in map(rebuilt.node, _ends(dataflow)):
         made = Flow if isinstance(node, Sink) else Stream
         finite.append(made(node=node, session=session))
-    place = Path(directory or tempfile.mkdtemp(prefix="rechannel-batch-"))
+    place = _place(directory)
     job = Job(
         "batch",
         finite,
@@ -133,6 +134,13 @@ def run_batch(
     finally:
         running.stop()
     return BatchResult(running, outputs, place)
+
+
+def _place(directory: str | None) -> Path:
+    """Where the run's own files lie: nothing else does, for it is deleted with them."""
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="rechannel-batch-"))
+    return Path(directory) / f"rechannel-batch-{uuid.uuid4().hex}"
 
 
 def _ends(dataflow: Dataflow) -> list[Node]:

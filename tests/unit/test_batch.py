@@ -91,7 +91,7 @@ class EndlessUsers(Users):
         return Endless()
 
 
-def run(stream: Any) -> list[tuple[str, int, int]]:
+def run(stream: Any, **options: Any) -> list[tuple[str, int, int]]:
     """Windows of four seconds: user, number of the window, rows."""
     counts = (
         stream.event_time("at")
@@ -99,7 +99,8 @@ def run(stream: Any) -> list[tuple[str, int, int]]:
         .window(rc.tumbling("4 seconds"))
         .aggregate(n=rc.count(), name="counts")
     )
-    with rc.run_batch(counts.write.memory("out", name="out"), in_process=InProcess()) as found:
+    flow = counts.write.memory("out", name="out")
+    with rc.run_batch(flow, in_process=InProcess(), **options) as found:
         return sorted(
             (row["user"], (row["window_start"].replace(tzinfo=None) - EPOCH).seconds // 4, row["n"])
             for row in found.output("out").to_pylist()
@@ -131,6 +132,14 @@ def test_files_that_arrive_during_the_run_are_not_in_it(tmp_path):
 
 def test_no_rows_are_an_empty_result(tmp_path):
     assert run(rc.read().files(tmp_path, format="parquet", schema=SCHEMA, name="rows")) == []
+
+
+def test_a_directory_serves_many_runs_and_keeps_what_else_is_in_it(tmp_path):
+    (tmp_path / "mine").write_text("kept")
+    for _ in range(2):
+        stream = rc.read().generator(rows_of, schema=SCHEMA, rows=ROWS, name="rows")
+        assert run(stream, directory=str(tmp_path)) == WINDOWS
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_what_has_no_end_is_refused(monkeypatch):
