@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +25,14 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.writer import Flow
-from rechannel.errors import DataflowError, UnknownOperatorError
+from rechannel.errors import DataflowError, TimestepError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.kernels.marks import EventTime
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.outlets import ForEachBatchOutlet
 from rechannel.sources.connectors import GeneratorConnector
+from rechannel.sources.finite import FiniteConnector
 from rechannel.sources.frame import HandoverConnector
 
 
@@ -97,10 +99,12 @@ def run_batch(
 
     No row will come any more: every window is complete, and only rows without a time are late.
 
-    inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to their
-    present end. Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
-    run's own files, on
-    a file system that all executors see (default: a temporary one). Raises DataflowError for a source that never ends.
+    inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to the
+    end that they have when the run begins: a source that bounds its timesteps itself is asked until it has nothing new.
+    Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
+    run's own files, which lie in one of their own in it, on
+    a file system that all executors see (default: a temporary one). Raises DataflowError for a source that never ends,
+    SourceError for a Python data source that does not seem to.
     """
     ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
     dataflow = dataflow_of(*ends)
@@ -116,7 +120,7 @@ def run_batch(
     for node in map(rebuilt.node, _ends(dataflow)):
         made = Flow if isinstance(node, Sink) else Stream
         finite.append(made(node=node, session=session))
-    place = Path(directory or tempfile.mkdtemp(prefix="rechannel-batch-"))
+    place = _place(directory)
     job = Job(
         "batch",
         finite,
@@ -130,6 +134,13 @@ def run_batch(
     finally:
         running.stop()
     return BatchResult(running, outputs, place)
+
+
+def _place(directory: str | None) -> Path:
+    """Where the run's own files lie: nothing else does, for it is deleted with them."""
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="rechannel-batch-"))
+    return Path(directory) / f"rechannel-batch-{uuid.uuid4().hex}"
 
 
 def _ends(dataflow: Dataflow) -> list[Node]:
@@ -177,19 +188,26 @@ class _Rebuild:
             frame = self._given[node.name]
             made = HandoverConnector(schema=_columns(frame))
             made.handover.put(0, frame)
-            return replace(node, connector=made)
-        if isinstance(connector, GeneratorConnector) and connector.rows is None:
-            msg = (
-                f"source {node.name!r} never ends; give its rows with inputs={{{node.name!r}: df}}"
-            )
+            return replace(node, connector=FiniteConnector(inner=made))
+        endless = isinstance(connector, GeneratorConnector) and connector.rows is None
+        if endless or isinstance(connector, HandoverConnector):
+            why = "never ends" if endless else "is handed over by a query"
+            msg = f"source {node.name!r} {why}; give its rows with inputs={{{node.name!r}: df}}"
             raise DataflowError(msg)
-        if getattr(connector, "per_timestep", None) is not None:
-            connector = replace(connector, per_timestep=None)
-        return replace(node, connector=connector)
+        # All of it is due in the first timestep, whatever bounds the timesteps of a stream.
+        for bound in ("per_timestep", "rows_per_second"):
+            if getattr(connector, bound, None) is not None:
+                connector = replace(connector, **{bound: None})
+        return replace(node, connector=FiniteConnector(inner=connector))
 
     def _collecting(self, name: str) -> ForEachBatchOutlet:
+        first: list[int] = []
+
         def collect(rows: Any, timestep: int) -> None:
-            del timestep
+            first.append(timestep)
+            if timestep != first[0]:
+                msg = f"a batch run is one timestep, and sink {name!r} is given rows of {timestep}"
+                raise TimestepError(msg)
             self._outputs[name] = rows
 
         return ForEachBatchOutlet(function=collect)

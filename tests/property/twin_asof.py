@@ -39,7 +39,7 @@ class Asof(Join):
                 found = self._last_before(one, both)
                 if found is not None or self.how == "left":
                     shown.append((one, self._row(one.key, one, found)))
-        self.kept = [e for e in both if self._needed(e, both, touched)]
+        self.kept = [e for e in both if self._needed(e, both)]
         places = [(e.text not in touched, tie(e.key), e.time, e.number) for e, _ in shown]
         return self._placed([e.key for e, _ in shown], places, [row for _, row in shown])
 
@@ -64,8 +64,8 @@ class Asof(Join):
         apart = left.time - right.time
         return apart >= 0 and (self.tolerance is None or apart <= self.tolerance)
 
-    def _needed(self, one: Kept, both: list[Kept], touched: set[str]) -> bool:
-        """Rows that wait, or may be met. Those that cannot be any more go when their key is looked at."""
+    def _needed(self, one: Kept, both: list[Kept]) -> bool:
+        """Rows that wait, or may be met."""
         if self.watermark is None:
             return True
         assert one.time is not None
@@ -73,7 +73,7 @@ class Asof(Join):
             return not self._passed(one)
         if self.tolerance is not None and one.time + self.tolerance < self.watermark:
             return False
-        return one.text not in touched or not any(
+        return not any(
             other.side == 1
             and other.text == one.text
             and (other.time, other.number) > (one.time, one.number)

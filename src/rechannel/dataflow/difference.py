@@ -7,13 +7,22 @@ under a name; `refusals` says which ones would, and what to do instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rechannel.dataflow.check import fingerprint
-from rechannel.dataflow.graph import Dataflow, MapBatches, Node, Sink, Source, Stateful, Transform
+from rechannel.dataflow.graph import (
+    Dataflow,
+    MapBatches,
+    Node,
+    Paired,
+    Sink,
+    Source,
+    Stateful,
+    Transform,
+)
 from rechannel.dataflow.identity import function_of, logic_identity
 from rechannel.dataflow.rules import kind_of, label
 from rechannel.dataflow.succession import INSTEAD
@@ -75,7 +84,10 @@ def differences(
         rewired=tuple(rewired),
         restated=tuple(restated),
         affected=_behind(new, {*added, *changed, *rewired, *restated}),
-        refusals=tuple(text for one, two in both if (text := refusal(one, two)) is not None),
+        refusals=(
+            *(text for one, two in both if (text := refusal(one, two)) is not None),
+            *table_refusals(old, new),
+        ),
     )
 
 
@@ -107,6 +119,36 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
             f"{', '.join(new.keys)}: state lies where the hash of its key says; {INSTEAD}"
         )
     return None
+
+
+def table_refusals(old: Dataflow, new: Dataflow) -> Iterator[str]:
+    """Lookups that would begin without the rows which an operator that stays has emitted up to now."""
+    for node in new.nodes:
+        before = set(tables_of(old.by_name[node.name])) if node.name in old.by_name else set()
+        missed = [n for n in tables_of(node) if n in old.by_name and n not in before]
+        if missed:
+            yield (
+                f"{label(node)} would not have what {missed[0]!r} has emitted up to now, and not find keys that do not"
+                f" change again: look up in a DataFrame of it, lookup(lambda: job.state({missed[0]!r}), ...,"
+                " refresh='1 minute'), or begin a job with this lookup"
+            )
+
+
+def tables_of(node: Node) -> tuple[str, ...]:
+    """Operators whose rows are the table of a lookup; none of other nodes."""
+    if not isinstance(node, Stateful) or node.spec.kind != "lookup":
+        return ()
+    assert isinstance(node.upstream, Paired)  # noqa: S101 - as `lookup` makes it
+    return tuple(dict.fromkeys(each.name for each in _emitting(node.upstream.inputs[1])))
+
+
+def _emitting(node: Node) -> Iterator[Stateful]:
+    """The nearest operators with state upstream, the node itself included."""
+    if isinstance(node, Stateful):
+        yield node
+        return
+    for upstream in node.upstreams:
+        yield from _emitting(upstream)
 
 
 def _role(node: Node) -> str:

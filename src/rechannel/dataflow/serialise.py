@@ -38,7 +38,7 @@ def functions_of(node: Node) -> Iterator[Any]:
     elif isinstance(node, Stateful):
         yield from _callables(node.spec)
     elif isinstance(node, Source):
-        yield from _callables(node.connector)
+        yield from _callables(getattr(node.connector, "inner", node.connector))
 
 
 def _callables(value: Any) -> Iterator[Any]:

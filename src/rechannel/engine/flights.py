@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
-from rechannel.engine.steps import edit_of, stage_step, timed, times_of
+from rechannel.engine.steps import edit_of, rowless, stage_step, timed, times_of
 from rechannel.errors import TimestepError
 from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import Intervals
@@ -90,16 +90,21 @@ class Flights:
         return {name: self.times.get(name, Times()).watermark for name in timed}
 
     def due(self, now_ms: int) -> bool:
-        """Whether anything waits for the time of a timestep, and it has come. Nothing is under way."""
+        """Whether anything waits for the time of a timestep, and it has come. Nothing is under way.
+
+        Processing time goes by it, and it tells of an input of event time that it holds nobody back any more.
+        """
+        passed = rowless(self._plan, self.times, now_ms)
         for stage in self._plan.stages:
             if self._early(stage, now_ms):
                 return True
-            if stage.logic is None or not any(each.processing for each in stage.times):
+            if stage.logic is None or stage.name not in passed:
                 continue
-            before = self.times.get(stage.name, Times()).watermark
-            awaited = stage.logic.awaited(
-                Clock(now_ms=now_ms, before=before, watermark=now_ms * 1_000)
-            )
+            before, watermark = self.times.get(stage.name, Times()).watermark, passed[stage.name]
+            if watermark == before:
+                continue
+            clock = Clock(now_ms=now_ms, before=before, watermark=watermark)
+            awaited = stage.logic.awaited(clock)
             if awaited is None:
                 continue
             after, until = awaited

@@ -8,9 +8,10 @@ from typing import Any
 
 from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
+from rechannel.kernels.clocks import handed_on
 from rechannel.kernels.program import Address, StageStep, TaskState
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
-from rechannel.model.eventtime import Times
+from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest
@@ -125,6 +126,20 @@ def timed(step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int]) 
     """
     marks = {name: seen[name] for name in stage.origins if name in seen}
     return replace(step, times=times, marks=marks) if stage.times or marks else step
+
+
+def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict[str, int]:
+    """Watermarks of operators behind a timestep without rows: only what is idle, and processing time, can move them."""
+    passed: dict[str, int] = {}
+    told: dict[str, int] = {}
+    for stage in plan.stages:
+        if stage.logic is None or not stage.times:
+            continue
+        before = times.get(stage.name, Times())
+        watermark = advance(before, stage.times, told, now_ms).watermark
+        passed[stage.name] = watermark
+        told.update(handed_on(stage.name, stage.logic, watermark))
+    return passed
 
 
 def task_state(

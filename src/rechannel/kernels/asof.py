@@ -5,7 +5,8 @@ watermark has passed its time: what comes then and is not after it is late. So w
 over all rows that are not late. Of right rows of one time, the one that came last counts. Null keys match nothing.
 
 Of a key's right rows that the watermark has come to, only the last one can be met by a left row to come. The others go
-when rows of the key come, since its rows are looked at then; with a tolerance, also when the watermark is beyond it.
+when rows of the key come, since its rows are looked at then, or when they are merged with it; with a tolerance, also
+when the watermark is beyond it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.plain import held_by
 from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of, void_of
-from rechannel.kernels.sorting import from_numpy, last_not_after, take
+from rechannel.kernels.sorting import from_numpy, group_rows, last_not_after, take
 from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -76,6 +77,27 @@ class AsofLogic(TwoSided):
         alive: Mask = due > clock.watermark
         alive |= right & ~self._far(due, clock)
         return alive
+
+    def needed(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> Mask | None:
+        """All but right rows behind which the watermark has come to another one of their key.
+
+        An ended row tells as well: it has ended because there is such a row behind it, or none is met any more.
+        """
+        numbers = self.minor(keys)
+        sides = sides_of(numbers)
+        times = self._times(state, sides)
+        groups, untangled = group_rows(hashes, keys[: self.hashed])
+        owners = groups.ids
+        if untangled is not None:
+            owners = np.empty_like(groups.ids)
+            owners[untangled] = groups.ids
+        right = np.flatnonzero((sides == RIGHT) & (times <= clock.watermark))
+        right = right[np.lexsort((numbers[right], times[right], owners[right]))]
+        needed = np.ones(len(hashes), dtype=np.bool_)
+        needed[right[:-1][owners[right[1:]] == owners[right[:-1]]]] = False
+        return needed
 
     def gone(self, due: int, clock: Clock) -> bool:
         """Whether nobody can meet right rows of before then any more."""

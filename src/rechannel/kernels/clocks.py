@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.marks import Latest
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.runs import logic_of
-from rechannel.model.eventtime import Beat, Clock, Times, advance
+from rechannel.model.eventtime import ENDED, NEVER, Beat, Clock, Times, advance
 
 
 def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
@@ -37,3 +38,10 @@ def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
         watermark=times.watermark,
         since=since,
     )
+
+
+def handed_on(operator: str, logic: StatefulLogic, watermark: int) -> dict[str, int]:
+    """Event time for those behind an operator, once it is known."""
+    if watermark == NEVER:
+        return {}
+    return {operator: watermark - (0 if watermark == ENDED else logic.behind_us)}

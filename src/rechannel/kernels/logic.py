@@ -267,6 +267,14 @@ class StatefulLogic(Protocol):
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
 
+    def needed(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> npt.NDArray[np.bool_] | None:
+        """Which of some state rows (ascending by hash) still count beside each other (None = all).
+
+        It never changes what is shown: `apply` and `fire` are given others as well.
+        """
+
     @property
     def behind_us(self) -> int:
         """By how much rows that leave may be behind the watermark of the timestep before: it is handed on less that."""

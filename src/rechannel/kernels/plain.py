@@ -89,6 +89,11 @@ class Prompt:
         """Rows leave when they come."""
         return 0
 
+    def needed(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> npt.NDArray[np.bool_] | None:
+        """State rows do not depend on each other."""
+
     def due(self, keys: Columns, state: Columns) -> IntArray | None:
         """Nothing waits."""
 

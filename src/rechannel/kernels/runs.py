@@ -183,6 +183,14 @@ def live_at(logic: StatefulLogic, clock: Clock) -> Live:
     return lambda keys, state: logic.live(keys, state, clock)
 
 
+def needed_at(logic: StatefulLogic, rows: Rows, clock: Clock) -> Rows:
+    """Merged rows without those that do not count beside the others; tombstones stay."""
+    needed = logic.needed(*halves(logic, rows), rows.hashes, clock) if len(rows) else None
+    if needed is None:
+        return rows
+    return rows.where(needed if rows.dropped is None else needed | rows.dropped)
+
+
 def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
     """Key columns and state columns of state rows."""
     width = len(logic.key_schema)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, TaskState
-from rechannel.kernels.runs import live_at, logic_of, open_run
+from rechannel.kernels.runs import live_at, logic_of, needed_at, open_run
 from rechannel.kernels.sorting import from_numpy
 from rechannel.model.eventtime import Clock
 
@@ -18,9 +18,10 @@ def scan(program: StageProgram, state: TaskState, clock: Clock) -> Rows | None:
     parts = [part for run in runs for part in slices_of(run, state.own)]
     if not parts:
         return None
-    return merge_rows(
+    rows = merge_rows(
         parts, len(logic.key_schema), live_at(logic, clock), bottom=True, minor=logic.minor
     )
+    return needed_at(logic, rows, clock)
 
 
 def finished(program: StageProgram, state: TaskState, clock: Clock) -> pa.RecordBatch:

@@ -16,23 +16,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.binned import pack_bins
-from rechannel.kernels.clocks import clock_of, times_after
+from rechannel.kernels.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
 from rechannel.kernels.marks import latest_of
 from rechannel.kernels.measure import Measures, encode_report
-from rechannel.kernels.merge import Live, Rows, merge_rows, slices_of
+from rechannel.kernels.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.receive import Inbox, Received, receive
-from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of
+from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of, needed_at
 from rechannel.kernels.send import Order
 from rechannel.kernels.showing import Showing
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
 from rechannel.kernels.user_errors import placed
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
-from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge
@@ -65,20 +65,15 @@ class StatefulTask:
         clock = clock_of(self.program, self.step, times)
         report = self._apply(inbox.data, emitter, measures, clock)
         yield from report.pop("parcels")
-        yield from emitter.marks(self._handed_on(times.watermark))
+        yield from emitter.marks(
+            handed_on(self.program.operator, logic_of(self.program), times.watermark)
+        )
         report.update(emitter.finish())
         if self.program.times:
             report["times"] = times.to_json()
         report.update(measures.to_json())
         for body in [*inbox.reports, encode_report(report)]:
             yield self.step.reports_to, report_blob(self.task, body)
-
-    def _handed_on(self, watermark: int) -> dict[str, int]:
-        """Event time for those behind the operator, once it is known."""
-        if watermark == NEVER:
-            return {}
-        behind = 0 if watermark == ENDED else logic_of(self.program).behind_us
-        return {self.program.operator: watermark - behind}
 
     def _apply(
         self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
@@ -202,6 +197,7 @@ class StatefulTask:
                 whole = merge_rows(
                     parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
                 )
+                whole = needed_at(logic, whole, clock)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
@@ -211,7 +207,7 @@ class StatefulTask:
         with measures.activity("write"):
             added = writer.write(fresh, state.own, self.step.timestep, level)
         gone = {i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], clock)}
-        retired, merged = self._merges(state, runs, writer, measures, live, gone)
+        retired, merged = self._merges(state, runs, writer, measures, clock, gone)
         unread = [((run.seq,), run.clip) for i, run in enumerate(state.runs) if i in gone]
         return Edit(retire=(*retired, *unread), add=(*added, *merged))
 
@@ -221,10 +217,11 @@ class StatefulTask:
         runs: OpenRuns,
         writer: RunWriter,
         measures: Measures,
-        live: Live,
+        clock: Clock,
         gone: set[int],
     ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
         logic = logic_of(self.program)
+        live = live_at(logic, clock)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
@@ -240,6 +237,7 @@ class StatefulTask:
                     minor=logic.minor,
                     once=logic.once,
                 )
+                whole = needed_at(logic, whole, clock)
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))

@@ -236,6 +236,11 @@ class WindowLogic:
         """From the begin of a window until it is gone."""
         return self.size_us + self.lateness_us
 
+    def needed(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> npt.NDArray[np.bool_] | None:
+        """State rows do not depend on each other."""
+
     def awaited(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete, where they are shown then."""
         if not self.on_close or (not self.lateness_us and not self._completes(clock)):

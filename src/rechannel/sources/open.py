@@ -13,6 +13,7 @@ from rechannel.sources.connectors import (
     PythonConnector,
 )
 from rechannel.sources.files import FilesReader
+from rechannel.sources.finite import FiniteConnector, FiniteReader
 from rechannel.sources.frame import HandoverConnector, HandoverReader
 from rechannel.sources.generator import GeneratorReader
 from rechannel.sources.memory import MemoryReader
@@ -45,6 +46,9 @@ def open_source(
     spark: None = only what needs no JVM. aside: where that is done which timesteps do not wait for; None = in a thread.
     Raises SourceError, SessionError, DataflowError.
     """
+    if isinstance(connector, FiniteConnector):
+        inner = open_source(connector.inner, store=store, name=name, spark=spark, aside=aside)
+        return FiniteReader(inner, name)
     if isinstance(connector, FilesConnector):
         return FilesReader(connector, store=store, name=name, spark=spark)
     if isinstance(connector, GeneratorConnector):

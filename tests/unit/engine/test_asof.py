@@ -147,6 +147,23 @@ def test_of_rows_that_event_time_has_passed_one_of_a_key_stays():
     assert sum(run.rows for run in runs) < 100
 
 
+def test_of_rows_of_a_key_that_falls_silent_one_stays():
+    merging = MergePolicy(fan=2)
+    bench = Bench(settings=rc.Settings(tasks=1, bins=2, merging=merging))
+    burst = [(1, price, price % 50) for price in range(100)]
+    bench.step([(1, "x", 30)], [*burst, (1, 7, 60), (1, 8, 70)])
+    # Event time has come to 60 s, and the key is quiet: of what is before, the last one counts.
+    assert bench.step([(9, "z", 60)], [(9, 1, 60)]) == [(1, "x", 30, 80, 30)]
+    assert bench.state() == [(1, "right", 7), (1, "right", 8), (9, "left", "z"), (9, "right", 1)]
+    for second in range(61, 130):
+        bench.step([(9, "z", second)], [(9, 1, second)])
+    assert bench.state() == [(1, "right", 8), (9, "left", "z"), (9, "right", 1)]
+    runs = bench.harness.journal_state().manifests["joined"].runs
+    assert sum(run.rows for run in runs) < 20
+    assert bench.step([(1, "y", 140)], [(9, 1, 140)]) == [(9, "z", 129, 1, 129)]
+    assert bench.step([(9, "z", 150)], [(9, 1, 150)]) == [(1, "y", 140, 8, 70)]
+
+
 def test_rows_of_keys_that_nothing_is_due_of_are_not_looked_at(monkeypatch):
     """Work follows what came and what is due, not the state."""
     bench, looked = Bench(settings=rc.Settings(tasks=1, bins=2)), []

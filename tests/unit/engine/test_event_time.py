@@ -12,7 +12,7 @@ from rechannel.kernels.marks import MICROS
 from rechannel.model.eventtime import NEVER
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS
-from rechannel.testing import Harness, script
+from rechannel.testing import Harness, ManualClock, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = ("user", "x", "at")
@@ -58,6 +58,16 @@ class Bench:
         self.harness.process.run()
         self.timestep += 1
         return self.shown("out")
+
+    def quiet(self, millis):
+        """What timesteps show that begin by themselves when so much time has passed."""
+        self.clock += millis
+        self.harness.process.run()
+        shown = []
+        while self.timestep < max(self.harness.outputs("out")):
+            self.timestep += 1
+            shown.append(self.shown("out"))
+        return shown
 
     def shown(self, sink):
         table = self.harness.outputs(sink)[self.timestep]
@@ -163,6 +173,62 @@ def test_the_slowest_source_counts_unless_it_is_idle():
     assert bench.step(row("ann", 31)) == []
     bench.clock += 60_001
     assert bench.step(row("ann", 32)) == [("bob", 10, 1, 1)]
+
+
+def test_when_the_slowest_source_becomes_idle_windows_are_shown_though_nothing_comes_in():
+    bench = Bench(sources=2, idle="1 minute")
+    bench.step(row("bob", 1), source=1)
+    bench.clock += 50_000
+    assert bench.step(row("ann", 2), row("ann", 25)) == []
+    assert bench.quiet(10_000) == []
+    # The other source becomes idle later: the one that is then left alone has told all that it can.
+    assert bench.quiet(1) == [[("ann", 0, 1, 1), ("bob", 0, 1, 1)]]
+    assert bench.watermark == 1_000_000 * int(at(25).timestamp())
+    assert bench.quiet(1_000_000) == []
+    assert bench.harness.journal_state().last_committed == 3
+    # What comes later goes by what was shown.
+    assert bench.step(row("bob", 24), row("bob", 3), source=1) == []
+    assert bench.state() == [("ann", 20, 1), ("bob", 20, 1)]
+
+
+def test_nothing_is_done_for_a_source_that_becomes_idle_where_no_window_waits():
+    bench = Bench(sources=2, idle="1 minute")
+    bench.step(row("bob", 21), source=1)
+    bench.clock += 50_000
+    bench.step(row("ann", 25))
+    assert bench.quiet(20_000) == []
+    assert bench.harness.journal_state().last_committed == 2
+
+
+def test_a_driver_that_is_started_again_shows_what_a_source_has_become_idle_for():
+    bench = Bench(sources=2, idle="1 minute")
+    bench.step(row("bob", 1), source=1)
+    bench.clock += 50_000
+    bench.step(row("ann", 2), row("ann", 25))
+    bench.harness.start()
+    assert bench.quiet(10_001) == [[("ann", 0, 1, 1), ("bob", 0, 1, 1)]]
+
+
+def test_a_source_that_becomes_idle_is_heard_of_behind_other_operators():
+    left, right = (script("user STRING, x BIGINT, at TIMESTAMP") for _ in range(2))
+    streams = [
+        rc.read().memory(each, name=f"rows-{i}").event_time("at", idle="1 minute", name=f"time-{i}")
+        for i, each in enumerate((left, right))
+    ]
+    first = streams[0].union(streams[1]).deduplicate("user", name="first")
+    windows = first.key_by("x").window(rc.tumbling("10 seconds"), on="at")
+    counts = windows.aggregate(n=rc.count(), name="counts")
+    clock = ManualClock()
+    harness = Harness(counts.write.memory("out", name="out"), settings=SETTINGS, clock=clock)
+    process = harness.start()
+    right.push([row("bob", 1)])
+    process.run()
+    clock.advance(50_000)
+    left.push([row("ann", 2), row("cid", 25)])
+    process.run()
+    clock.advance(10_001)
+    process.run()
+    assert [r["n"] for r in harness.outputs("out")[3].to_pylist()] == [2]
 
 
 def test_state_of_an_earlier_timestep_is_seen_as_it_was_then():

@@ -255,3 +255,69 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=message):
             wrong()
+
+
+def totals_of(table):
+    """An operator on a table's source, as (its stream, its end)."""
+    totals = (
+        rc.read().memory(table, name="table").key_by("k").aggregate(n=rc.sum("n"), name="totals")
+    )
+    return totals, totals.write.memory("totals-out", name="totals-out")
+
+
+def test_what_an_operator_has_emitted_is_no_table_for_a_lookup_that_is_added():
+    rows, table = script(LEFT), script("k BIGINT, n BIGINT")
+    stream = rc.read().memory(rows, name="rows")
+    totals, end = totals_of(table)
+    harness = Harness([end, stream.write.memory("out", name="out")], settings=SETTINGS)
+    harness.start()
+    table.push([{"k": 1, "n": 7}, {"k": 1, "n": 1}])
+    harness.process.run()
+    large = totals.filter(lambda row: row.n > 0).map(lambda row: row, "k BIGINT, n BIGINT")
+    for seen in (totals, large, large.union(totals)):
+        found = stream.lookup(seen, "k", name="found").write.memory("found", name="found-out")
+        refused = r"'found'.* would not have what 'totals' has emitted.*job.state\('totals'\)"
+        with pytest.raises(RefusedError, match=refused):
+            harness.process.reconfigure(rc.add(found))
+    known = stream.lookup(lambda: harness.state("totals"), "k", refresh="1 minute", name="known")
+    harness.process.reconfigure(rc.add(known.write.memory("known", name="known-out")))
+    harness.process.run()
+    rows.push([{"k": 1, "a": "x"}])
+    harness.process.run()
+    (shown,) = [t for t in harness.outputs("known-out").values() if t.num_rows]
+    assert shown.to_pylist() == [{"k": 1, "a": "x", "n": 8}]
+
+
+def test_a_lookup_may_be_added_with_the_operator_that_makes_its_table():
+    rows, table = script(LEFT), script("k BIGINT, n BIGINT")
+    stream = rc.read().memory(rows, name="rows")
+    harness = Harness([stream.write.memory("out", name="out")], settings=SETTINGS)
+    harness.start()
+    rows.push([{"k": 1, "a": "x"}])
+    harness.process.run()
+    totals, end = totals_of(table)
+    found = stream.lookup(totals, "k", name="found").write.memory("found", name="found-out")
+    harness.process.reconfigure(rc.add(found, end))
+    harness.process.run()
+    table.push([{"k": 1, "n": 7}])
+    rows.push([{"k": 1, "a": "y"}])
+    harness.process.run()
+    assert harness.outputs("found-out")[2].to_pylist() == [{"k": 1, "a": "y", "n": 7}]
+
+
+def test_a_lookup_that_is_there_gets_no_other_operator_for_its_table():
+    rows, table = script(LEFT), script("k BIGINT, n BIGINT")
+
+    def build(*, other):
+        stream = rc.read().memory(rows, name="rows")
+        source = rc.read().memory(table, name="table")
+        totals = source.key_by("k").aggregate(n=rc.sum("n"), name="totals")
+        most = source.key_by("k").aggregate(n=rc.max("n"), name="most")
+        ends = [each.write.memory(f"{i}", name=f"end-{i}") for i, each in enumerate((totals, most))]
+        found = stream.lookup(most if other else totals, "k", name="found")
+        return [*ends, found.write.memory("out", name="out")]
+
+    harness = Harness(build(other=False), settings=SETTINGS)
+    harness.start()
+    with pytest.raises(RefusedError, match="what 'most' has emitted"):
+        harness.process.reconfigure(rc.change_dataflow(*build(other=True)))
