@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,10 @@ MEDIAN = "batch, median"
 MEAN = "batch, mean"
 P99 = "batch, p99"
 SLOWEST = "batch, slowest"
+LATENCY_MEDIAN = "latency of a timestep, median"
+LATENCY_P99 = "latency of a timestep, p99"
+
+Ratios = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +54,12 @@ def compare_batches(
     bench: Workbench,
     *,
     title: str,
+    overall: Callable[[Ratios], Ratios] | None = None,
 ) -> Result:
     """Run `variants` for ``rounds`` rounds; each returns a `BatchMeasurement`.
 
-    The first ``warmup`` batches of each run, as its variant's parameters say, are left out.
+    The first ``warmup`` batches of each run, as its variant's parameters say, are left out. overall: further ratios out
+    of these. Where it is given, all ratios are the medians of those of single rounds.
     """
     trials = run_trials(
         variants,
@@ -64,11 +70,16 @@ def compare_batches(
     )
     warmups = {variant.name: variant.parameters["warmup"] for variant in variants}
     metrics = [m for name in trials.variants for m in batch_metrics(name, trials, warmups[name])]
-    spread = [m for ratio in ratios for m in by_round(ratio, trials, warmups)]
+    rounds = {ratio.name: by_round(ratio, trials, warmups) for ratio in ratios}
+    spread = [m for r in ratios for m in interval(r.name, rounds[r.name], variant=r.under)]
+    made = ratios_of(metrics, ratios)
+    if overall is not None:
+        made = settled(rounds, overall)
+        spread += overall_intervals(rounds, overall)
     return Result(
         parameters=parameters,
         metrics=(*metrics, *spread, *trials.memory()),
-        ratios=ratios_of(metrics, ratios),
+        ratios=made,
         picture=batch_picture(title, trials),
         failures=trials.failures,
     )
@@ -104,26 +115,70 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
             Metric(name=name, value=value, unit=unit, variant=variant)
             for name, value, unit in figures
         ),
+        *latency_metrics(variant, runs, warmup),
         *phase_metrics(variant, runs, warmup),
     ]
 
 
-def by_round(ratio: Ratio, trials: Trials, warmups: Mapping[str, int]) -> list[Metric]:
-    """The least, the middle and the largest of the ratios of single rounds; none where a side was not measured."""
-    over, under = trials.of(ratio.over), trials.of(ratio.under)
-    if not over or len(over) != len(under):
+def latency_metrics(variant: str, runs: Sequence[Measurement], warmup: int) -> list[Metric]:
+    """From the beginning of a timestep to its commit, of the steady state; none where that is not told."""
+    found = [latency for run in runs for latency in run.get("latencies", [])[warmup:]]
+    if not found:
         return []
+    figures = {LATENCY_MEDIAN: np.median(found), LATENCY_P99: np.percentile(found, 99)}
+    return [
+        Metric(name=name, value=float(value), unit="s", variant=variant)
+        for name, value in figures.items()
+    ]
+
+
+def by_round(ratio: Ratio, trials: Trials, warmups: Mapping[str, int]) -> list[float]:
+    """The ratios of single rounds; none where a side was not measured in all of them."""
+    if not {ratio.over, ratio.under} <= set(trials.variants):
+        return []
+    over, under = trials.of(ratio.over), trials.of(ratio.under)
     settle = np.median if ratio.of == MEDIAN else np.mean
-    found = [
+    return [
         ratio.factor
         * float(settle(steady_seconds([slow], warmups[ratio.over])))
         / float(settle(steady_seconds([fast], warmups[ratio.under])))
         for slow, fast in zip(over, under, strict=True)
     ]
+
+
+def interval(name: str, found: Sequence[float], *, variant: str) -> list[Metric]:
+    """The least, the middle and the largest of the ratios of single rounds."""
+    if not found:
+        return []
     figures = {"least": min(found), "median": float(np.median(found)), "most": max(found)}
     return [
-        Metric(name=f"{ratio.name} by round, {name}", value=value, unit="x", variant=ratio.under)
-        for name, value in figures.items()
+        Metric(name=f"{name} by round, {which}", value=value, unit="x", variant=variant)
+        for which, value in figures.items()
+    ]
+
+
+def settled(
+    rounds: Mapping[str, Sequence[float]], overall: Callable[[Ratios], Ratios]
+) -> dict[str, float]:
+    """The median of every ratio over its rounds, and what `overall` makes of those."""
+    medians = {name: float(np.median(found)) for name, found in rounds.items() if found}
+    return {**medians, **overall(medians)}
+
+
+def overall_intervals(
+    rounds: Mapping[str, Sequence[float]], overall: Callable[[Ratios], Ratios]
+) -> list[Metric]:
+    """What `overall` makes of the ratios of single rounds: least, middle and largest."""
+    measured = {name: found for name, found in rounds.items() if found}
+    each = [
+        overall(dict(zip(measured, found, strict=True)))
+        for found in zip(*measured.values(), strict=True)
+    ]
+    names = each[0] if each else {}
+    return [
+        metric
+        for name in names
+        for metric in interval(name, [one[name] for one in each], variant="overall")
     ]
 
 

@@ -27,6 +27,8 @@ class BatchMeasurement(TypedDict):
     rows: list[int]
     phases: NotRequired[dict[str, list[float]]]
     """Milliseconds that each named part of a batch took, one entry per batch."""
+    latencies: NotRequired[list[float]]
+    """Seconds from the beginning of a batch to its commit, one per batch; not `seconds` where batches overlap."""
 
 
 class LatencyMeasurement(TypedDict):

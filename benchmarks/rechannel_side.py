@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -222,11 +222,13 @@ def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
     seen.update({p["timestep"]: p for p in job.recent_progress})
     job.stop()
     facts = [seen[timestep] for timestep in sorted(seen)]
-    at = [began, *(committed for _, _, committed in commits(parameters, None))]
+    ends = [committed for _, _, committed in commits(parameters, None)]
+    at = [began, *ends]
     names = sorted({name for fact in facts for name in fact["phases"]})
     return {
         "seconds": [(b - a) / 1e9 for a, b in pairwise(at)],
         "rows": [fact["rows_in"] for fact in facts],
+        "latencies": [(b - a) / 1e9 for a, b in zip(intents(parameters), ends, strict=True)],
         "phases": {name: [fact["phases"].get(name, 0.0) for fact in facts] for name in names},
     }
 
@@ -238,11 +240,21 @@ def commits(parameters: Parameters, source: str | None) -> Sequence[tuple[int, i
     """
     out: list[tuple[int, int, int]] = []
     last = 0
-    for file in sorted((Path(parameters["scratch"]) / "state" / "journal").glob("*.json")):
-        entry: Measurement = json.loads(file.read_text(encoding="utf-8"))
-        if entry["kind"] != "committed" or entry["body"]["timestep"] == 0:
-            continue
-        end = entry["body"]["offsets"][source]["rows"] if source else last
-        out.append((last, end, file.stat().st_ctime_ns))
+    for body, at in entries(parameters, "committed"):
+        end = body["offsets"][source]["rows"] if source else last
+        out.append((last, end, at))
         last = end
     return out
+
+
+def intents(parameters: Parameters) -> list[int]:
+    """When every timestep began, ns since 1970: the time of the entry that says what it will read."""
+    return [at for _, at in entries(parameters, "intent")]
+
+
+def entries(parameters: Parameters, kind: str) -> Iterator[tuple[Measurement, int]]:
+    """Journal entries of a kind that are about timesteps, and when they got their names, ns since 1970."""
+    for file in sorted((Path(parameters["scratch"]) / "state" / "journal").glob("*.json")):
+        entry: Measurement = json.loads(file.read_text(encoding="utf-8"))
+        if entry["kind"] == kind and entry["body"]["timestep"] != 0:
+            yield entry["body"], file.stat().st_ctime_ns

@@ -12,9 +12,19 @@ TIME = "dateTime"
 
 
 def generated(
-    events: Events, *, count: int, per_timestep: int, partitions: int = 1, spark: Any = None
+    events: Events,
+    *,
+    count: int,
+    per_timestep: int,
+    partitions: int = 1,
+    spark: Any = None,
+    delay_ms: int | None = None,
 ) -> Tables:
-    """Streams of so many events in all, so many of them in a timestep (in whole rounds of 50)."""
+    """Streams of so many events in all, so many of them in a timestep (in whole rounds of 50).
+
+    delay_ms: how far events may be out of order. None = as far as they are; what is less makes late rows.
+    """
+    delay = events.jitter_ms if delay_ms is None else delay_ms
 
     def stream(kind: str) -> Any:
         rows = rc.read(spark).generator(
@@ -25,6 +35,6 @@ def generated(
             partitions=partitions,
             name=kind,
         )
-        return rows.event_time(TIME, events.jitter_ms, name=f"{kind}-time")
+        return rows.event_time(TIME, delay, name=f"{kind}-time")
 
     return Tables(person=stream("person"), auction=stream("auction"), bid=stream("bid"))

@@ -62,6 +62,7 @@ def measure_batches(
     return {
         "seconds": [p.batchDuration / 1_000 for p in batches],
         "rows": [p.numInputRows for p in batches],
+        "latencies": [p.batchDuration / 1_000 for p in batches],
         "phases": phases(batches),
     }
 

@@ -14,8 +14,10 @@ from benchmarks.nexmark.query import NAMES, VARIANTS, query
 from benchmarks.nexmark.tables import generated
 from rechannel.errors import RefusedError
 from rechannel.job import InProcess
+from tests.support.dying import DiesOnce, DyingEvents, same
 
 COUNT, PER_TIMESTEP = 60_000, 3_000
+TIMESTEPS = COUNT // PER_TIMESTEP
 ORDERS = {"in order": Events(rate=1_000), "out of order": Events(rate=1_000, jitter_ms=3_000)}
 PATIENCE = 240
 
@@ -128,7 +130,7 @@ def in_process(spark, asked, events, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["q5", "q8"])
-def test_on_spark_while_it_is_changed(spark, name, tmp_path):
+def test_on_spark_while_it_is_changed_and_fails(spark, name, tmp_path):
     on_spark(spark, name, tmp_path)
 
 
@@ -136,37 +138,55 @@ def test_on_spark_while_it_is_changed(spark, name, tmp_path):
 @pytest.mark.parametrize(
     "name", ["q3", "q4", "q6", "q7", "q9", "q10", "q11", "q18", "q19", "q20", "q23"]
 )
-def test_the_others_on_spark_while_they_are_changed(spark, name, tmp_path):
+def test_the_others_on_spark_while_they_are_changed_and_fail(spark, name, tmp_path):
     on_spark(spark, name, tmp_path)
 
 
 def on_spark(spark, name, tmp_path):
-    """As in process, with executors that run tasks beside each other."""
+    """As in process, with executors that run tasks beside each other, of which some die, and a second driver."""
     asked, events = query(name), ORDERS["out of order"]
     views(spark, events)
-    tables = generated(events, count=COUNT, per_timestep=PER_TIMESTEP, partitions=2, spark=spark)
+    dying = DyingEvents(rate=events.rate, jitter_ms=events.jitter_ms, markers=tmp_path)
+    tables = generated(dying, count=COUNT, per_timestep=PER_TIMESTEP, partitions=2, spark=spark)
     out = tmp_path / "out"
     settings = rc.Settings(tasks=2, bins=8, interval_ms=100)
+    behind = DiesOnce(same, tmp_path / "result died")
     ends = [
         asked.build(tables)
+        .map_batches(behind, name="behind")
         .write.format("parquet")
         .partition_by(*asked.partitions)
         .save(out, name="out")
     ]
-    job = rc.Job(name, ends, state=tmp_path / "state", settings=settings).start()
-    rng = Random(name)
-    try:
-        for _ in range(6):
-            change(job, rng)
-        job.process_all_available(PATIENCE)
-        changed = [body for body in job.reconfigurations if body["phase"] == "done"]
-    finally:
-        job.stop(PATIENCE)
+    rng, changed = Random(name), []
+    for last in (False, True):
+        job = rc.Job(name, ends, state=tmp_path / "state", settings=settings).start()
+        try:
+            for _ in range(4):
+                change(job, rng)
+            if last:
+                job.process_all_available(PATIENCE)
+            else:
+                committed(job, TIMESTEPS // 2)
+            changed += [body for body in job.reconfigurations if body["phase"] == "done"]
+        finally:
+            job.stop(PATIENCE)
+        assert (job.status["timestep"] == TIMESTEPS) == last
     assert changed or not asked.stateful
+    died = {path.name for path in tmp_path.glob("* died")}
+    assert died == {"result died", *(f"{kind} died" for kind in asked.reads)}
     found = spark.read.parquet(str(out)).orderBy("timestep").toArrow().drop_columns("timestep")
     rows = expected(spark, asked, events)
     assert len(rows) >= 5
     assert plain(latest(found, asked.keys)) == rows
+
+
+def committed(job, timestep):
+    """Wait until a timestep is."""
+    until = monotonic() + PATIENCE
+    while (job.status["timestep"] or 0) < timestep:
+        assert monotonic() < until
+        sleep(0.02)
 
 
 def test_windows_of_processing_time_go_by_the_times_of_the_journal(spark, tmp_path):

@@ -13,6 +13,7 @@ from benchmarks.yahoo.events import COLUMN, SCHEMA, AdEvents, ads_of
 from benchmarks.yahoo.query import OPERATOR, SQL, counts
 from rechannel.errors import RefusedError
 from rechannel.job import InProcess
+from tests.support.dying import DiesOnce, same
 
 START_NS = 1_700_000_003 * 1_000_000_000
 EVENTS = AdEvents(start_ns=START_NS, rate=1_000, partitions=2, campaigns=20, ads=3)
@@ -67,10 +68,15 @@ def with_late(found, late):
     }
 
 
-def dataflow(events, spark=None):
-    """The counts over a generator that gives the events."""
+def dataflow(events, spark=None, rows=None):
+    """The counts over a generator that gives the events. rows: makes them."""
     lines = rc.read(spark).generator(
-        events.batch, schema=SCHEMA, per_timestep=PER_TIMESTEP, rows=ROWS, partitions=2, name=SOURCE
+        rows or events.batch,
+        schema=SCHEMA,
+        per_timestep=PER_TIMESTEP,
+        rows=ROWS,
+        partitions=2,
+        name=SOURCE,
     )
     return counts(lines, campaigns=20, ads=3, seconds=SECONDS, delay_ms=100)
 
@@ -118,20 +124,24 @@ def test_in_process_while_it_is_changed(events, expected, seed, tmp_path):
     assert with_late(counts_of(shown), late) == expected
 
 
-def test_on_spark_while_it_is_rescaled(spark, tmp_path):
-    found = dataflow(EVENTS, spark)
+def test_on_spark_while_it_is_rescaled_and_fails(spark, tmp_path):
+    """A task that reads and a task that counts die, and a second driver takes over in the middle."""
+    found = dataflow(EVENTS, spark, DiesOnce(EVENTS.batch, tmp_path / "reading died"))
+    found = found.map_batches(DiesOnce(same, tmp_path / "counting died"), name="behind")
     settings = rc.Settings(tasks=2, bins=8, interval_ms=50)
-    flow = found.write.memory("out", name="out")
-    job = rc.Job("yahoo", flow, state=tmp_path / "state", settings=settings).start()
-    try:
-        job.reconfigure(rc.rescale(OPERATOR, 4), rc.fluid(2)).wait(PATIENCE)
-        job.reconfigure(rc.rescale(OPERATOR, 1), rc.all_at_once()).wait(PATIENCE)
-        begun = job.committed_offset(SOURCE)["rows"]
-        job.process_all_available(PATIENCE)
-        assert 0 < begun < ROWS
-        assert counts_of(job.memory("out")) == in_one_batch(spark, EVENTS)
-    finally:
-        job.stop(PATIENCE)
+    flow = found.write.parquet(tmp_path / "out", name="out")
+    for tasks, strategy in ((4, rc.fluid(2)), (1, rc.all_at_once())):
+        job = rc.Job("yahoo", flow, state=tmp_path / "state", settings=settings).start()
+        try:
+            job.reconfigure(rc.rescale(OPERATOR, tasks), strategy).wait(PATIENCE)
+            assert 0 < job.committed_offset(SOURCE)["rows"] < ROWS
+            if tasks == 1:
+                job.process_all_available(PATIENCE)
+        finally:
+            job.stop(PATIENCE)
+    assert {path.name for path in tmp_path.glob("* died")} == {"reading died", "counting died"}
+    shown = spark.read.parquet(str(tmp_path / "out")).orderBy("timestep").toArrow()
+    assert counts_of(shown) == in_one_batch(spark, EVENTS)
 
 
 def test_the_peer_counts_the_same(spark, events, expected):

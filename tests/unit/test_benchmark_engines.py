@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks.harness import UnknownNameError
-from benchmarks.nexmark.benchmark import BENCHMARK, OTHERS, others, overall
+from benchmarks.comparison import MEAN
+from benchmarks.harness import Metric, UnknownNameError
+from benchmarks.nexmark.benchmark import BENCHMARK, OTHERS, others, overall, per_core
 from benchmarks.peers.bytewax.nexmark import measurement
 
 TOLD = [
@@ -40,3 +41,9 @@ def test_engines_are_no_part_of_what_is_promised():
     spark = {"q0_spark": 1.0, "q3_hdfs": 4.0, "q3_rocksdb": 9.0, "q8_hdfs": 9.0}
     assert overall(spark) == {"stateful_geometric_mean": pytest.approx(6.0), "worst": 1.0}
     assert overall({**spark, "q0_bytewax": 0.5, "q3_bytewax": 2.0}) == overall(spark)
+
+
+def test_events_per_core_are_those_of_the_kinds_that_a_query_reads():
+    means = [Metric(name=MEAN, value=2.0, unit="s", variant=name) for name in ("q3", "q1_spark")]
+    found = per_core(means, {"events": 500_000, "cores": 2})
+    assert {m.variant: m.value for m in found} == {"q3": 10_000.0, "q1_spark": 115_000.0}

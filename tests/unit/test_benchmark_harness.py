@@ -633,6 +633,39 @@ def test_ratios_carry_their_factor_and_say_of_what_they_are() -> None:
     assert comparison.ratios_of(metrics, ratios) == {"bound": 1.5, "overlapping": 4.0}
 
 
+def test_overall_figures_are_of_the_medians_of_rounds_and_their_interval_is_told() -> None:
+    def rounds(name: str, *seconds: float) -> list[Run]:
+        return [succeeded(name, {"seconds": [9.0, s, s]}) for s in seconds]
+
+    runs = (*rounds("slow", 2.0, 6.0, 30.0), *rounds("fast", 1.0, 2.0, 3.0))
+    ratio = Ratio(name="r", over="slow", under="fast", of=comparison.MEAN)
+    found = trials.Trials(runs=runs)
+    each = comparison.by_round(ratio, found, {"slow": 1, "fast": 1})
+    assert each == [2.0, 3.0, 10.0]
+
+    def overall(ratios: comparison.Ratios) -> comparison.Ratios:
+        return {"twice": 2 * ratios["r"]}
+
+    assert comparison.settled({"r": each, "s": []}, overall) == {"r": 3.0, "twice": 6.0}
+    told = {m.name: m.value for m in comparison.overall_intervals({"r": each, "s": []}, overall)}
+    assert told == {
+        "twice by round, least": 4.0,
+        "twice by round, median": 6.0,
+        "twice by round, most": 20.0,
+    }
+    assert comparison.by_round(ratio, trials.Trials(runs=(*runs, failed("slow"))), {}) == []
+
+
+def test_the_latency_of_a_timestep_is_a_figure_of_its_own() -> None:
+    runs = [{"latencies": [9.0, 2.0, 4.0]}, {"latencies": [9.0, 6.0, 8.0]}, {}]
+    found = {m.name: m.value for m in comparison.latency_metrics("a", runs, 1)}
+    assert found == {
+        comparison.LATENCY_MEDIAN: 5.0,
+        comparison.LATENCY_P99: pytest.approx(7.94),
+    }
+    assert comparison.latency_metrics("a", [{}], 1) == []
+
+
 LIVE = {
     "rate": 10,
     "since_ms": 0.0,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rechannel.dataflow.cogroups import Cogrouped
+from rechannel.dataflow.keyed import KeyedStream
+from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.windowed import WindowedStream
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -17,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "answers"),
     [
         ("changing-a-stream", 4),
-        ("cookbook", 12),
+        ("cookbook", 16),
         ("event-time", 9),
         ("joins", 8),
         ("querying-state", 3),
@@ -42,3 +48,45 @@ def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path)
         printed = out.getvalue()
     assert compared == answers
     assert not names["job"].is_active
+
+
+OPERATORS = (Stream, KeyedStream, WindowedStream, Cogrouped)
+ELSEWHERE = {"name", "schema"}
+"""Public names that are no operators."""
+
+
+def run_by_tests() -> str:
+    """All blocks that a test executes: those of the pages above, and that of the cookbook on Spark."""
+    pages = ("changing-a-stream", "cookbook", "event-time", "joins", "querying-state")
+    texts = (
+        (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in (*pages, "rows-in-order")
+    )
+    return "\n".join(
+        block for text in texts for block in re.findall(r"```python.*?\n(.*?)```", text, re.DOTALL)
+    )
+
+
+def test_every_operator_is_in_an_example_that_is_run() -> None:
+    names = {name for kind in OPERATORS for name in dir(kind) if not name.startswith("_")}
+    fields = {field.name for kind in OPERATORS for field in dataclasses.fields(kind)}
+    asked, run = names - fields - ELSEWHERE, run_by_tests()
+    assert {"aggregate", "lookup", "transform", "cogroup", "apply_batches", "reduce"} <= asked
+    assert not {name for name in asked if not re.search(rf"\.{name}\b", run)}
+
+
+def test_the_cookbook_names_every_operator_and_its_links_lead_somewhere() -> None:
+    text = (DOCS / "cookbook.md").read_text(encoding="utf-8")
+    table = text.partition("## An example of every operator")[2].partition("\n## ")[0]
+    names = {name for kind in OPERATORS for name in dir(kind) if not name.startswith("_")}
+    fields = {field.name for kind in OPERATORS for field in dataclasses.fields(kind)}
+    shown = set(re.findall(r"`\.?([a-z_]+)`", table))
+    assert names - fields - ELSEWHERE - {"key_by", "window"} <= shown
+    for page, anchor in re.findall(r"\]\(([a-z-]*(?:\.md)?)#([a-z-]+)\)", text):
+        there = (DOCS / (page or "cookbook.md")).read_text(encoding="utf-8")
+        titles = re.findall(r"^#+ (.*)$", there, re.MULTILINE)
+        assert anchor in {slug(title) for title in titles}, f"{page}#{anchor}"
+
+
+def slug(title: str) -> str:
+    """What a title is called in links."""
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")

@@ -8,7 +8,7 @@ from rechannel import computed, count, max, mean, min, sum
 from rechannel.dataflow.stream import Stream
 
 SQL = """
-SELECT auction, date_format(dateTime, 'yyyy-MM-dd') AS day, count(*) AS total_bids,
+SELECT auction, CAST(CAST(dateTime AS DATE) AS STRING) AS day, count(*) AS total_bids,
        count_if(price < 10000) AS rank1_bids, count_if(price >= 10000 AND price < 1000000) AS rank2_bids,
        count_if(price >= 1000000) AS rank3_bids,
        min(price) AS min_price, max(price) AS max_price, avg(price) AS avg_price, sum(price) AS sum_price

@@ -1,0 +1,148 @@
+"""The queries of NEXMark and of the Yahoo benchmark under random schedules of faults, against an undisturbed run.
+
+A schedule is a number, as in `test_simulation.py`, and what may happen is the same: attempts of tasks die or run twice,
+drivers die, sleep and start again, and everything that can be is changed meanwhile. Queries take turns. That an
+undisturbed run shows what Spark SQL makes of the same events is a test of its own (`tests/spark/test_nexmark.py`,
+`test_yahoo.py`).
+
+`RECHANNEL_SEED=n` replays schedule n alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+from random import Random
+
+import pytest
+
+from rechannel.settings import Settings
+from rechannel.testing import FaultKind, Harness
+from tests.property.queries import QUERIES, Asked, asked
+from tests.property.test_simulation import (
+    Disturbed,
+    bench,
+    check_extra,
+    check_files,
+    random_configuration,
+    random_settings,
+    rows_of,
+    sorted_text,
+)
+
+SHAPES = 4
+"""Inputs of every query."""
+PIECE = 10
+
+
+@cache
+def undisturbed(name: str, shape: int) -> tuple[Asked, Harness]:
+    """A query and its run with one task per operator, one timestep after the other."""
+    program = asked(name, shape)
+    calm = bench(program, settings=Settings(tasks=1, bins=1, in_flight=1, keep_versions=64))
+    calm.start().run()
+    return program, calm
+
+
+def schedule(seed: int) -> Counter[str]:
+    """One schedule; what happened in it."""
+    rng = Random(seed)
+    program, calm = undisturbed(QUERIES[seed % len(QUERIES)], seed // len(QUERIES) % SHAPES)
+    harness = bench(
+        program,
+        settings=random_settings(rng),
+        configure=lambda first: random_configuration(rng, first),
+        choose=rng.randrange,
+        arrival=lambda blobs: rng.sample(blobs, len(blobs)),
+    )
+    disturbed = Disturbed(rng, program, harness)
+    disturbed.run()
+    check_files(harness)
+    check_rows(program, harness, calm)
+    check_extra(harness, calm)
+    check_states(harness, calm)
+    happened = disturbed.happened
+    happened.update({f"injected {kind}": n for kind, n in harness.injected.items()})
+    happened["started again"] += disturbed.lives - 1
+    happened["late rows"] += (
+        sum(map(len, harness.outputs("late").values())) if "late" in calm.recorders else 0
+    )
+    happened[f"rows of {program.query}"] += sum(map(len, harness.outputs("out").values()))
+    happened["schedules"] += 1
+    return happened
+
+
+def check_rows(program: Asked, harness: Harness, calm: Harness) -> None:
+    """Every sink was shown every timestep once, with the rows of the undisturbed run."""
+    for sink in calm.recorders:
+        got, expected = harness.outputs(sink), calm.outputs(sink)
+        assert list(got) == list(expected) == list(range(1, program.timesteps + 1))
+        for timestep, table in expected.items():
+            where = f"{program.query}, {sink}, timestep {timestep}"
+            assert sorted_text(got[timestep]) == sorted_text(table), where
+
+
+def check_states(harness: Harness, calm: Harness) -> None:
+    """State after every kept timestep is that of the undisturbed run, byte for byte."""
+    here, there = harness.journal_state(), calm.journal_state()
+    for name in (stage.name for stage in calm.plan.stateful):
+        for timestep in here.versions:
+            got = harness.state_table(name, timestep=timestep, journal=here)
+            expected = calm.state_table(name, timestep=timestep, journal=there)
+            assert got.schema == expected.schema
+            assert repr(rows_of(got)) == repr(rows_of(expected)), f"{name} after {timestep}"
+
+
+NEEDED = (
+    *(f"store {kind}" for kind in FaultKind),
+    "fell asleep",
+    "killed",
+    "started again",
+    "reconfigured",
+    "reconfiguration done",
+    "reconfiguration aborted",
+    "changed change_program",
+    "changed rescale",
+    "late rows",
+    *(f"rows of {name}" for name in QUERIES),
+)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """A process per CPU: schedules know nothing of each other."""
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        yield pool
+
+
+def run_all(seeds: Sequence[int]) -> Counter[str]:
+    """Several schedules; how often each thing happened."""
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            happened += schedule(seed)
+        except Exception as error:
+            msg = f"schedule {seed} fails; RECHANNEL_SEED={seed} replays it"
+            raise AssertionError(msg) from error
+    return happened
+
+
+def test_no_schedule_makes_a_difference_to_a_query(
+    thorough: bool, workers: ProcessPoolExecutor
+) -> None:
+    alone = os.environ.get("RECHANNEL_SEED")
+    if alone:
+        run_all([int(alone)])
+        return
+    seeds = range((60 if thorough else 3) * len(QUERIES))
+    pieces = [seeds[start : start + PIECE] for start in range(0, len(seeds), PIECE)]
+    happened = sum(workers.map(run_all, pieces), Counter[str]())
+    assert happened["schedules"] == len(seeds)
+    for kind in ("before", "after", "twice", "late"):
+        assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
+    missing = [name for name in NEEDED if not happened[name]]
+    assert not missing, f"never happened: {missing}"
