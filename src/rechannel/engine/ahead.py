@@ -64,13 +64,17 @@ def worth_another(passes: Sequence[int]) -> bool:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was fetched ahead of one reconfiguration. ms_per_byte: how long it takes on the slowest host, lately."""
+    """What was fetched ahead of one reconfiguration.
+
+    ms_per_byte: how long it takes on the slowest host, lately. closed: it is over, nothing more is fetched for it.
+    """
 
     bytes_fetched: int = 0
     bytes_present: int = 0
     pieces: int = 0
     passes: list[int] = field(default_factory=list)
     ms_per_byte: float = GUESS
+    closed: bool = False
 
     def count(self, over: Iterable[Attended]) -> None:
         """One pass is over on all hosts."""

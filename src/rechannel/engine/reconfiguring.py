@@ -246,7 +246,7 @@ class Reconfigurer:
         event = accept(self.coordination, request, self.now(place))
         self._append(event)
         for id_ in event.supersedes:
-            self._ended(id_)
+            self._ended(id_, self._let_go(id_))
         return event.id
 
     def abort(self, id_: str, reason: str, place: Place) -> None:
@@ -273,7 +273,9 @@ class Reconfigurer:
                 happened = True
             elif not found or not found[0].open:
                 # Over before it was prepared: let go what the preparation got after that.
-                self._preparer.finished(found[0] if found else _aborted(record))
+                gone = found[0] if found else _aborted(record)
+                self._preparer.facts(gone)
+                self._preparer.finished(gone)
         for record in wants_preparing(self.coordination):
             if record.id not in self._preparing:
                 self._preparing[record.id] = record
@@ -391,17 +393,25 @@ class Reconfigurer:
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
-            self._ahead.pop(event.id, None)
-            facts = self._preparer.facts(self.coordination.find(event.id))
-            event = event.model_copy(update={"facts": dict(facts)}) if facts else event
+            facts = self._let_go(event.id)
+            event = event.model_copy(update={"facts": facts}) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
             self._ended(event.id)
 
-    def _ended(self, id_: str) -> None:
+    def _let_go(self, id_: str) -> dict[str, Any]:
+        """What was done ahead of a reconfiguration that is over; nothing more is."""
+        record = self.coordination.find(id_)
+        _, busy = self._ahead.pop(id_, (0, None))
+        if busy is not None and not busy.cancel():
+            busy.add_done_callback(lambda _: self._preparer.facts(record))  # what it took up since
+        return dict(self._preparer.facts(record))
+
+    def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
+        """Facts: those that are in no event."""
         record = self.coordination.find(id_)
         self._preparer.finished(record)
-        self._tell(record)
+        self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
         self.wake_waiters()
 
     def close(self) -> None:

@@ -11,10 +11,10 @@ next steps are fetched, and while it moves those behind them.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.versions import Program
-from rechannel.errors import RechannelError
 from rechannel.kernels.ahead import Attended, Errand, attend
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
@@ -39,6 +38,8 @@ from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import BinMove
 from rechannel.state.manifest import Manifest
+
+_LOG = logging.getLogger(__name__)
 
 HOLD = 0.2
 """Seconds that a task which starts a worker goes on."""
@@ -121,10 +122,11 @@ class SparkPreparer(ClusterPreparer):
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram):
                 facts["functions"] = self._load(part.version)
-        # Whether the change is still possible is judged at the border; here is only nothing to do then.
-        with suppress(RechannelError):
-            facts.update(self._workers(record, now))
-            facts.update(self._fetch(record, now, manifests))
+        for warm in (
+            lambda: self._workers(record, now),
+            lambda: self._fetch(record, now, manifests),
+        ):
+            facts.update(_warmed(record, warm))
         return facts
 
     def _workers(self, record: Record, now: Now) -> dict[str, Any]:
@@ -163,29 +165,33 @@ class SparkPreparer(ClusterPreparer):
         target = resolve(now.configuration, record.change, now.facts)
         tally = self._tallies.setdefault(record.id, Tally())
         while worth_another(tally.passes) and (len(steps) == 1 or not tally.passes):
-            if not self._pass(record.id, coming(steps), target, manifests):
+            if tally.closed or not self._pass(tally, coming(steps), target, manifests):
                 return {}
         return tally.to_json()
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Fetch what moves with the next steps, as it is now. What cannot be is fetched when it is read."""
-        with suppress(RechannelError):
-            self._pass(record.id, coming(record.left), now.configuration, manifests)
+        tally = self._tallies.setdefault(record.id, Tally())
+        _warmed(
+            record, lambda: self._pass(tally, coming(record.left), now.configuration, manifests)
+        )
 
     def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was fetched ahead in all, also after it was prepared."""
+        """What was fetched ahead in all, also after it was prepared. Nobody looks after what is under way any more."""
         tally = self._tallies.pop(record.id, None)
-        return tally.to_json() if tally is not None and tally.passes else {}
+        if tally is None:
+            return {}
+        tally.closed = True
+        return tally.to_json() if tally.passes else {}
 
     def _pass(
         self,
-        id_: str,
+        tally: Tally,
         moves: tuple[BinMove, ...],
         target: Configuration,
         manifests: Mapping[str, Manifest],
     ) -> bool:
         """Have moves fetched where they go; whether there was anything to do."""
-        tally = self._tallies.setdefault(id_, Tally())
         over: list[Attended] = []
         for operator in dict.fromkeys(move.operator for move in moves):
             mine = [move for move in moves if move.operator == operator]
@@ -234,7 +240,7 @@ class SparkPreparer(ClusterPreparer):
         call = AheadCall(shipped, tuple(errands), self._background())
         while True:
             left = [number for number in range(len(errands)) if number not in over]
-            if not left or waited > PATIENCE:
+            if not left or waited > PATIENCE or tally.closed:
                 return list(over.values())
             mine = replace(call, errands=tuple(errands[number] for number in left))
             numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
@@ -251,6 +257,23 @@ class SparkPreparer(ClusterPreparer):
     def _background(self) -> bool:
         """Whether workers outlive their tasks."""
         return str(self._spark.conf.get("spark.python.worker.reuse", "true")).lower() == "true"
+
+
+def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
+    """Facts of a warm-up. A change is made without it as well: what goes wrong is told, and no more.
+
+    Whether the change is still possible is judged at the border.
+    """
+    try:
+        return warm() or {}
+    except Exception as error:
+        _LOG.warning("%s begins less warm than it could: %s", record.id, error)
+        return {"warming": _line(error)}
+
+
+def _line(error: Exception) -> str:
+    """The first line of an error: behind it may be a whole stack of Spark's."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
 
 def _errand(manifest: Manifest, moves: list[BinMove]) -> Errand:
