@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from rechannel.kernels.ahead import Attended
+from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.steps import BinMove, Step
+from rechannel.reconfigure.steps import BinMove, Sizes, Step, apply_step, rewritten
 
 STEPS = 8
 """So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
@@ -37,6 +39,29 @@ SOONEST, LATEST = 0.25, 5.0
 def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
     """Moves of the next steps that take state to another task."""
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
+
+
+def after(configuration: Configuration, steps: Sequence[Step]) -> Configuration:
+    """What holds when steps are made. Raises ValueError, KeyError where they do not fit."""
+    return reduce(apply_step, steps, configuration)
+
+
+def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:
+    """Whether tasks that an operator has before and later may have to run elsewhere."""
+    old, new = before.operators.get(operator), later.operators.get(operator)
+    if old is None or new is None or new.routing is None:
+        return False
+    if before.executors != later.executors:
+        return True
+    return (old.tasks, old.placement, old.resources) != (new.tasks, new.placement, new.resources)
+
+
+def carried(
+    configuration: Configuration, operator: str, tasks: Collection[int], sizes: Sizes
+) -> tuple[BinMove, ...]:
+    """All bins of tasks that go to another host. Where their sizes are not known, each is a piece of its own."""
+    bins = [move for move in rewritten(configuration, operator, sizes) if move.source in tasks]
+    return tuple(replace(move, size=move.size or PIECE) for move in bins)
 
 
 def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
