@@ -64,6 +64,9 @@ class Preparer(Protocol):
     def finished(self, record: Record) -> None:
         """A record is over: free what was prepared, let go what is not needed any more."""
 
+    def places(self) -> Mapping[str, Mapping[int, str]]:
+        """By operator, the executor of every task that is placed."""
+
 
 class Latest(Mapping[str, Manifest]):
     """Manifests as they are whenever one is asked for: a preparation takes a while, and timesteps go on."""
@@ -110,6 +113,10 @@ class NothingToPrepare:
 
     def finished(self, record: Record) -> None:
         """Nothing is held."""
+
+    def places(self) -> Mapping[str, Mapping[int, str]]:
+        """Tasks are wherever they are."""
+        return {}
 
 
 def abilities(
@@ -236,6 +243,7 @@ class Reconfigurer:
                 combinable=self._combinable,
                 sources=self._sources,
                 limits=self._limits,
+                places=self._preparer.places() if measured else {},
             ),
             sizes=self._measured.sizes(configuration) if measured else Sizes(),
             budget=self._measured.budget,

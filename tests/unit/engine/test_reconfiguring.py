@@ -64,6 +64,9 @@ class Preparer(NothingToPrepare):
     def impossible(self, record: Record) -> str | None:
         return self.cannot
 
+    def places(self) -> dict[str, dict[int, str]]:
+        return {"counts": {0: "3"}}
+
     def finished(self, record: Record) -> None:
         self.heard.append((str(record.phase), record.id))
 
@@ -177,6 +180,7 @@ def test_a_look_sees_what_a_request_would_be_judged_by():
     now = seen.result(0)
     assert (now.timestep, now.time_ms, now.configuration) == (1, 100, two())
     assert (now.facts.combinable, now.facts.sources) == (frozenset({"counts"}), frozenset({"in"}))
+    assert now.facts.places == {"counts": {0: "3"}}
 
 
 def test_whoever_waits_for_an_answer_when_the_job_ends_is_refused():
