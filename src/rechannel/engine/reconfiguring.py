@@ -20,6 +20,7 @@ from rechannel.engine.measured import Measured
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.place import Place
 from rechannel.engine.steps import can_combine
+from rechannel.engine.takeover import Successor, take_over
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
@@ -41,7 +42,7 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
 
-class Preparer(Protocol):
+class Preparer(Successor, Protocol):
     """Does what can be done ahead of the border. Called in a thread of its own."""
 
     def prepare(
@@ -90,6 +91,11 @@ class Latest(Mapping[str, Manifest]):
 
 class NothingToPrepare:
     """For engines in which a change costs nothing ahead."""
+
+    application = ""
+
+    def recovered(self, executors: int) -> None:
+        """There are none to ask for."""
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
@@ -262,11 +268,13 @@ class Reconfigurer:
         for event in abort(self.coordination, id_, self.now(place), reason):
             self._append(event)
 
-    def resume(self, place: Place) -> None:
-        """Take up what the driver before left open."""
+    def resume(self, place: Place) -> Configuration:
+        """Take up what the driver before left open; the Configuration from here on."""
+        place = replace(place, configuration=take_over(self._journal, self._preparer, place))
         if self.coordination.open:
             for event in resume(self.coordination, self.now(place), self._preparer.impossible):
                 self._append(event)
+        return place.configuration
 
     def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
