@@ -198,6 +198,11 @@ def test_executors_that_go_with_a_change_have_no_tasks_from_its_border_on() -> N
     made.look(1)
     made.anchor("a", FOUR)
     assert made.places["a"] == dict.fromkeys(range(4), "0")
+    made.release("r1")
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2"}  # none has gone
+    made.look(2)
     made.look(3)  # it was led back
     made.anchor("a", FOUR)
     assert set(made.places["a"].values()) == {"0", "1", "2"}

@@ -91,9 +91,10 @@ class Placing:
             self._kept_for[id_] = executors
 
     def release(self, id_: str) -> None:
-        """The change is over, whatever came of it."""
+        """The change is over, whatever came of it: who is alive and not on its way out is there for all."""
         with self._lock:
             self._kept_for.pop(id_, None)
+            self._going = frozenset()
 
     def _see(self) -> tuple[Executor, ...]:
         try:

@@ -199,7 +199,8 @@ class SparkPreparer(ClusterPreparer):
     def finished(self, record: Record) -> None:
         """Executors that were kept for it are there for all."""
         super().finished(record)
-        if self._placing is not None:
+        about = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
+        if about and self._placing is not None:
             self._placing.release(record.id)
 
     def _pass(
