@@ -27,10 +27,12 @@ from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import (
     Decision,
+    beginning,
     border,
     may_plan,
     resume,
     settled,
+    soon,
     wants_preparing,
 )
 from rechannel.reconfigure.events import Event, Finished, Prepared
@@ -54,7 +56,10 @@ class Preparer(Successor, Protocol):
         """
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Do what can be done ahead of the next steps of a record that is under way. Called in a thread of its own."""
+        """Do what can be done ahead of the next steps of a record that is under way, or begins soon.
+
+        Called in a thread of its own.
+        """
 
     def facts(self, record: Record) -> Mapping[str, Any]:
         """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
@@ -181,6 +186,7 @@ class Reconfigurer:
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
         self._ahead: dict[str, tuple[int, Future[None]]] = {}
+        self._again: dict[str, tuple[int, Future[None] | None]] = {}
         self._closed = False
         self._tell = tell
         self._over = threading.Condition()
@@ -286,6 +292,7 @@ class Reconfigurer:
             if found and found[0].phase is Phase.WAITING:
                 # It was prepared while timesteps went on: what counts is now.
                 self._append(event.model_copy(update={"time_ms": place.time_ms}))
+                self._again[event.id] = place.timestep, None
                 happened = True
             elif not found or not found[0].open:
                 # Over before it was prepared: let go what the preparation got after that.
@@ -300,7 +307,22 @@ class Reconfigurer:
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
                 self._go_ahead(record, place, Latest(manifests))
+        self._once_more(place, Latest(manifests))
         return happened
+
+    def _once_more(self, place: Place, manifests: Mapping[str, Manifest]) -> None:
+        """What was fetched for changes that wait may be merged meanwhile: once more, shortly before they begin."""
+        if all(record.phase is not Phase.READY for record in self.coordination.open):
+            return
+        state = self.coordination
+        for record in soon(state, self.now(place, measured=False)):
+            since, busy = self._again.get(record.id, (place.timestep, None))
+            if place.timestep < since + AGAIN or (busy is not None and not busy.done()):
+                continue
+            now = beginning(state, record, self.now(place))
+            pool = self._executor if self._executor is not None else self._threads()
+            future = pool.submit(self._preparer.ahead, record, now, manifests)
+            self._again[record.id] = place.timestep, future
 
     def _go_ahead(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
         """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
@@ -418,9 +440,12 @@ class Reconfigurer:
     def _let_go(self, id_: str) -> dict[str, Any]:
         """What was done ahead of a reconfiguration that is over; nothing more is."""
         record = self.coordination.find(id_)
-        _, busy = self._ahead.pop(id_, (0, None))
-        if busy is not None and not busy.cancel():
-            busy.add_done_callback(lambda _: self._preparer.facts(record))  # what it took up since
+        for begun in (self._ahead.pop(id_, None), self._again.pop(id_, None)):
+            busy = None if begun is None else begun[1]
+            if busy is not None and not busy.cancel():
+                busy.add_done_callback(
+                    lambda _: self._preparer.facts(record)
+                )  # what it took up since
         return dict(self._preparer.facts(record))
 
     def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:

@@ -414,6 +414,23 @@ def test_while_it_moves_the_next_steps_are_prepared_one_thing_at_a_time_and_told
     assert (hands.phase("r1"), hands.find("r1").prepared) == ("done", {"bytes": 9})
 
 
+def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
+    hands = Hands()
+    ready(hands, at_timestep=20)
+    heard = []
+    while hands.here.timestep < 20:
+        steps_on(hands)
+        hands.turn()
+        while len(hands.executor):
+            hands.executor.run(0)
+            heard.append(hands.here.timestep)
+    assert heard == [12, 16]
+    assert hands.preparer.heard == [("prepare", "r1")] + [("ahead", "r1 0")] * 2
+    steps_on(hands)
+    hands.changes.settle(20, 200)
+    assert (hands.phase("r1"), hands.changes._again) == ("done", {})
+
+
 def asked_for_more(hands: Hands) -> None:
     """A change that moves step by step, whose next steps are about to be prepared."""
     ready(hands, SWAPPED, strategy=ask.fluid())

@@ -186,7 +186,7 @@ class SparkPreparer(ClusterPreparer):
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Fetch what moves with the next steps, as it is now. What cannot be is fetched when it is read."""
         tally = self._tallies.setdefault(record.id, Tally())
-        _warmed(record, lambda: self._pass(tally, record.left, now, manifests))
+        _warmed(record, lambda: self._pass(tally, _coming(record, now), now, manifests))
 
     def facts(self, record: Record) -> Mapping[str, Any]:
         """What was fetched ahead in all, also after it was prepared. Nobody looks after what is under way any more."""
@@ -254,6 +254,13 @@ class SparkPreparer(ClusterPreparer):
     def _background(self) -> bool:
         """Whether workers outlive their tasks."""
         return str(self._spark.conf.get("spark.python.worker.reuse", "true")).lower() == "true"
+
+
+def _coming(record: Record, now: Now) -> Sequence[Step]:
+    """Steps that are left; those that would be planned now of a record that has not begun."""
+    if record.under_way:
+        return record.left
+    return planned_steps(record, planned_route(now.configuration, record.change, now), now)
 
 
 def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
