@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from rechannel.kernels.ahead import Attended
+from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.steps import BinMove, Step
+from rechannel.reconfigure.steps import BinMove, Sizes, Step, apply_step, rewritten
 
 STEPS = 8
 """So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
@@ -39,6 +41,29 @@ def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
 
 
+def after(configuration: Configuration, steps: Sequence[Step]) -> Configuration:
+    """What holds when steps are made. Raises ValueError, KeyError where they do not fit."""
+    return reduce(apply_step, steps, configuration)
+
+
+def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:
+    """Whether tasks that an operator has before and later may have to run elsewhere."""
+    old, new = before.operators.get(operator), later.operators.get(operator)
+    if old is None or new is None or new.routing is None:
+        return False
+    if before.executors != later.executors:
+        return True
+    return (old.tasks, old.placement, old.resources) != (new.tasks, new.placement, new.resources)
+
+
+def carried(
+    configuration: Configuration, operator: str, tasks: Collection[int], sizes: Sizes
+) -> tuple[BinMove, ...]:
+    """All bins of tasks that go to another host. Where their sizes are not known, each is a piece of its own."""
+    bins = [move for move in rewritten(configuration, operator, sizes) if move.source in tasks]
+    return tuple(replace(move, size=move.size or PIECE) for move in bins)
+
+
 def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
     """Hashes of moves in their order, about so many bytes at a time."""
     taken: list[tuple[int, int]] = []
@@ -64,13 +89,17 @@ def worth_another(passes: Sequence[int]) -> bool:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was fetched ahead of one reconfiguration. ms_per_byte: how long it takes on the slowest host, lately."""
+    """What was fetched ahead of one reconfiguration.
+
+    ms_per_byte: how long it takes on the slowest host, lately. closed: it is over, nothing more is fetched for it.
+    """
 
     bytes_fetched: int = 0
     bytes_present: int = 0
     pieces: int = 0
     passes: list[int] = field(default_factory=list)
     ms_per_byte: float = GUESS
+    closed: bool = False
 
     def count(self, over: Iterable[Attended]) -> None:
         """One pass is over on all hosts."""

@@ -31,6 +31,10 @@ class Executor:
 class Cluster(Protocol):
     """What a running stream can ask of its cluster. May be called from any thread."""
 
+    @property
+    def application(self) -> str:
+        """In which ids of executors mean something; empty where nobody can tell."""
+
     def executors(self) -> tuple[Executor, ...]:
         """Executors that take tasks now, oldest first; none that is on its way out."""
 
@@ -73,7 +77,7 @@ class FixedCluster:
 
     alive: the executors now; a test may change them. room: the most there can be. delay: how often
     `executors` is asked until those show that were requested last (None = never). cores, host: of new ones.
-    requested, decommissioned: what was asked, in order.
+    requested, decommissioned: what was asked, in order. application: whose executors they are.
     """
 
     alive: list[Executor] = field(default_factory=lambda: [Executor(id="0", host="h0", cores=1)])
@@ -81,6 +85,7 @@ class FixedCluster:
     delay: int | None = 0
     cores: int = 1
     host: str = "h0"
+    application: str = ""
     amounts: Mapping[str, float] = field(default_factory=dict)
     requested: list[int] = field(default_factory=list)
     decommissioned: list[str] = field(default_factory=list)

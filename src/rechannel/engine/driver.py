@@ -214,7 +214,7 @@ class Driver:
         if state.configurations:
             self._configuration = self._known(state.configuration_at(self._last + 1))
         self._history.repair(state.coordination.records)
-        self.changes.resume(self.place())
+        self._configuration = self.changes.resume(self.place())
         self._publisher.recover(state)
 
     def _known(self, configuration: Configuration) -> Configuration:

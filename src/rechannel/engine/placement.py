@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rechannel.engine.cluster import Executor
 
@@ -78,6 +78,14 @@ def _turns(
 def moved(before: Mapping[int, str], after: Mapping[int, str]) -> tuple[int, ...]:
     """Tasks that run elsewhere than before, in order."""
     return tuple(sorted(task for task, at in after.items() if before.get(task, at) != at))
+
+
+def admitted(alive: Sequence[Executor], known: Collection[str], most: int) -> tuple[Executor, ...]:
+    """Executors to use while others that came are kept for later: those known, and the oldest others up to `most`."""
+    there = sum(executor.id in known for executor in alive)
+    others = [executor.id for executor in alive if executor.id not in known]
+    taken = {*known, *others[: max(0, most - there)]}
+    return tuple(executor for executor in alive if executor.id in taken)
 
 
 def surplus(

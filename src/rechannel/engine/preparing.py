@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,8 @@ from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
+
+_LOG = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 300.0
 """How long executors may take to come before a change fails."""
@@ -37,6 +40,24 @@ class ClusterPreparer:
         self.places = places
         self._patience = patience
         self._sleep = sleep
+
+    @property
+    def application(self) -> str:
+        """In which ids of executors mean something."""
+        return self.cluster.application
+
+    def recovered(self, executors: int) -> None:
+        """Ask for executors again that the driver before had. They may be refused here: then it goes on with fewer."""
+        try:
+            if len(self.cluster.executors()) >= executors:
+                return
+            refusal = self.cluster.refuses_executors(executors)
+            if refusal is None:
+                self.cluster.request(executors)
+        except Exception as error:
+            refusal = str(error)
+        if refusal is not None:
+            _LOG.warning("there were %d executors before: %s", executors, refusal)
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]

@@ -20,16 +20,19 @@ from rechannel.engine.measured import Measured
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.place import Place
 from rechannel.engine.steps import can_combine
+from rechannel.engine.takeover import Successor, take_over
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import (
     Decision,
+    beginning,
     border,
     may_plan,
     resume,
     settled,
+    soon,
     wants_preparing,
 )
 from rechannel.reconfigure.events import Event, Finished, Prepared
@@ -41,7 +44,7 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
 
-class Preparer(Protocol):
+class Preparer(Successor, Protocol):
     """Does what can be done ahead of the border. Called in a thread of its own."""
 
     def prepare(
@@ -53,7 +56,10 @@ class Preparer(Protocol):
         """
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Do what can be done ahead of the next steps of a record that is under way. Called in a thread of its own."""
+        """Do what can be done ahead of the next steps of a record that is under way, or begins soon.
+
+        Called in a thread of its own.
+        """
 
     def facts(self, record: Record) -> Mapping[str, Any]:
         """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
@@ -63,6 +69,9 @@ class Preparer(Protocol):
 
     def finished(self, record: Record) -> None:
         """A record is over: free what was prepared, let go what is not needed any more."""
+
+    def places(self) -> Mapping[str, Mapping[int, str]]:
+        """By operator, the executor of every task that is placed."""
 
 
 class Latest(Mapping[str, Manifest]):
@@ -88,6 +97,11 @@ class Latest(Mapping[str, Manifest]):
 class NothingToPrepare:
     """For engines in which a change costs nothing ahead."""
 
+    application = ""
+
+    def recovered(self, executors: int) -> None:
+        """There are none to ask for."""
+
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
@@ -110,6 +124,10 @@ class NothingToPrepare:
 
     def finished(self, record: Record) -> None:
         """Nothing is held."""
+
+    def places(self) -> Mapping[str, Mapping[int, str]]:
+        """Tasks are wherever they are."""
+        return {}
 
 
 def abilities(
@@ -168,6 +186,7 @@ class Reconfigurer:
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
         self._ahead: dict[str, tuple[int, Future[None]]] = {}
+        self._again: dict[str, tuple[int, Future[None] | None]] = {}
         self._closed = False
         self._tell = tell
         self._over = threading.Condition()
@@ -236,6 +255,7 @@ class Reconfigurer:
                 combinable=self._combinable,
                 sources=self._sources,
                 limits=self._limits,
+                places=self._preparer.places() if measured else {},
             ),
             sizes=self._measured.sizes(configuration) if measured else Sizes(),
             budget=self._measured.budget,
@@ -246,7 +266,7 @@ class Reconfigurer:
         event = accept(self.coordination, request, self.now(place))
         self._append(event)
         for id_ in event.supersedes:
-            self._ended(id_)
+            self._ended(id_, self._let_go(id_))
         return event.id
 
     def abort(self, id_: str, reason: str, place: Place) -> None:
@@ -254,11 +274,13 @@ class Reconfigurer:
         for event in abort(self.coordination, id_, self.now(place), reason):
             self._append(event)
 
-    def resume(self, place: Place) -> None:
-        """Take up what the driver before left open."""
+    def resume(self, place: Place) -> Configuration:
+        """Take up what the driver before left open; the Configuration from here on."""
+        place = replace(place, configuration=take_over(self._journal, self._preparer, place))
         if self.coordination.open:
             for event in resume(self.coordination, self.now(place), self._preparer.impossible):
                 self._append(event)
+        return place.configuration
 
     def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
@@ -270,10 +292,13 @@ class Reconfigurer:
             if found and found[0].phase is Phase.WAITING:
                 # It was prepared while timesteps went on: what counts is now.
                 self._append(event.model_copy(update={"time_ms": place.time_ms}))
+                self._again[event.id] = place.timestep, None
                 happened = True
             elif not found or not found[0].open:
                 # Over before it was prepared: let go what the preparation got after that.
-                self._preparer.finished(found[0] if found else _aborted(record))
+                gone = found[0] if found else _aborted(record)
+                self._preparer.facts(gone)
+                self._preparer.finished(gone)
         for record in wants_preparing(self.coordination):
             if record.id not in self._preparing:
                 self._preparing[record.id] = record
@@ -282,7 +307,22 @@ class Reconfigurer:
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
                 self._go_ahead(record, place, Latest(manifests))
+        self._once_more(place, Latest(manifests))
         return happened
+
+    def _once_more(self, place: Place, manifests: Mapping[str, Manifest]) -> None:
+        """What was fetched for changes that wait may be merged meanwhile: once more, shortly before they begin."""
+        if all(record.phase is not Phase.READY for record in self.coordination.open):
+            return
+        state = self.coordination
+        for record in soon(state, self.now(place, measured=False)):
+            since, busy = self._again.get(record.id, (place.timestep, None))
+            if place.timestep < since + AGAIN or (busy is not None and not busy.done()):
+                continue
+            now = beginning(state, record, self.now(place))
+            pool = self._executor if self._executor is not None else self._threads()
+            future = pool.submit(self._preparer.ahead, record, now, manifests)
+            self._again[record.id] = place.timestep, future
 
     def _go_ahead(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
         """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
@@ -391,17 +431,28 @@ class Reconfigurer:
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
-            self._ahead.pop(event.id, None)
-            facts = self._preparer.facts(self.coordination.find(event.id))
-            event = event.model_copy(update={"facts": dict(facts)}) if facts else event
+            facts = self._let_go(event.id)
+            event = event.model_copy(update={"facts": facts}) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
             self._ended(event.id)
 
-    def _ended(self, id_: str) -> None:
+    def _let_go(self, id_: str) -> dict[str, Any]:
+        """What was done ahead of a reconfiguration that is over; nothing more is."""
+        record = self.coordination.find(id_)
+        for begun in (self._ahead.pop(id_, None), self._again.pop(id_, None)):
+            busy = None if begun is None else begun[1]
+            if busy is not None and not busy.cancel():
+                busy.add_done_callback(
+                    lambda _: self._preparer.facts(record)
+                )  # what it took up since
+        return dict(self._preparer.facts(record))
+
+    def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
+        """Facts: those that are in no event."""
         record = self.coordination.find(id_)
         self._preparer.finished(record)
-        self._tell(record)
+        self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
         self.wake_waiters()
 
     def close(self) -> None:

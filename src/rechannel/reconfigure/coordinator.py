@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from rechannel.errors import RechannelError
@@ -25,9 +26,15 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import check_fixed, planned_route, planned_steps
+from rechannel.reconfigure.requests import check_fixed, planned_route, planned_steps, projection
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Route, Step, apply_step
+
+NEAR = 8
+"""Timesteps ahead of its border at which what was prepared for a change is looked at again."""
+
+NEAR_MS = 2000
+"""The least time that passes for so many timesteps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +88,38 @@ def may_plan(state: Coordination, now: Now) -> bool:
 def wants_preparing(state: Coordination) -> tuple[Record, ...]:
     """Those that wait for their preparation, first come first."""
     return tuple(record for record in state.open if record.phase is Phase.WAITING)
+
+
+def soon(state: Coordination, now: Now) -> tuple[Record, ...]:
+    """Those that were prepared and wait for a moment, or for others, that is a few timesteps away."""
+    waiting = [r for r in state.open if r.phase is Phase.READY and r.strategy.prepare]
+    return tuple(record for record in waiting if _near(state, record, now))
+
+
+def _near(state: Coordination, record: Record, now: Now) -> bool:
+    if record.at_timestep is not None:
+        return 0 < record.at_timestep - now.timestep <= NEAR
+    if record.at_ms is not None:
+        pace = max(now.configuration.interval_ms, NEAR_MS // NEAR)
+        return 0 < record.at_ms - now.time_ms <= NEAR * pace
+    if record.at_event is not None:
+        return False  # nobody knows how fast event time goes
+    before = [r for r in _before(state, record) if meet(r.touches, record.touches)]
+    under_way = all(other.under_way for other in before)
+    return bool(before) and under_way and sum(len(other.left) for other in before) <= NEAR
+
+
+def _before(state: Coordination, record: Record) -> tuple[Record, ...]:
+    """Records that are open and come before it."""
+    earlier = takewhile(lambda other: other.id != record.id, state.open)
+    later = dropwhile(lambda other: other.id != record.id, state.open)
+    return (*earlier, *(other for other in later if other.under_way))
+
+
+def beginning(state: Coordination, record: Record, now: Now) -> Now:
+    """What a record begins with, as far as that can be told: what is before it is done."""
+    before = replace(state, records=_before(state, record))
+    return replace(now, configuration=projection(before, now))
 
 
 def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:

@@ -17,7 +17,7 @@ from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.requests import planned_route, projection
 from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import Step
+from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy
 
 FORMAT = 1
@@ -26,12 +26,23 @@ FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Affected:
-    """What happens to one operator. tasks: those that give or take bins. size: bytes of state that they move."""
+    """What happens to one operator. tasks: those that give or take bins. size: bytes of state that they move.
+
+    placed: tasks that are put on another executor than they run on. carried: bytes of state that goes with them.
+    """
 
     operator: str
     tasks: tuple[int, ...]
     bins: int
     size: float
+    placed: tuple[int, ...] = ()
+    carried: float = 0.0
+
+    @property
+    def _carried(self) -> dict[str, Any]:
+        if not self.placed:
+            return {}
+        return {"placed": list(self.placed), "carried_bytes": round(self.carried)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +83,7 @@ class Plan:
                     "tasks": list(a.tasks),
                     "bins": a.bins,
                     "bytes": round(a.size),
+                    **a._carried,
                 }
                 for a in self.affected
             ],
@@ -96,6 +108,8 @@ class Plan:
                         tasks=tuple(a["tasks"]),
                         bins=a["bins"],
                         size=a["bytes"],
+                        placed=tuple(a.get("placed", ())),
+                        carried=a.get("carried_bytes", 0.0),
                     )
                     for a in data["affected"]
                 ),
@@ -127,7 +141,13 @@ class Plan:
             for a in self.affected
             if a.bins
         ]
-        lines += [f"  {a.operator}: no state moves" for a in self.affected if not a.bins]
+        lines += [
+            f"  {a.operator}: tasks {list(a.placed)} go to another executor with {_bytes(a.carried)}"
+            for a in self.affected
+            if a.placed
+        ]
+        still = [a.operator for a in self.affected if not a.bins and not a.placed]
+        lines += [f"  {operator}: no state moves" for operator in still]
         count = len(self.steps)
         lines.append(
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
@@ -144,11 +164,14 @@ def plan(
     change = pinned(before, change, now)
     way = planned_route(before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
+    target = resolve(before, change, now.facts)
     names = {m.operator for m in way.moves} | {
         a.operator for a in (*way.first, *way.last) if a.operator is not None
     }
     affected = tuple(
-        Affected(
+        _affected(
+            target,
+            now,
             operator=name,
             tasks=tuple(
                 sorted({t for m in way.moves if m.operator == name for t in (m.source, m.target)})
@@ -164,8 +187,25 @@ def plan(
         steps=steps,
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
-        cost_ms=max((step.size for step in steps), default=0.0) * ms_per_byte,
+        cost_ms=_dearest(steps, sum(one.carried for one in affected)) * ms_per_byte,
     )
+
+
+def _affected(target: Configuration, now: Now, *, operator: str, **moved: Any) -> Affected:
+    """With what goes to another executor, where it is known which one every task runs on."""
+    after = target.operators.get(operator)
+    here = now.facts.places.get(operator, {})
+    if after is None or after.routing is None:
+        return Affected(operator=operator, **moved)
+    placed = tuple(task for task, at in after.placement.items() if here.get(task, at) != at)
+    bins = rewritten(target, operator, now.sizes) if placed else ()
+    carried = sum(bin_.size for bin_ in bins if bin_.source in placed)
+    return Affected(operator=operator, placed=placed, carried=carried, **moved)
+
+
+def _dearest(steps: tuple[Step, ...], carried: float) -> float:
+    """Bytes of the dearest step; tasks are placed with the first one."""
+    return max((step.size + carried * (not i) for i, step in enumerate(steps)), default=0.0)
 
 
 def pinned(before: Configuration, change: Change, now: Now) -> Change:

@@ -52,12 +52,14 @@ class Facts:
 
     loads: rows per bin of every stateful operator, as measured; shape (bins,) under its present routing.
     combinable: operators that can pre-aggregate. sources: names of the sources. limits: of the cluster.
+    places: by operator, the executor of every task that is placed.
     """
 
     loads: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     combinable: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=NoLimits)
+    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 def resolve(configuration: Configuration, change: c.Change, facts: Facts) -> Configuration:

@@ -47,6 +47,8 @@ class StepExecutor(Executor):
     def run(self, number: int) -> bool:
         """Make a held call. What is no Exception (the process died) is raised here and now."""
         future, call = self._held.pop(number)
+        if not future.set_running_or_notify_cancel():
+            return True
         try:
             result = call()
         except Exception as error:

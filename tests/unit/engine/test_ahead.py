@@ -1,20 +1,26 @@
 """What is fetched ahead, in which pieces, and when that is enough."""
 
+from dataclasses import replace
+
 import pytest
 
 from rechannel.engine.ahead import (
     LATEST,
     PASSES,
+    PIECE,
     SOONEST,
     STEPS,
     Tally,
+    carried,
     coming,
+    may_place_anew,
     pieces,
     worth_another,
 )
 from rechannel.kernels.ahead import Attended
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.steps import BinMove, Step
+from rechannel.reconfigure.steps import BinMove, Sizes, Step
+from tests.support.changing import configuration, keyed, sized, two
 
 
 def move(number, *, size=1.0, target=1):
@@ -69,3 +75,26 @@ def test_what_all_hosts_did_is_counted_and_the_slowest_tells_how_long_it_takes()
     assert tally.patience(200_000, 4) == 4.0
     assert tally.patience(200_000, 40) == LATEST
     assert tally.patience(0, 0) == SOONEST
+
+
+def test_a_task_that_goes_to_another_host_carries_all_of_its_bins():
+    found = carried(two(), "counts", {1}, sized(two(), 7.0))
+    routing = two().operators["counts"].routing
+    assert [(one.lo, one.hi) for one in found] == [routing.span(b) for b in routing.bins_of(1)]
+    assert {(one.source, one.size) for one in found} == {(1, 7.0)}
+    assert {one.size for one in carried(two(), "counts", {1}, Sizes())} == {PIECE}
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        (two(), False),
+        (replace(two(), interval_ms=5), False),
+        (replace(two(), executors=3), True),
+        (configuration(counts=keyed(placement={0: "1"}), sums=keyed()), True),
+        (configuration(counts=keyed(tasks=1), sums=keyed()), True),
+        (configuration(sums=keyed()), False),
+    ],
+)
+def test_tasks_run_elsewhere_only_for_a_reason(later, told):
+    assert may_place_anew(two(), later, "counts") is told

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from rechannel.engine.cluster import Executor
-from rechannel.engine.placement import moved, place, surplus
+from rechannel.engine.placement import admitted, moved, place, surplus
 
 
 def executors(*cores: int) -> list[Executor]:
@@ -92,6 +92,17 @@ def test_ties_go_to_the_executor_named_first() -> None:
 def test_executors_with_the_fewest_tasks_are_given_back(total: int, given: tuple[str, ...]) -> None:
     placed = {"a": {0: "0", 1: "0", 2: "1"}, "b": {0: "0", 1: "1"}}
     assert surplus(total, executors(2, 2, 2), placed) == given
+
+
+@pytest.mark.parametrize(
+    ("known", "most", "used"),
+    [("01", 2, "01"), ("01", 3, "012"), ("12", 2, "12"), ("0", 9, "0123"), ("", 0, "")],
+)
+def test_of_executors_that_are_kept_for_later_as_many_are_used_as_died(
+    known: str, most: int, used: str
+) -> None:
+    found = admitted(executors(2, 2, 2, 2), known, most)
+    assert "".join(executor.id for executor in found) == used
 
 
 def test_of_executors_with_as_many_tasks_the_youngest_goes() -> None:

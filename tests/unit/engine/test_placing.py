@@ -129,3 +129,87 @@ def test_executors_of_another_profile_are_no_place() -> None:
     made = placing(there, Recording())
     made.anchor("a", FOUR)
     assert set(made.places["a"].values()) == {"0", "1"}
+
+
+def test_executors_that_come_for_a_change_get_tasks_from_its_border_on() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    made.keep("r1", 4)
+    there.request(4)
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}
+    border = made.expected("a", FOUR, 4)
+    assert {executor.id for executor in border.values()} == {"0", "1", "2", "3"}
+    made.look(4)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == {task: executor.id for task, executor in border.items()}
+    made.look(4)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2", "3"}
+
+
+def test_who_comes_in_the_place_of_one_that_died_is_used_at_once() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.keep("r1", 3)
+    there.kill("1")
+    there.request(3)
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "2"}
+
+
+def test_executors_that_were_kept_for_a_change_that_is_over_are_used() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.keep("r1", 4)
+    there.request(4)
+    made.look()
+    made.release("r1")
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2", "3"}
+
+
+def test_tasks_stay_on_the_only_executor_until_the_border_and_half_of_them_then() -> None:
+    there = cluster(2)
+    made = placing(there, Recording())
+    made.keep("r1", 2)
+    there.request(2)
+    assert made.present("a", 4) == dict.fromkeys(range(4), "0")
+    border = made.expected("a", FOUR, 2)
+    made.look()
+    made.anchor("a", FOUR)
+    assert made.places["a"] == dict.fromkeys(range(4), "0")
+    made.look(2)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == {0: "0", 1: "0", 2: "1", 3: "1"}
+    assert {task: executor.id for task, executor in border.items()} == made.places["a"]
+
+
+def test_executors_that_go_with_a_change_have_no_tasks_from_its_border_on() -> None:
+    there = cluster(2, 2, 2)
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    border = made.expected("a", FOUR, 1)
+    assert {executor.id for executor in border.values()} == {"0"}
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == dict.fromkeys(range(4), "0")
+    made.release("r1")
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2"}  # none has gone
+    made.look(2)
+    made.look(3)  # it was led back
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2"}
+
+
+def test_a_driver_that_finds_more_executors_than_were_asked_for_uses_them() -> None:
+    made = Placing(cluster(2, 2).executors, Recording, lambda operator: True)
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}

@@ -57,10 +57,15 @@ class Preparer(NothingToPrepare):
         self.heard.append(("ahead", f"{record.id} {len(record.left)}"))
 
     def facts(self, record: Record) -> dict[str, Any]:
+        if record.phase is Phase.SUPERSEDED:
+            self.heard.append(("facts", record.id))
         return self.total
 
     def impossible(self, record: Record) -> str | None:
         return self.cannot
+
+    def places(self) -> dict[str, dict[int, str]]:
+        return {"counts": {0: "3"}}
 
     def finished(self, record: Record) -> None:
         self.heard.append((str(record.phase), record.id))
@@ -175,6 +180,7 @@ def test_a_look_sees_what_a_request_would_be_judged_by():
     now = seen.result(0)
     assert (now.timestep, now.time_ms, now.configuration) == (1, 100, two())
     assert (now.facts.combinable, now.facts.sources) == (frozenset({"counts"}), frozenset({"in"}))
+    assert now.facts.places == {"counts": {0: "3"}}
 
 
 def test_whoever_waits_for_an_answer_when_the_job_ends_is_refused():
@@ -406,6 +412,56 @@ def test_while_it_moves_the_next_steps_are_prepared_one_thing_at_a_time_and_told
     assert (hands.find("r1").prepared, len(hands.executor)) == ({"bytes": 5}, 0)
     hands.changes.settle(hands.here.timestep, 200)
     assert (hands.phase("r1"), hands.find("r1").prepared) == ("done", {"bytes": 9})
+
+
+def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
+    hands = Hands()
+    ready(hands, at_timestep=20)
+    heard = []
+    while hands.here.timestep < 20:
+        steps_on(hands)
+        hands.turn()
+        while len(hands.executor):
+            hands.executor.run(0)
+            heard.append(hands.here.timestep)
+    assert heard == [12, 16]
+    assert hands.preparer.heard == [("prepare", "r1")] + [("ahead", "r1 0")] * 2
+    steps_on(hands)
+    hands.changes.settle(20, 200)
+    assert (hands.phase("r1"), hands.changes._again) == ("done", {})
+
+
+def asked_for_more(hands: Hands) -> None:
+    """A change that moves step by step, whose next steps are about to be prepared."""
+    ready(hands, SWAPPED, strategy=ask.fluid())
+    for _ in range(AGAIN):
+        steps_on(hands)
+        hands.turn()
+    assert len(hands.executor) == 1
+
+
+def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told():
+    hands = Hands()
+    asked_for_more(hands)
+    hands.preparer.total = {"bytes": 9}
+    hands.asked(ask.rescale("counts", 1), supersede=True)
+    assert [(record.phase, record.prepared) for record in hands.told] == [
+        (Phase.SUPERSEDED, {"bytes": 9})
+    ]
+    assert hands.changes._ahead == {}
+    hands.executor.run(0)
+    assert ("ahead", "r1 4") not in hands.preparer.heard
+
+
+def test_what_is_done_ahead_of_a_change_that_ends_meanwhile_is_let_go_when_it_is_done():
+    hands = Hands()
+    asked_for_more(hands)
+    _, busy = hands.changes._ahead["r1"]
+    busy.set_running_or_notify_cancel()
+    hands.asked(ask.rescale("counts", 1), supersede=True)
+    before = list(hands.preparer.heard)
+    busy.set_result(None)
+    assert hands.preparer.heard == [*before, ("facts", "r1")]
 
 
 def test_without_preparation_nothing_is_prepared_while_it_moves_either():

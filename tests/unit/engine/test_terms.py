@@ -18,6 +18,8 @@ from rechannel.model.configuration import Resources
 GIVES = {"spark.decommission.enabled": "true"}
 DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
 GPU = {"spark.executor.resource.gpu.amount": "2", "spark.executor.resource.gpu.vendor": "x"}
+WORKERS = "local-cluster[2,4,1024]"
+MOST = {**DYNAMIC, "spark.cores.max": "7"}
 TWO = [Executor(id=str(i), host="h", cores=i + 1) for i in range(2)]
 
 
@@ -56,7 +58,8 @@ def test_settings_are_read() -> None:
         ("local-cluster[3,2,1024]", {}, 3),
         ("local-cluster[3, 4, 1024]", {"spark.executor.cores": "2"}, 6),
         ("spark://h:1", {"spark.executor.cores": "2", "spark.cores.max": "7"}, 3),
-        ("spark://h:1", {"spark.cores.max": "7"}, None),
+        ("spark://h:1", {"spark.cores.max": "7"}, 7),
+        ("spark://h:1", {}, None),
         ("yarn", {"spark.executor.cores": "2", "spark.cores.max": "7"}, None),
     ],
 )
@@ -99,6 +102,11 @@ def test_numbers_of_executors(terms: Terms, total: int, words: str | None) -> No
         (Terms.of("yarn", {}), Resources(memory_mb=9), "spark.dynamicAllocation.enabled=true"),
         (Terms.of("yarn", DYNAMIC), Resources(memory_mb=9, cpus=3), None),
         (Terms.of("yarn", DYNAMIC), Resources(cpus=3), "accepted are up to 2"),
+        (Terms.of(WORKERS, DYNAMIC), Resources(memory_mb=1024, cpus=4), None),
+        (Terms.of(WORKERS, DYNAMIC), Resources(memory_mb=512, cpus=5), "none of more than 4"),
+        (Terms.of(WORKERS, DYNAMIC), Resources(memory_mb=1025), "memory_mb up to 1024"),
+        (Terms.of("spark://h:1", MOST), Resources(memory_mb=9, cpus=7), None),
+        (Terms.of("spark://h:1", MOST), Resources(memory_mb=9, cpus=8), "accepted are up to 7"),
         (Terms.of("yarn", {}), Resources(amounts={"gpu": 1}), "spark.executor.resource.gpu.amount"),
         (Terms.of("yarn", GPU), Resources(amounts={"gpu": 0.25}), None),
         (Terms.of("yarn", GPU), Resources(amounts={"gpu": 2}), None),

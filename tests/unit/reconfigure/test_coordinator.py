@@ -13,7 +13,7 @@ from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import KEPT, Coordination, Now
-from rechannel.reconfigure.coordinator import border, settled
+from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
 from rechannel.reconfigure.moment import EventMoment, event_time
 from rechannel.reconfigure.plan import plan
@@ -21,7 +21,7 @@ from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
 from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Assign, Step
-from tests.support.changing import Paper, configuration, keyed, program
+from tests.support.changing import Paper, configuration, keyed, program, two
 
 EVEN = [0, 0, 0, 0, 1, 1, 1, 1]
 """Tasks of the eight bins of an operator, before anything."""
@@ -866,3 +866,48 @@ def test_a_step_of_a_record_without_steps_cannot_happen():
     with pytest.raises(ValueError, match="no step left"):
         state.after(Stepped(id="r1", time_ms=0, timestep=1))
     assert [event.outcome for event in settled(state, 0, 5)] == ["done"]
+
+
+def soon_ids(paper: Paper) -> list[str]:
+    return [record.id for record in soon(paper.state, paper.now)]
+
+
+def test_what_begins_within_a_few_timesteps_is_soon():
+    paper = Paper()
+    later = paper.ask(ask.move("counts", 0, 1), at=NEAR + 3)
+    assert (paper.step(2), soon_ids(paper)) == ([[], []], [])  # it is not prepared
+    paper.prepare(later)
+    assert soon_ids(paper) == [later]
+    paper.timestep -= 1
+    assert soon_ids(paper) == []
+
+
+def test_what_is_for_a_time_is_soon_by_the_pace_of_timesteps():
+    paper = Paper(configuration=replace(two(), interval_ms=1000))
+    later = paper.ask(ask.move("counts", 0, 1), at_ms=20_000)
+    paper.prepare(later)
+    paper.time_ms = 20_000 - NEAR * 1000 - 1
+    assert soon_ids(paper) == []
+    paper.time_ms += 1
+    assert soon_ids(paper) == [later]
+
+
+def test_what_waits_for_others_is_soon_when_they_have_few_steps_left_and_begins_where_they_lead():
+    paper = Paper(configuration=configuration(counts=keyed(bins=32)))
+    first = paper.ask(ask.rescale("counts", 4), ask.fluid())
+    second = paper.ask(ask.rescale("counts", 8))
+    assert soon_ids(paper) == []
+    while len(paper.state.find(first).left) != NEAR:
+        paper.step()
+        assert soon_ids(paper) in ([], [second])
+    assert soon_ids(paper) == [second]
+    begins = beginning(paper.state, paper.state.find(second), paper.now).configuration
+    routing = begins.operators["counts"].routing
+    assert routing is not None
+    assert (paper.owners().count(3), routing.owners.count(3)) == (0, 8)
+
+
+def test_what_begins_with_the_next_timestep_is_as_warm_as_it_gets():
+    paper = Paper()
+    paper.ask(ask.move("counts", 0, 1))
+    assert soon_ids(paper) == []

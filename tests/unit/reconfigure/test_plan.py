@@ -87,6 +87,20 @@ def test_a_plan_is_shown_in_a_few_lines():
     )
 
 
+def test_a_task_that_is_put_elsewhere_takes_its_state_along():
+    paper = Paper(facts=Facts(places={"counts": {0: "0", 1: "1"}}))
+    made = planned(ask.place("counts", 0, "1"), paper=paper)
+    assert made.affected == (
+        Affected(operator="counts", tasks=(), bins=0, size=0, placed=(0,), carried=40.0),
+    )
+    assert made.cost_ms == 20.0
+    assert "  counts: tasks [0] go to another executor with 40 bytes" in str(made).splitlines()
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+    stays = planned(ask.place("counts", 0, "0"), paper=paper)
+    assert (stays.affected[0].placed, stays.cost_ms) == ((), 0.0)
+    assert "  counts: no state moves" in str(planned(ask.place("counts", 0, "1"))).splitlines()
+
+
 @pytest.mark.parametrize(
     ("size", "told"),
     [(999, "999 bytes"), (1500, "1.5 KB"), (2.5e6, "2.5 MB"), (3e9, "3.0 GB"), (4e12, "4000.0 GB")],

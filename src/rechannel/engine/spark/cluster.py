@@ -21,8 +21,15 @@ class SparkCluster:
     terms: what the session's settings allow. backend: its executors; None where there are none to ask for.
     """
 
-    def __init__(self, terms: Terms, backend: Executors | None, local_cores: int = 0) -> None:
-        """Made by `spark_cluster`. local_cores: of a local master."""
+    def __init__(
+        self,
+        terms: Terms,
+        backend: Executors | None,
+        local_cores: int = 0,
+        application: str = "",
+    ) -> None:
+        """Made by `spark_cluster`. local_cores: of a local master. application: whose executors they are."""
+        self.application = application
         self.terms = terms
         self._backend = backend
         self._local_cores = local_cores
@@ -69,4 +76,5 @@ def spark_cluster(spark: Any) -> SparkCluster:
     context = spark.sparkContext
     terms = Terms.of(context.master, dict(context.getConf().getAll()))
     backend = Executors(spark) if terms.has_executors else None
-    return SparkCluster(terms, backend, context.defaultParallelism)
+    application = context.applicationId if backend is not None else ""
+    return SparkCluster(terms, backend, context.defaultParallelism, application)

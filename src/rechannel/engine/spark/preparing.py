@@ -11,34 +11,44 @@ next steps are fetched, and while it moves those behind them.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from rechannel.engine.ahead import Tally, coming, pieces, worth_another
+from rechannel.engine.ahead import (
+    STEPS,
+    Tally,
+    after,
+    carried,
+    coming,
+    may_place_anew,
+    pieces,
+    worth_another,
+)
 from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
+from rechannel.engine.placement import moved
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.versions import Program
-from rechannel.errors import RechannelError
 from rechannel.kernels.ahead import Attended, Errand, attend
-from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.changes import ChangeProgram, parts_of
+from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import BinMove
+from rechannel.reconfigure.steps import BinMove, Step
 from rechannel.state.manifest import Manifest
+
+_LOG = logging.getLogger(__name__)
 
 HOLD = 0.2
 """Seconds that a task which starts a worker goes on."""
@@ -117,14 +127,18 @@ class SparkPreparer(ClusterPreparer):
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
         """Executors, functions, state: in this order. Raises RechannelError where a function cannot be loaded."""
+        for part in parts_of(record.change):
+            if isinstance(part, SetExecutors) and self._placing is not None:
+                self._placing.keep(record.id, part.executors)
         facts = super().prepare(record, now, manifests)
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram):
                 facts["functions"] = self._load(part.version)
-        # Whether the change is still possible is judged at the border; here is only nothing to do then.
-        with suppress(RechannelError):
-            facts.update(self._workers(record, now))
-            facts.update(self._fetch(record, now, manifests))
+        for warm in (
+            lambda: self._workers(record, now),
+            lambda: self._fetch(record, now, manifests),
+        ):
+            facts.update(_warmed(record, warm))
         return facts
 
     def _workers(self, record: Record, now: Now) -> dict[str, Any]:
@@ -157,71 +171,59 @@ class SparkPreparer(ClusterPreparer):
     def _fetch(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> Mapping[str, Any]:
-        """What moves with the first steps: once where more steps follow, else until there is little left to fetch."""
+        """What moves with the first steps: once where more steps follow, else until there is little left to fetch.
+
+        With a task that goes to another host moves all that it has.
+        """
         way = planned_route(now.configuration, record.change, now)
         steps = planned_steps(record, way, now)
-        target = resolve(now.configuration, record.change, now.facts)
         tally = self._tallies.setdefault(record.id, Tally())
         while worth_another(tally.passes) and (len(steps) == 1 or not tally.passes):
-            if not self._pass(record.id, coming(steps), target, manifests):
+            if tally.closed or not self._pass(tally, steps, now, manifests):
                 return {}
         return tally.to_json()
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Fetch what moves with the next steps, as it is now. What cannot be is fetched when it is read."""
-        with suppress(RechannelError):
-            self._pass(record.id, coming(record.left), now.configuration, manifests)
+        tally = self._tallies.setdefault(record.id, Tally())
+        _warmed(record, lambda: self._pass(tally, _coming(record, now), now, manifests))
 
     def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was fetched ahead in all, also after it was prepared."""
+        """What was fetched ahead in all, also after it was prepared. Nobody looks after what is under way any more."""
         tally = self._tallies.pop(record.id, None)
-        return tally.to_json() if tally is not None and tally.passes else {}
+        if tally is None:
+            return {}
+        tally.closed = True
+        return tally.to_json() if tally.passes else {}
+
+    def finished(self, record: Record) -> None:
+        """Executors that were kept for it are there for all."""
+        super().finished(record)
+        about = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
+        if about and self._placing is not None:
+            self._placing.release(record.id)
 
     def _pass(
-        self,
-        id_: str,
-        moves: tuple[BinMove, ...],
-        target: Configuration,
-        manifests: Mapping[str, Manifest],
+        self, tally: Tally, steps: Sequence[Step], now: Now, manifests: Mapping[str, Manifest]
     ) -> bool:
-        """Have moves fetched where they go; whether there was anything to do."""
-        tally = self._tallies.setdefault(id_, Tally())
+        """Have what moves with the next steps fetched where it goes; whether there was anything to do."""
         over: list[Attended] = []
-        for operator in dict.fromkeys(move.operator for move in moves):
-            mine = [move for move in moves if move.operator == operator]
-            over += self._operator(operator, mine, target, manifests, tally)
+        for operator, program in self.exchange.current.program.programs.items():
+            # Where stores have no ranges every host reads the files themselves.
+            if self._placing is None or getattr(program.store, "ranges", None) is None:
+                continue
+            there = _bound(self._placing, operator, steps, now)
+            manifest = manifests.get(operator, Manifest())
+            errands = [_errand(manifest, own) for own in there.values()]
+            size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
+            if errands:
+                over += self._attend(Shipped.of(program), errands, list(there), size, tally)
         if over:
             tally.count(over)
         return bool(over)
 
-    def _operator(
-        self,
-        operator: str,
-        moves: list[BinMove],
-        target: Configuration,
-        manifests: Mapping[str, Manifest],
-        tally: Tally,
-    ) -> list[Attended]:
-        programs = self.exchange.current.program.programs
-        if self._placing is None or operator not in programs:
-            return []
-        program = programs[operator]
-        if getattr(program.store, "ranges", None) is None:
-            return []  # every host reads the files themselves
-        places = self._placing.expected(operator, target.operators[operator])
-        there: dict[Executor, list[BinMove]] = {}
-        for move in moves:
-            if move.target in places:
-                there.setdefault(places[move.target], []).append(move)
-        manifest = manifests.get(operator, Manifest())
-        errands = [_errand(manifest, own) for own in there.values()]
-        size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
-        numbers = PlacedNumbers(self._spark, self._placing.anchors())
-        return self._attend(numbers, Shipped.of(program), errands, list(there), size, tally)
-
     def _attend(
         self,
-        placed: PlacedNumbers,
         shipped: Shipped,
         errands: list[Errand],
         hosts: list[Executor],
@@ -229,12 +231,13 @@ class SparkPreparer(ClusterPreparer):
         tally: Tally,
     ) -> list[Attended]:
         """Begin errands, each on its executor, and look after them until they are over."""
+        placed = PlacedNumbers(self._spark, self._placing.anchors() if self._placing else None)
         over: dict[int, Attended] = {}
         waited, looks = 0.0, 0
         call = AheadCall(shipped, tuple(errands), self._background())
         while True:
             left = [number for number in range(len(errands)) if number not in over]
-            if not left or waited > PATIENCE:
+            if not left or waited > PATIENCE or tally.closed:
                 return list(over.values())
             mine = replace(call, errands=tuple(errands[number] for number in left))
             numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
@@ -251,6 +254,53 @@ class SparkPreparer(ClusterPreparer):
     def _background(self) -> bool:
         """Whether workers outlive their tasks."""
         return str(self._spark.conf.get("spark.python.worker.reuse", "true")).lower() == "true"
+
+
+def _coming(record: Record, now: Now) -> Sequence[Step]:
+    """Steps that are left; those that would be planned now of a record that has not begun."""
+    if record.under_way:
+        return record.left
+    return planned_steps(record, planned_route(now.configuration, record.change, now), now)
+
+
+def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
+    """Facts of a warm-up. A change is made without it as well: what goes wrong is told, and no more.
+
+    Whether the change is still possible is judged at the border.
+    """
+    try:
+        return warm() or {}
+    except Exception as error:
+        _LOG.warning("%s begins less warm than it could: %s", record.id, error)
+        return {"warming": _line(error)}
+
+
+def _line(error: Exception) -> str:
+    """The first line of an error: behind it may be a whole stack of Spark's."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+def _bound(
+    placing: Placing, operator: str, steps: Sequence[Step], now: Now
+) -> dict[Executor, list[BinMove]]:
+    """Bins of an operator by where they go: alone with the next steps, or with a task that has to run elsewhere."""
+    there: dict[Executor, list[BinMove]] = {}
+    first, last = (after(now.configuration, steps[:many]) for many in (1, STEPS))
+    moves = [move for move in coming(steps) if move.operator == operator]
+    if moves:
+        places = placing.expected(operator, first.operators[operator], first.executors)
+        for move in moves:
+            if move.target in places:
+                there.setdefault(places[move.target], []).append(move)
+    if may_place_anew(now.configuration, last, operator):
+        before = placing.present(operator, now.configuration.operators[operator].tasks)
+        places = placing.expected(operator, last.operators[operator], last.executors)
+        gone = moved(before, {task: executor.id for task, executor in places.items()})
+        known = {(executor, move.lo, move.hi) for executor, own in there.items() for move in own}
+        for move in carried(last, operator, frozenset(gone), now.sizes):
+            if (places[move.source], move.lo, move.hi) not in known:
+                there.setdefault(places[move.source], []).append(move)
+    return there
 
 
 def _errand(manifest: Manifest, moves: list[BinMove]) -> Errand:

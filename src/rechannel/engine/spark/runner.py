@@ -131,7 +131,7 @@ class SparkRunner:
         """Remember what the timestep reads, and see where it can run."""
         self._open[timestep.number] = _Open(timestep)
         if self.placing is not None:
-            self.placing.look()
+            self.placing.look(timestep.configuration.executors)
 
     def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
         """Plan the unit and, unless a later unit's job will run it, run it."""

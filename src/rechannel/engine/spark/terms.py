@@ -41,6 +41,7 @@ class Terms:
     dynamic: whether Spark chooses the number of executors. gives_back: whether executors can be decommissioned.
     executor_cores: of each; None = not set. cores_max: of all, on standalone. task_cpus: what every task has.
     amounts: what every executor has of other resources. room: the most executors that fit; None = not known.
+    most_cores, most_memory_mb: of the largest executor that the cluster could start; None = not known.
     """
 
     master: str
@@ -51,6 +52,8 @@ class Terms:
     task_cpus: int = 1
     amounts: Mapping[str, float] = field(default_factory=dict)
     room: int | None = None
+    most_cores: int | None = None
+    most_memory_mb: int | None = None
 
     @property
     def has_executors(self) -> bool:
@@ -72,6 +75,8 @@ class Terms:
             task_cpus=int(settings.get("spark.task.cpus", 1)),
             amounts={match[1]: float(value) for match, value in found.items() if match},
             room=_room(master, kind, settings),
+            most_cores=_most_cores(master, kind, settings),
+            most_memory_mb=_most_memory(master),
         )
 
 
@@ -131,7 +136,11 @@ def refuse_resources(
             "memory_mb means executors of another size, which Spark starts only with "
             "spark.dynamicAllocation.enabled=true; accepted without it are cpus and amounts"
         )
-    return _too_many_cpus(terms, executors, resources) or _too_much(terms, resources)
+    return (
+        _too_many_cpus(terms, executors, resources)
+        or _too_much_memory(terms, resources)
+        or _too_much(terms, resources)
+    )
 
 
 def asks_nothing(terms: Terms, resources: Resources) -> bool:
@@ -150,13 +159,35 @@ def shares_executors(terms: Terms, resources: Resources | None) -> bool:
 
 def _too_many_cpus(terms: Terms, executors: Sequence[Executor], resources: Resources) -> str | None:
     # Executors of another size may be asked for only together with memory.
+    if resources.memory_mb is not None:
+        return _too_large(terms, resources)
     most = max((executor.cores for executor in executors), default=terms.executor_cores)
-    if resources.memory_mb is not None or most is None or resources.cpus <= most:
+    if most is None or resources.cpus <= most:
         return None
     return (
         f"no executor could run a task of {resources.cpus} CPUs: the largest has {most}, and Spark "
         f"would wait for ever; accepted are up to {most}, or make the session with a larger "
         "spark.executor.cores"
+    )
+
+
+def _too_large(terms: Terms, resources: Resources) -> str | None:
+    most = terms.most_cores
+    if most is None or max(resources.cpus, terms.executor_cores or 1) <= most:
+        return None
+    return (
+        f"no executor could run a task of {resources.cpus} CPUs: {terms.master} can start none of more "
+        f"than {most}, and Spark would wait for ever; accepted are up to {most}"
+    )
+
+
+def _too_much_memory(terms: Terms, resources: Resources) -> str | None:
+    asked, most = resources.memory_mb, terms.most_memory_mb
+    if asked is None or most is None or asked <= most:
+        return None
+    return (
+        f"no worker of {terms.master} has room for an executor of {asked} MB, and Spark would wait for "
+        f"ever; accepted is memory_mb up to {most}"
     )
 
 
@@ -196,9 +227,22 @@ def _room(master: str, kind: Kind, settings: Mapping[str, str]) -> int | None:
         workers, each = int(match[1]), int(match[2])
         return workers * (each // int(cores) if cores else 1)
     most = settings.get("spark.cores.max")
-    if kind is Kind.STANDALONE and cores and most:
-        return int(most) // int(cores)
+    if kind is Kind.STANDALONE and most:
+        return int(most) // int(cores or 1)  # every executor has one core at least
     return None
+
+
+def _most_cores(master: str, kind: Kind, settings: Mapping[str, str]) -> int | None:
+    match = _LOCAL_CLUSTER.fullmatch(master)
+    if match:
+        return int(match[2])
+    most = settings.get("spark.cores.max")
+    return int(most) if kind is Kind.STANDALONE and most else None
+
+
+def _most_memory(master: str) -> int | None:
+    match = _LOCAL_CLUSTER.fullmatch(master)
+    return int(match[3]) if match else None
 
 
 def _on(settings: Mapping[str, str], key: str) -> bool:
