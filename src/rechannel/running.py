@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
+from rechannel.engine.calls import waited
 from rechannel.engine.driver import Driver
 from rechannel.engine.exchange import Exchange, Opener, asking
 from rechannel.engine.held import Held, Hold
@@ -29,12 +30,13 @@ from rechannel.errors import (
     as_rechannel_error,
 )
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import Request
-from rechannel.reconfigure.strategies import AllAtOnce, Strategy
+from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import Hub
@@ -197,12 +199,13 @@ class RunningJob:
 
         Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
         """
-        now = self._driver.changes.look(self._driver.place).result(ANSWER_SECONDS)
+        how = strategy_of(strategy)
+        now = waited(self._driver.changes.look(self._driver.place), ANSWER_SECONDS)
         state = self._driver.changes.coordination
         cost = self._driver.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
         with asking(sort(change), exchange, opener, self._driver.place(), keep=False) as made:
-            return plan(state, made, strategy or AllAtOnce(), now, cost)
+            return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
         """Rows of a node of the running dataflow, to build a branch on: `rc.add(job.stream("delays").write...)`.
@@ -233,12 +236,14 @@ class RunningJob:
         if not self.is_active:
             msg = f"job {self.name!r} does not run: start it, then change it"
             raise RefusedError(msg)
-        _check_at(at)
+        how = strategy_of(fixed.strategy if fixed and strategy is None else strategy)
+        check_at(at)
+        check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
         with asking(sort(wanted), exchange, opener, self._driver.place()) as made:
             request = Request(
                 change=made,
-                strategy=strategy or (fixed.strategy if fixed else AllAtOnce()),
+                strategy=how,
                 cause=cause,
                 at_timestep=at if isinstance(at, int) else None,
                 at_ms=int(at.timestamp() * 1e3) if isinstance(at, datetime) else None,
@@ -247,11 +252,13 @@ class RunningJob:
                 supersede=supersede,
             )
             answer = self._driver.changes.ask(request, self._driver.place)
-            return Reconfiguration(self, answer.result(ANSWER_SECONDS))
+            return Reconfiguration(self, waited(answer, ANSWER_SECONDS))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
-        self._driver.changes.cancel(id_, reason, self._driver.place).result(ANSWER_SECONDS)
+        check_words(reason, "reason")
+        answer = self._driver.changes.cancel(id_, reason, self._driver.place)
+        waited(answer, ANSWER_SECONDS)
 
     @property
     def reconfigurations(self) -> list[dict[str, Any]]:
@@ -326,15 +333,6 @@ class RunningJob:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"
         raise UnknownOperatorError(msg)
-
-
-def _check_at(at: object) -> None:
-    if isinstance(at, bool) or not isinstance(at, int | datetime | EventMoment | None):
-        msg = f"at is a timestep's number, a datetime or rc.event_time(...), not {at!r}"
-        raise RefusedError(msg)
-    if isinstance(at, datetime) and at.tzinfo is None:
-        msg = f"at={at.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
-        raise RefusedError(msg)
 
 
 class Reconfiguration:

@@ -291,6 +291,11 @@ def complaints(error: ValidationError) -> str:
     )
 
 
+def is_change(value: object) -> bool:
+    """Whether something is a change, and not one's class or function."""
+    return isinstance(value, _Value)
+
+
 def one_change(changes: Change | Sequence[Change]) -> Change:
     """A list as one change. Raises RefusedError when it is empty, or holds what is no change."""
     if isinstance(changes, _Value):

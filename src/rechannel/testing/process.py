@@ -17,10 +17,11 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report
 from rechannel.errors import DamagedStateError
+from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.requests import Request
-from rechannel.reconfigure.strategies import AllAtOnce, Strategy
+from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.store import Store
 
 Choose = Callable[[int], int]
@@ -107,7 +108,7 @@ class Process:
         with asking(sort(change), self.exchange, self.opener, place) as made:
             request = Request(
                 change=made,
-                strategy=strategy or AllAtOnce(),
+                strategy=strategy_of(strategy),
                 at_timestep=at if isinstance(at, int) else None,
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
