@@ -15,7 +15,7 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
 from rechannel.engine.calls import waited
 from rechannel.engine.driver import Driver
-from rechannel.engine.exchange import Exchange, Opener, asking
+from rechannel.engine.exchange import Exchange, Opener, asking, looking
 from rechannel.engine.held import Held, Hold
 from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
@@ -204,7 +204,7 @@ class RunningJob:
         state = self._driver.changes.coordination
         cost = self._driver.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
-        with asking(sort(change), exchange, opener, self._driver.place(), keep=False) as made:
+        with looking(sort(change), exchange, opener, self._driver.place()) as made:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
@@ -240,7 +240,8 @@ class RunningJob:
         check_at(at)
         check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
-        with asking(sort(wanted), exchange, opener, self._driver.place()) as made:
+        place = self._driver.place()
+        with asking(sort(wanted), exchange, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
                 strategy=how,

@@ -60,7 +60,7 @@ class Preparer(Protocol):
         """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
 
     def impossible(self, record: Record) -> str | None:
-        """Why this driver cannot take up a record of an earlier one, or None."""
+        """Why this driver cannot make a change that has not begun, or None."""
 
     def finished(self, record: Record) -> None:
         """A record is over: free what was prepared, let go what is not needed any more."""
@@ -320,7 +320,7 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        return border(self.coordination, self._at_border(place))
+        return border(self.coordination, self._at_border(place), self._preparer.impossible)
 
     def _at_border(self, place: Place) -> Now:
         """Only what is planned at this border is judged by measurements; steps of plans are not."""
@@ -337,7 +337,8 @@ class Reconfigurer:
         self.settle(place.timestep, place.time_ms)
         while self.coordination.open:
             now = self._at_border(replace(place, configuration=configuration))
-            decision = border(self.coordination, replace(now, idle=True))
+            now = replace(now, idle=True)
+            decision = border(self.coordination, now, self._preparer.impossible)
             if decision.configuration.dataflow != configuration.dataflow:
                 break  # programs are exchanged at a border
             self.journal(decision)

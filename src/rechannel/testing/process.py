@@ -105,7 +105,8 @@ class Process:
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
         place = self.driver.place()
-        with asking(sort(change), self.exchange, self.opener, place) as made:
+        asked = sort(change)
+        with asking(asked, self.exchange, self.opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
                 strategy=strategy_of(strategy),
@@ -113,7 +114,7 @@ class Process:
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
-            return self.driver.changes.accept(request, place)
+            return self.driver.changes.accept(request, self.driver.place())
 
     def abort(self, id_: str) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
