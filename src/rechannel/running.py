@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
@@ -20,6 +21,7 @@ from rechannel.engine.held import Held, Hold
 from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.lease import Lease
 from rechannel.engine.sql import answer, named
 from rechannel.engine.state_view import StateView
@@ -34,7 +36,7 @@ from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.program import Asked, sort
-from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.record import OPEN, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
@@ -266,6 +268,10 @@ class RunningJob:
         """Every reconfiguration of this state directory, oldest first: cause, phases, bins, bytes, latencies."""
         return read_history(self._parts.store, self._driver.changes.coordination.records)
 
+    def last_reconfigurations(self, count: int) -> list[dict[str, Any]]:
+        """The newest so many of them, oldest first; no file of another one is read."""
+        return read_history(self._parts.store, self._driver.changes.coordination.records, count)
+
     def reconfiguration(self, id_: str) -> dict[str, Any]:
         """One of them. Raises NotReadyError when there is none of that id."""
         return read_one(self._parts.store, id_, self._driver.changes.coordination.records)
@@ -346,17 +352,24 @@ class Reconfiguration:
 
     @property
     def record(self) -> Record:
-        """How far it is, as the journal says."""
+        """How far it is, as the journal says. Raises NotReadyError when it has been over for long: see `summary`."""
         return self._job._driver.changes.coordination.find(self.id)
 
     @property
     def phase(self) -> str:
         """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed."""
-        return str(self.record.phase)
+        return str(self._told()["phase"])
 
     def summary(self) -> dict[str, Any]:
         """What it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        return summary(self.record, self._job._driver.measured.latencies)
+        return self._told(self._job._driver.measured.latencies)
+
+    def _told(self, latencies: Latencies | None = None) -> dict[str, Any]:
+        """By the journal, or by the history for one that the journal has forgotten."""
+        try:
+            return summary(self.record, latencies)
+        except NotReadyError:
+            return self._job.reconfiguration(self.id)
 
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.
@@ -365,14 +378,16 @@ class Reconfiguration:
         the job failed with.
         """
         driver = self._job._driver
-        record = driver.changes.wait(self.id, timeout, driver.finished.is_set)
-        if record.open:
+        with suppress(NotReadyError):  # it may have been over for long
+            driver.changes.wait(self.id, timeout, driver.finished.is_set)
+        told = self._told()
+        if (phase := told["phase"]) in OPEN:
             self._job._raise()
             what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
-            msg = f"reconfiguration {self.id} is {record.phase} ({what})"
+            msg = f"reconfiguration {self.id} is {phase} ({what})"
             raise NotReadyError(msg)
-        if self.phase != "done":
-            msg = f"reconfiguration {self.id} ({record.change}) is {record.phase}: {record.reason}"
+        if phase != "done":
+            msg = f"reconfiguration {self.id} ({told['change']}) is {phase}: {told['reason']}"
             raise RefusedError(msg)
         return self
 
@@ -382,5 +397,5 @@ class Reconfiguration:
 
     def __repr__(self) -> str:
         """Id, change and phase."""
-        record = self.record
-        return f"<Reconfiguration {self.id}: {record.change}, {record.phase}>"
+        told = self._told()
+        return f"<Reconfiguration {self.id}: {told['change']}, {told['phase']}>"

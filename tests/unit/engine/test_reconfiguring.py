@@ -806,3 +806,22 @@ def test_a_slip_of_who_asks_is_refused_and_the_job_runs_on(given, told):
     with pytest.raises(RefusedError, match="reason is a text"):
         job.abort("r1", None)
     job.stop()
+
+
+def test_a_handle_tells_of_a_change_that_the_journal_has_forgotten():
+    job = running()
+    job.process_all_available()
+    refused = job.reconfigure(ask.set_interval(3), at=10_000)
+    refused.abort()
+    done = job.reconfigure(HALF).wait(60)
+    for number in range(KEPT + 1):
+        job.reconfigure(ask.set_interval(number % 2)).wait(60)
+    with pytest.raises(NotReadyError):
+        _ = done.record
+    assert done.wait(60).phase == "done"
+    assert done.summary()["bins"] > 0
+    assert repr(done).endswith("done>")
+    with pytest.raises(RefusedError, match=r"r1 \(set_interval.* is aborted: asked for in Python"):
+        refused.wait(60)
+    assert [body["id"] for body in job.last_reconfigurations(2)] == [f"r{KEPT + 2}", f"r{KEPT + 3}"]
+    job.stop()
