@@ -260,8 +260,7 @@ class RunningJob:
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
         check_words(reason, "reason")
-        answer = self._driver.changes.cancel(id_, reason, self._driver.place)
-        waited(answer, ANSWER_SECONDS)
+        waited(self._driver.changes.cancel(id_, reason, self._driver.place), ANSWER_SECONDS)
 
     @property
     def reconfigurations(self) -> list[dict[str, Any]]:
