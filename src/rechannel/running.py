@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
@@ -13,12 +14,14 @@ import pyarrow as pa
 
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
+from rechannel.engine.calls import waited
 from rechannel.engine.driver import Driver
-from rechannel.engine.exchange import Exchange, Opener, asking
+from rechannel.engine.exchange import Exchange, Opener, asking, looking
 from rechannel.engine.held import Held, Hold
 from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
+from rechannel.engine.latencies import Latencies
 from rechannel.engine.lease import Lease
 from rechannel.engine.sql import answer, named
 from rechannel.engine.state_view import StateView
@@ -29,12 +32,13 @@ from rechannel.errors import (
     as_rechannel_error,
 )
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.program import Asked, sort
-from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.record import OPEN, Record
 from rechannel.reconfigure.requests import Request
-from rechannel.reconfigure.strategies import AllAtOnce, Strategy
+from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import Hub
@@ -197,12 +201,13 @@ class RunningJob:
 
         Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
         """
-        now = self._driver.changes.look(self._driver.place).result(ANSWER_SECONDS)
+        how = strategy_of(strategy)
+        now = waited(self._driver.changes.look(self._driver.place), ANSWER_SECONDS)
         state = self._driver.changes.coordination
         cost = self._driver.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
-        with asking(sort(change), exchange, opener, self._driver.place(), keep=False) as made:
-            return plan(state, made, strategy or AllAtOnce(), now, cost)
+        with looking(sort(change), exchange, opener, self._driver.place()) as made:
+            return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
         """Rows of a node of the running dataflow, to build a branch on: `rc.add(job.stream("delays").write...)`.
@@ -233,12 +238,15 @@ class RunningJob:
         if not self.is_active:
             msg = f"job {self.name!r} does not run: start it, then change it"
             raise RefusedError(msg)
-        _check_at(at)
+        how = strategy_of(fixed.strategy if fixed and strategy is None else strategy)
+        check_at(at)
+        check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
-        with asking(sort(wanted), exchange, opener, self._driver.place()) as made:
+        place = self._driver.place()
+        with asking(sort(wanted), exchange, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
-                strategy=strategy or (fixed.strategy if fixed else AllAtOnce()),
+                strategy=how,
                 cause=cause,
                 at_timestep=at if isinstance(at, int) else None,
                 at_ms=int(at.timestamp() * 1e3) if isinstance(at, datetime) else None,
@@ -247,16 +255,21 @@ class RunningJob:
                 supersede=supersede,
             )
             answer = self._driver.changes.ask(request, self._driver.place)
-            return Reconfiguration(self, answer.result(ANSWER_SECONDS))
+            return Reconfiguration(self, waited(answer, ANSWER_SECONDS))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
-        self._driver.changes.cancel(id_, reason, self._driver.place).result(ANSWER_SECONDS)
+        check_words(reason, "reason")
+        waited(self._driver.changes.cancel(id_, reason, self._driver.place), ANSWER_SECONDS)
 
     @property
     def reconfigurations(self) -> list[dict[str, Any]]:
         """Every reconfiguration of this state directory, oldest first: cause, phases, bins, bytes, latencies."""
         return read_history(self._parts.store, self._driver.changes.coordination.records)
+
+    def last_reconfigurations(self, count: int) -> list[dict[str, Any]]:
+        """The newest so many of them, oldest first; no file of another one is read."""
+        return read_history(self._parts.store, self._driver.changes.coordination.records, count)
 
     def reconfiguration(self, id_: str) -> dict[str, Any]:
         """One of them. Raises NotReadyError when there is none of that id."""
@@ -328,15 +341,6 @@ class RunningJob:
         raise UnknownOperatorError(msg)
 
 
-def _check_at(at: object) -> None:
-    if isinstance(at, bool) or not isinstance(at, int | datetime | EventMoment | None):
-        msg = f"at is a timestep's number, a datetime or rc.event_time(...), not {at!r}"
-        raise RefusedError(msg)
-    if isinstance(at, datetime) and at.tzinfo is None:
-        msg = f"at={at.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
-        raise RefusedError(msg)
-
-
 class Reconfiguration:
     """The handle on one reconfiguration."""
 
@@ -347,17 +351,24 @@ class Reconfiguration:
 
     @property
     def record(self) -> Record:
-        """How far it is, as the journal says."""
+        """How far it is, as the journal says. Raises NotReadyError when it has been over for long: see `summary`."""
         return self._job._driver.changes.coordination.find(self.id)
 
     @property
     def phase(self) -> str:
         """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed."""
-        return str(self.record.phase)
+        return str(self._told()["phase"])
 
     def summary(self) -> dict[str, Any]:
         """What it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        return summary(self.record, self._job._driver.measured.latencies)
+        return self._told(self._job._driver.measured.latencies)
+
+    def _told(self, latencies: Latencies | None = None) -> dict[str, Any]:
+        """By the journal, or by the history for one that the journal has forgotten."""
+        try:
+            return summary(self.record, latencies)
+        except NotReadyError:
+            return self._job.reconfiguration(self.id)
 
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.
@@ -366,14 +377,16 @@ class Reconfiguration:
         the job failed with.
         """
         driver = self._job._driver
-        record = driver.changes.wait(self.id, timeout, driver.finished.is_set)
-        if record.open:
+        with suppress(NotReadyError):  # it may have been over for long
+            driver.changes.wait(self.id, timeout, driver.finished.is_set)
+        told = self._told()
+        if (phase := told["phase"]) in OPEN:
             self._job._raise()
             what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
-            msg = f"reconfiguration {self.id} is {record.phase} ({what})"
+            msg = f"reconfiguration {self.id} is {phase} ({what})"
             raise NotReadyError(msg)
-        if self.phase != "done":
-            msg = f"reconfiguration {self.id} ({record.change}) is {record.phase}: {record.reason}"
+        if phase != "done":
+            msg = f"reconfiguration {self.id} ({told['change']}) is {phase}: {told['reason']}"
             raise RefusedError(msg)
         return self
 
@@ -383,5 +396,5 @@ class Reconfiguration:
 
     def __repr__(self) -> str:
         """Id, change and phase."""
-        record = self.record
-        return f"<Reconfiguration {self.id}: {record.change}, {record.phase}>"
+        told = self._told()
+        return f"<Reconfiguration {self.id}: {told['change']}, {told['phase']}>"

@@ -18,11 +18,14 @@ def history(
     id_: Annotated[
         str | None, typer.Argument(metavar="ID", help="Only this one, with everything.")
     ] = None,
+    last: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="The newest so many.")
+    ] = 100,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the reconfigurations of a job, oldest first, or one of them with all its figures."""
-    all_ = _served(where, token, id_) if is_url(where) else _kept(where, id_)
+    """Show the last reconfigurations of a job, oldest first, or one of them with all its figures."""
+    all_ = _served(where, token, id_, last) if is_url(where) else _kept(where, id_, last)
     if as_json:
         show_json({"reconfigurations": all_} if id_ is None else all_[0])
     elif id_ is not None:
@@ -33,15 +36,15 @@ def history(
         show("There was no reconfiguration.")
 
 
-def _served(url: str, token: str | None, id_: str | None) -> list[dict[str, Any]]:
+def _served(url: str, token: str | None, id_: str | None, last: int) -> list[dict[str, Any]]:
     with Client(url, token) as job:
         if id_ is not None:
             return [job.get("reconfigurations", id_)]
-        found: list[dict[str, Any]] = job.get("reconfigurations")["reconfigurations"]
+        found: list[dict[str, Any]] = job.get("reconfigurations", last=last)["reconfigurations"]
         return found
 
 
-def _kept(directory: str, id_: str | None) -> list[dict[str, Any]]:
+def _kept(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
     """Read a state directory; the job may run meanwhile."""
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.engine.history import read_history, read_one
@@ -50,7 +53,7 @@ def _kept(directory: str, id_: str | None) -> list[dict[str, Any]]:
     store = open_directory(directory).store
     known = read_only(store).coordination.records
     if id_ is None:
-        return read_history(store, known)
+        return read_history(store, known, last)
     try:
         return [read_one(store, id_, known)]
     except NotReadyError as error:

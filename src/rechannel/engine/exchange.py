@@ -28,7 +28,7 @@ from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import StateView
 from rechannel.engine.versions import Program, Succession, succeed
 from rechannel.errors import NotReadyError, RefusedError
-from rechannel.reconfigure.changes import Change, ChangeProgram
+from rechannel.reconfigure.changes import Change, ChangeProgram, parts_of
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
@@ -43,7 +43,7 @@ class Ready:
 
     stamp: makes its program anew for the time at which it begins (Unix milliseconds); None where that is all the same.
     State that gets another timeout is judged by it. loaded: what makes state that is written already that of its
-    operators, which are new.
+    operators, which are new. before: the version that it was made from, until it begins.
     """
 
     program: Program
@@ -51,6 +51,7 @@ class Ready:
     writers: Mapping[str, SinkWriter]
     stamp: Callable[[int], Program] | None = None
     loaded: Mapping[str, Edit] = field(default_factory=dict)
+    before: Ready | None = None
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -168,8 +169,9 @@ class Opener:
             readers=readers,
             writers=writers,
             stamp=(lambda at_ms: make(at_ms).program) if moves_state else None,
+            before=before,
         )
-        return made.change, ready
+        return made.change.model_copy(update={"base": before.program.version}), ready
 
     def load(self, change: ChangeProgram, ready: Ready, place: Place) -> Ready:
         """The same version with the initial state of its new operators written. Raises DataflowError."""
@@ -185,44 +187,72 @@ class Opener:
 
 
 @contextmanager
-def asking(
-    asked: Sorted, exchange: Exchange, opener: Opener, place: Place, *, keep: bool = True
-) -> Iterator[Change]:
-    """One change of all that was asked for; the next version waits for it, unless it is refused.
+def looking(asked: Sorted, exchange: Exchange, opener: Opener, place: Place) -> Iterator[Change]:
+    """One change of all that was asked for, only to look at: no version waits for it, no initial state is loaded.
 
-    keep: False = only to look at: the next version is put away again, and no initial state is loaded for it.
     Raises RefusedError, DataflowError; nothing stays open then.
     """
     if not asked.edits:
         yield asked.together()
         return
-    change, ready = opener.succeed(
-        exchange.current,
-        asked.applied(exchange.current.program.dataflow),
+    exchange.check_free()
+    change, ready = _next(asked, exchange, opener, place)
+    try:
+        yield asked.together(change)
+    finally:
+        exchange.put_away(ready)
+
+
+@contextmanager
+def asking(
+    asked: Sorted, exchange: Exchange, opener: Opener, place: Place, *, supersede: bool = False
+) -> Iterator[Change]:
+    """One change of all that was asked for; the next version waits for it, unless it is refused.
+
+    supersede: in place of a version that waits already. Raises RefusedError, DataflowError; nothing stays open then.
+    """
+    if not asked.edits:
+        yield asked.together()
+        return
+    change, ready = _offered(asked, exchange, opener, place, supersede)
+    try:
+        ready = opener.load(change, ready, place)
+        exchange.offer(ready)
+        rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}
+        yield asked.together(change.model_copy(update={"loaded": rows}))
+    except BaseException:
+        if not exchange.is_wanted(change.version):
+            exchange.withdraw(change.version)
+        raise
+
+
+def _offered(
+    asked: Sorted, exchange: Exchange, opener: Opener, place: Place, supersede: bool
+) -> tuple[ChangeProgram, Ready]:
+    """The next version of the one that runs, which waits from now on. One is made at a time."""
+    with exchange.making:
+        while True:
+            if not supersede:
+                exchange.check_free()
+            change, ready = _next(asked, exchange, opener, place)
+            if exchange.offer_next(ready):
+                return change, ready
+            exchange.put_away(ready)  # meanwhile another version has begun
+
+
+def _next(
+    asked: Sorted, exchange: Exchange, opener: Opener, place: Place
+) -> tuple[ChangeProgram, Ready]:
+    before = exchange.current
+    return opener.succeed(
+        before,
+        asked.applied(before.program.dataflow),
         text=asked.text,
         version=exchange.next_version(),
         migrate=asked.migrate,
         now_ms=place.time_ms,
         state=exchange.state,
     )
-    if exchange.busy:
-        ready.close_beside(exchange.current)
-        msg = "another change of the program has not begun yet: wait for it, or abort it"
-        raise RefusedError(msg)
-    exchange.offer(ready)
-    try:
-        if keep:
-            ready = opener.load(change, ready, place)
-            exchange.offer(ready)
-            rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}
-            change = change.model_copy(update={"loaded": rows})
-        yield asked.together(change)
-    except BaseException:
-        keep = False
-        raise
-    finally:
-        if not keep:
-            exchange.withdraw(change.version)
 
 
 class Exchange:
@@ -246,6 +276,8 @@ class Exchange:
         self._waiting: dict[int, Ready] = {}
         self._latest = current.program.version
         self._lock = threading.Lock()
+        self.making = threading.Lock()
+        """Held by whoever makes a version, from the look at what waits until it waits itself."""
 
     @property
     def current(self) -> Ready:
@@ -253,7 +285,7 @@ class Exchange:
         return self._current
 
     def next_version(self) -> int:
-        """Number for another version. None is given twice: whoever withdraws one cannot mean a later one."""
+        """Number for another version, until one is offered; none is offered twice, so `withdraw` means no later one."""
         with self._lock:
             return self._latest + 1
 
@@ -263,18 +295,48 @@ class Exchange:
         with self._lock:
             return bool(self._waiting)
 
-    def offer(self, ready: Ready) -> None:
-        """Keep a version until its border comes."""
+    def check_free(self) -> None:
+        """Raise RefusedError where a version waits for its border."""
+        if self.busy:
+            msg = (
+                "another change of the program has not begun yet: wait for it, abort it, or take its place with"
+                " supersede=True"
+            )
+            raise RefusedError(msg)
+
+    def offer_next(self, ready: Ready) -> bool:
+        """Keep a version that was just made until its border comes. False: it is not made from the one that runs."""
         with self._lock:
+            if ready.before is not self._current:
+                return False
             self._waiting[ready.program.version] = ready
-            self._latest = max(self._latest, ready.program.version)
+            self._latest = ready.program.version
+            return True
+
+    def offer(self, ready: Ready) -> None:
+        """The same version as it is now, if it still waits."""
+        with self._lock:
+            if ready.program.version in self._waiting:
+                self._waiting[ready.program.version] = ready
+
+    def is_wanted(self, version: int) -> bool:
+        """Whether an open reconfiguration leads to a version."""
+        return any(
+            isinstance(part, ChangeProgram) and part.version == version
+            for record in self.state().coordination.open
+            for part in parts_of(record.change)
+        )
+
+    def put_away(self, ready: Ready) -> None:
+        """Close what a version that does not begin has opened."""
+        ready.close_beside(ready.before or self._current)
 
     def withdraw(self, version: int) -> None:
         """Its border does not come any more: close what it opened."""
         with self._lock:
             ready = self._waiting.pop(version, None)
         if ready is not None:
-            ready.close_beside(self._current)
+            self.put_away(ready)
 
     def waiting(self, version: int) -> Ready | None:
         """A version that waits for its border."""
@@ -315,13 +377,13 @@ class Exchange:
     def begin(self, version: int) -> Ready:
         """A version takes over; nothing is under way. Readers of sources that are gone are left to the intake."""
         # What would make it anew holds the version before it, and so would all versions hold all before them.
-        ready = replace(self._get(version), stamp=None, loaded={})
-        with self._lock:
-            del self._waiting[version]
+        ready = replace(self._get(version), stamp=None, loaded={}, before=None)
         self._runner.exchange(ready.plan, ready.program.programs, ready.readers)
         self._publisher.exchange(ready.plan.sinks, ready.writers)
         self._view.exchange(ready.plan, ready.program.programs)
-        self._current = ready
+        with self._lock:
+            del self._waiting[version]
+            self._current = ready
         return ready
 
     def close(self) -> None:

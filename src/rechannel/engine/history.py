@@ -142,18 +142,26 @@ def _file(id_: str) -> str:
     return f"{RECONFIGURATIONS}{id_}.json"
 
 
-def read_history(store: Store, known: Iterable[Record] = ()) -> list[dict[str, Any]]:
-    """All reconfigurations, in the order in which they were asked for.
+def _id(key: str) -> str:
+    return key.removeprefix(RECONFIGURATIONS).removesuffix(".json")
+
+
+def read_history(
+    store: Store, known: Iterable[Record] = (), last: int | None = None
+) -> list[dict[str, Any]]:
+    """All reconfigurations, or the `last` ones, in the order in which they were asked for.
 
     known: those that the journal holds, read before; what is under way, or was over a moment ago, has no file yet.
     Raises DamagedStateError.
     """
-    found = {record.id: summary(record) for record in known}
-    for key in store.list(RECONFIGURATIONS):
+    records = {record.id: record for record in known}
+    files = {_id(key): key for key in store.list(RECONFIGURATIONS)}
+    ids = sorted({*records, *files}, key=number_of)
+    told = []
+    for id_ in ids if last is None else ids[-last:]:
         with suppress(MissingFileError):  # the oldest goes when another one is over
-            body = _read(store, key)
-            found[body["id"]] = body
-    return sorted(found.values(), key=lambda body: number_of(body["id"]))
+            told.append(_read(store, files[id_]) if id_ in files else summary(records[id_]))
+    return told
 
 
 def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, Any]:

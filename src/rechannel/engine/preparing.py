@@ -96,12 +96,12 @@ class ClusterPreparer:
         return len(self.cluster.executors())
 
     def impossible(self, record: Record) -> str | None:
-        """A program change whose functions only the driver before had."""
+        """A program change whose functions this driver does not have: only one that ended had them."""
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram) and not self.exchange.has(part.version):
                 return (
-                    "its functions and streams were in the memory of the driver that ended before the change began;"
-                    " start the program with the change in its text, or ask for it again"
+                    "its functions and streams are not in this driver's memory (any more): ask for it again, or start"
+                    " the program with the change in its text"
                 )
         return None
 

@@ -7,13 +7,15 @@ runs in a thread of its own and comes back as an event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from rechannel.engine.ahead import AGAIN
+from rechannel.engine.calls import Calls
 from rechannel.engine.entries import ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
@@ -21,7 +23,6 @@ from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.place import Place
 from rechannel.engine.steps import can_combine
 from rechannel.engine.takeover import Successor, take_over
-from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now
@@ -35,7 +36,7 @@ from rechannel.reconfigure.coordinator import (
     soon,
     wants_preparing,
 )
-from rechannel.reconfigure.events import Event, Finished, Prepared
+from rechannel.reconfigure.events import Event, Finished, Prepared, Requested
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
@@ -65,7 +66,7 @@ class Preparer(Successor, Protocol):
         """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
 
     def impossible(self, record: Record) -> str | None:
-        """Why this driver cannot take up a record of an earlier one, or None."""
+        """Why this driver cannot make a change that has not begun, or None."""
 
     def finished(self, record: Record) -> None:
         """A record is over: free what was prepared, let go what is not needed any more."""
@@ -143,15 +144,7 @@ def _aborted(record: Record) -> Record:
     return replace(record, phase=Phase.ABORTED)
 
 
-_ENDED = "the job has ended: nothing can be changed any more; start it again first"
-
 Told = Callable[[Record], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Call:
-    work: Callable[[], Any]
-    answer: Future[Any]
 
 
 class Reconfigurer:
@@ -182,12 +175,11 @@ class Reconfigurer:
         self._wake = wake
         self._executor = executor
         self._own: ThreadPoolExecutor | None = None
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._calls = Calls(wake)
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
         self._ahead: dict[str, tuple[int, Future[None]]] = {}
         self._again: dict[str, tuple[int, Future[None] | None]] = {}
-        self._closed = False
         self._tell = tell
         self._over = threading.Condition()
 
@@ -200,25 +192,20 @@ class Reconfigurer:
 
     def ask(self, request: Request, place: Callable[[], Place]) -> Future[str]:
         """Hand a request to the driver's thread; the future is its id, or why it was refused."""
-        return self._submit(lambda: self.accept(request, place()))
+        return self._calls.submit(lambda: self._judge(request, place()))
 
     def cancel(self, id_: str, reason: str, place: Callable[[], Place]) -> Future[None]:
         """Hand an abort to the driver's thread."""
-        return self._submit(lambda: self.abort(id_, reason, place()))
+        return self._calls.submit(lambda: self._judge_abort(id_, reason, place()))
 
     def look(self, place: Callable[[], Place]) -> Future[Now]:
         """What a request would be judged by, as the driver's thread sees it."""
-        return self._submit(lambda: self.now(place()))
 
-    def _submit(self, work: Callable[[], Any]) -> Future[Any]:
-        answer: Future[Any] = Future()
-        with self._over:
-            if self._closed:
-                answer.set_exception(RefusedError(_ENDED))
-                return answer
-            self._calls.put(_Call(work=work, answer=answer))
-        self._wake()
-        return answer
+        def judge() -> Callable[[], Now]:
+            now = self.now(place())
+            return lambda: now
+
+        return self._calls.submit(judge)
 
     def wait(self, id_: str, timeout: float | None, given_up: Callable[[], bool]) -> Record:
         """The record once it is over, or as it is after `timeout` seconds or when the driver has ended."""
@@ -263,7 +250,14 @@ class Reconfigurer:
 
     def accept(self, request: Request, place: Place) -> str:
         """Accept a request and journal it. Raises RefusedError, UnknownOperatorError: nothing has happened."""
+        return self._judge(request, place)()
+
+    def _judge(self, request: Request, place: Place) -> Callable[[], str]:
         event = accept(self.coordination, request, self.now(place))
+        self.coordination.after(event)  # what cannot be told is refused before it is in the journal
+        return partial(self._accepted, event)
+
+    def _accepted(self, event: Requested) -> str:
         self._append(event)
         for id_ in event.supersedes:
             self._ended(id_, self._let_go(id_))
@@ -271,20 +265,21 @@ class Reconfigurer:
 
     def abort(self, id_: str, reason: str, place: Place) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
-        for event in abort(self.coordination, id_, self.now(place), reason):
-            self._append(event)
+        self._judge_abort(id_, reason, place)()
+
+    def _judge_abort(self, id_: str, reason: str, place: Place) -> Callable[[], None]:
+        return partial(self._append_all, abort(self.coordination, id_, self.now(place), reason))
 
     def resume(self, place: Place) -> Configuration:
         """Take up what the driver before left open; the Configuration from here on."""
         place = replace(place, configuration=take_over(self._journal, self._preparer, place))
         if self.coordination.open:
-            for event in resume(self.coordination, self.now(place), self._preparer.impossible):
-                self._append(event)
+            self._append_all(resume(self.coordination, self.now(place), self._preparer.impossible))
         return place.configuration
 
     def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
-        happened = self._answer_calls()
+        happened = self._calls.answer()
         while not self._ready.empty():
             event = self._ready.get()
             record = self._preparing.pop(event.id)
@@ -334,20 +329,6 @@ class Reconfigurer:
         future = pool.submit(self._preparer.ahead, record, now, manifests)
         self._ahead[record.id] = (len(record.taken), future)
 
-    def _answer_calls(self) -> bool:
-        happened = False
-        while not self._calls.empty():
-            call = self._calls.get()
-            happened = True
-            try:
-                call.answer.set_result(call.work())
-            except RechannelError as error:
-                call.answer.set_exception(error)
-            except BaseException as error:
-                call.answer.set_exception(error)
-                raise
-        return happened
-
     def _prepare(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
         if not record.strategy.prepare:
             self._ready.put(Prepared(id=record.id, time_ms=place.time_ms, facts={"skipped": True}))
@@ -379,7 +360,7 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        return border(self.coordination, self._at_border(place))
+        return border(self.coordination, self._at_border(place), self._preparer.impossible)
 
     def _at_border(self, place: Place) -> Now:
         """Only what is planned at this border is judged by measurements; steps of plans are not."""
@@ -388,8 +369,7 @@ class Reconfigurer:
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""
-        for event in decision.events:
-            self._append(event)
+        self._append_all(decision.events)
 
     def idle(self, place: Place) -> Configuration:
         """Nothing runs and nothing comes in: what is due holds at once, without a timestep."""
@@ -397,7 +377,8 @@ class Reconfigurer:
         self.settle(place.timestep, place.time_ms)
         while self.coordination.open:
             now = self._at_border(replace(place, configuration=configuration))
-            decision = border(self.coordination, replace(now, idle=True))
+            now = replace(now, idle=True)
+            decision = border(self.coordination, now, self._preparer.impossible)
             if decision.configuration.dataflow != configuration.dataflow:
                 break  # programs are exchanged at a border
             self.journal(decision)
@@ -429,6 +410,10 @@ class Reconfigurer:
             for event in settled(self.coordination, committed, time_ms):
                 self._append(event)
 
+    def _append_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._append(event)
+
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
             facts = self._let_go(event.id)
@@ -459,8 +444,5 @@ class Reconfigurer:
         """Nobody answers any more."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
-        with self._over:
-            self._closed = True
-        while not self._calls.empty():
-            self._calls.get().answer.set_exception(RefusedError(_ENDED))
+        self._calls.close()
         self.wake_waiters()

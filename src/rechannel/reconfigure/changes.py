@@ -196,11 +196,12 @@ class ChangeProgram(_Value):
 
     text: what the user asked for, in words. operators: full configuration of operators that are new.
     removed: operators that go. logic: operator -> version of its new logic. loaded: rows of initial state that were
-    loaded for operators that are new.
+    loaded for operators that are new. base: the version that this one was made from; it takes over from no other.
     """
 
     kind: Literal["change_program"] = "change_program"
     version: PositiveInt
+    base: PositiveInt | None = None
     text: str
     operators: dict[str, dict[str, Any]] = {}
     removed: tuple[str, ...] = ()
@@ -289,6 +290,11 @@ def complaints(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}"
         for one in error.errors(include_url=False)
     )
+
+
+def is_change(value: object) -> bool:
+    """Whether something is a change, and not one's class or function."""
+    return isinstance(value, _Value)
 
 
 def one_change(changes: Change | Sequence[Change]) -> Change:

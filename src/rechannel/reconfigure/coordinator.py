@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 from rechannel.errors import RechannelError
 from rechannel.model.configuration import Configuration
@@ -36,6 +36,9 @@ NEAR = 8
 NEAR_MS = 2000
 """The least time that passes for so many timesteps."""
 
+Impossible: TypeAlias = Callable[[Record], str | None]
+"""Why a driver cannot make a change that has not begun (a function that it does not have), or None."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -51,11 +54,11 @@ class Decision:
     hold: bool = False
 
 
-def border(state: Coordination, now: Now) -> Decision:
-    """The decision for the next timestep."""
+def border(state: Coordination, now: Now, impossible: Impossible = lambda record: None) -> Decision:
+    """The decision for the next timestep. impossible: why a record cannot begin with this driver, or None."""
     decision = Decision(configuration=now.configuration)
     for record, hurried in _in_turn(state, now):
-        decision = _advance(record, decision, now, hurried or now.idle)
+        decision = _advance(record, decision, now, hurried or now.idle, impossible)
         if decision.hold:
             return replace(decision, steps=(), configuration=now.configuration)
     return decision
@@ -160,11 +163,14 @@ def _due(record: Record, now: Now) -> bool:
     return record.at_event is not None and record.at_event.come(now.event_times)
 
 
-def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decision:
+def _advance(
+    record: Record, so_far: Decision, now: Now, hurried: bool, impossible: Impossible
+) -> Decision:
     events = list(so_far.events)
     here = replace(now, configuration=so_far.configuration)
     if not record.under_way:
-        event = _plan(record, here)
+        why = impossible(record)
+        event = _plan(record, here) if why is None else finished(record, now, "failed", why)
         events.append(event)
         record = record.after(event)
         if not record.open:
@@ -248,13 +254,8 @@ def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
     }
 
 
-def resume(
-    state: Coordination, now: Now, impossible: Callable[[Record], str | None]
-) -> tuple[Event, ...]:
-    """What becomes of everything that was open when the driver before this one ended.
-
-    impossible: why this driver cannot go on with a record (a function it does not have), or None.
-    """
+def resume(state: Coordination, now: Now, impossible: Impossible) -> tuple[Event, ...]:
+    """What becomes of everything that was open when the driver before this one ended."""
     # Where no timestep runs again, nobody else will say of those that have made their last step that they are over.
     over = settled(state, now.timestep, now.time_ms) if now.drained else ()
     events: list[Event] = [*over]

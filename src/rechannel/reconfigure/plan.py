@@ -15,6 +15,7 @@ from rechannel.reconfigure import changes, strategies
 from rechannel.reconfigure.changes import AssignWorkload, Change, Rebalance
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
+from rechannel.reconfigure.planfile import check_way
 from rechannel.reconfigure.requests import planned_route, projection
 from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Step, rewritten
@@ -98,6 +99,7 @@ class Plan:
             if data["format"] > FORMAT:
                 msg = f"the plan has format {data['format']}; this version reads up to {FORMAT}"
                 raise RefusedError(msg)
+            check_way(data)
             return cls(
                 change=changes.from_json(data["change"]),
                 strategy=strategies.from_json(data["strategy"]),
@@ -116,7 +118,7 @@ class Plan:
                 timesteps=data["timesteps"],
                 cost_ms=data["cost_ms"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             msg = f"this is no plan ({error!r}); write one with plan.save(path)"
             raise RefusedError(msg) from error
 
@@ -129,7 +131,7 @@ class Plan:
         """Read it from a file. Raises RefusedError."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RefusedError(f"plan file {os.fspath(path)!r} cannot be read: {error}") from error
         return cls.from_json(data)
 

@@ -17,7 +17,14 @@ from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.stream import Columns, Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import RefusedError
-from rechannel.reconfigure.changes import AssignLogic, Change, Together, parts_of
+from rechannel.reconfigure.changes import (
+    AssignLogic,
+    Change,
+    ChangeProgram,
+    Together,
+    is_change,
+    parts_of,
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,12 +191,15 @@ def sort(asked: Asked | Sequence[Asked]) -> Sorted:
         if isinstance(one, Edit):
             edits.append(one)
             continue
-        if not hasattr(one, "touches"):
+        if not is_change(one):
             msg = f"a change is wanted, as rc.rescale('counts', tasks=8), not {one!r}"
             raise RefusedError(msg)
         for part in parts_of(one):
             if isinstance(part, AssignLogic):
                 edits.append(change_logic(part.operator, part.function))
+            elif isinstance(part, ChangeProgram):
+                msg = "a plan that exchanges the program is not replayed: ask for its change again"
+                raise RefusedError(msg)
             else:
                 others.append(part)
     return Sorted(edits=tuple(edits), changes=tuple(others))

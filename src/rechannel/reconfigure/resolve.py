@@ -304,6 +304,12 @@ def _(change: c.SetBound, configuration: Configuration, facts: Facts) -> Configu
 @_resolve.register
 def _(change: c.ChangeProgram, configuration: Configuration, facts: Facts) -> Configuration:
     del facts
+    if change.base is not None and change.base != configuration.dataflow:
+        msg = (
+            f"{change} was made from version {change.base} of the dataflow, and there is version"
+            f" {configuration.dataflow} by then: ask for it again"
+        )
+        raise RefusedError(msg)
     operators = {
         name: replace(operator, logic=change.logic.get(name, operator.logic))
         for name, operator in configuration.operators.items()

@@ -35,9 +35,9 @@ def operators_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
     }
 
 
-def history_of(job: RunningJob) -> list[dict[str, Any]]:
-    """Every reconfiguration, oldest first, with what it has still to move."""
-    return [_with_what_is_left(job, body) for body in job.reconfigurations]
+def history_of(job: RunningJob, last: int) -> list[dict[str, Any]]:
+    """The newest so many reconfigurations, oldest first, with what they have still to move."""
+    return [_with_what_is_left(job, body) for body in job.last_reconfigurations(last)]
 
 
 def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:

@@ -67,11 +67,16 @@ def watching(job: RunningJob) -> APIRouter:
         known = job.recent_progress
         return {"last": known[-1] if known else None, "recent": known[-recent:] if recent else []}
 
-    @routes.get("/reconfigurations", summary="Every reconfiguration of this job, oldest first")
-    def reconfigurations(open: bool = False) -> dict[str, Any]:  # noqa: A002 - the query's word
-        return {
-            "reconfigurations": facts.open_reconfigurations(job) if open else facts.history_of(job)
-        }
+    @routes.get(
+        "/reconfigurations",
+        summary="The last reconfigurations of this job, or all open ones, oldest first",
+    )
+    def reconfigurations(
+        open: bool = False,  # noqa: A002 - the query's word
+        last: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    ) -> dict[str, Any]:
+        found = facts.open_reconfigurations(job) if open else facts.history_of(job, last)
+        return {"reconfigurations": found}
 
     @routes.get(
         "/reconfigurations/{id}",

@@ -99,6 +99,7 @@ def serve(
     import uvicorn
 
     from rechannel.serve.app import application
+    from rechannel.serve.connections import Impatient
     from rechannel.serve.guard import Rules
 
     if not job.is_active:
@@ -107,7 +108,7 @@ def serve(
     listener = listen(host, port, token=token)
     config = uvicorn.Config(
         application(job, Rules(bound=host, token=token)),
-        http="h11",
+        http=Impatient,
         loop="asyncio",
         ws="none",
         lifespan="off",

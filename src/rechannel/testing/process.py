@@ -17,10 +17,11 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Report
 from rechannel.errors import DamagedStateError
+from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.requests import Request
-from rechannel.reconfigure.strategies import AllAtOnce, Strategy
+from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.store import Store
 
 Choose = Callable[[int], int]
@@ -106,15 +107,16 @@ class Process:
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
         place = self.driver.place()
-        with asking(sort(change), self.exchange, self.opener, place) as made:
+        asked = sort(change)
+        with asking(asked, self.exchange, self.opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
-                strategy=strategy or AllAtOnce(),
+                strategy=strategy_of(strategy),
                 at_timestep=at if isinstance(at, int) else None,
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
-            return self.driver.changes.accept(request, place)
+            return self.driver.changes.accept(request, self.driver.place())
 
     def abort(self, id_: str) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""

@@ -176,6 +176,8 @@ def test_abort_and_history(rechannel, url, job, clicks):
             "reason",
         ]
         assert first.endswith("second thoughts")
+        newest = rechannel("history", where, "--last", "1").lines
+        assert [line.split()[0] for line in newest] == ["id", "r2"]
         assert second.split()[:4] == ["r2", "rescale(operator='users',", "tasks=4)", "done"]
         found = json.loads(rechannel("history", where, "--json").out)["reconfigurations"]
         assert [one["phase"] for one in found] == ["aborted", "done"]

@@ -216,6 +216,19 @@ def test_reading_gives_all_in_their_order_and_those_under_way():
     assert read_history(MemoryStore()) == []
 
 
+def test_of_the_last_ones_no_other_file_is_read():
+    store = MemoryStore()
+    history = History(store, measured_of())
+    for number in (9, 10, 11):
+        history.over(replace(DONE, id=f"r{number}"))
+    store.put(f"{RECONFIGURATIONS}r9.json", b"damaged")
+    open_ = [replace(DONE, id="r12", phase=Phase.MOVING)]
+    assert [body["id"] for body in read_history(store, open_, 3)] == ["r10", "r11", "r12"]
+    assert [body["id"] for body in read_history(store, open_, 1)] == ["r12"]
+    with pytest.raises(DamagedStateError, match=r"r9\.json"):
+        read_history(store, open_, 4)
+
+
 def test_one_that_is_over_is_told_of_before_its_file_is_there():
     store = MemoryStore()
     assert [body["phase"] for body in read_history(store, [DONE])] == ["done"]

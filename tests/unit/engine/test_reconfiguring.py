@@ -12,12 +12,13 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.ahead import AGAIN
+from rechannel.engine.calls import waited
 from rechannel.engine.entries import ConfigurationChanged, Intent, Opened, Reconfiguring
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
 from rechannel.engine.place import Place
 from rechannel.engine.reconfiguring import Latest, NothingToPrepare, Reconfigurer
-from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
+from rechannel.errors import NotReadyError, RefusedError, StorageError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure import ask
@@ -147,17 +148,73 @@ def test_a_refusal_goes_to_who_asked_and_the_driver_goes_on(change, error):
     assert hands.asked() == "r1"
 
 
-def test_what_nobody_expected_goes_to_who_asked_and_ends_the_driver():
+def test_what_nobody_expected_goes_to_who_asked_and_the_driver_goes_on():
     hands = Hands()
 
     def broken() -> Place:
         raise KeyError("place")
 
-    answer = hands.changes.look(broken)
-    with pytest.raises(KeyError):
+    hands.asked()
+    answers = [
+        hands.changes.look(broken),
+        hands.ask(strategy=ask.fluid),
+        hands.ask(cause=None),
+        hands.changes.cancel("r1", None, lambda: hands.here),
+    ]
+    hands.asked()
+    for answer, error in zip(
+        answers, (KeyError, AttributeError, ValueError, ValueError), strict=True
+    ):
+        with pytest.raises(error):
+            answer.result(0)
+    assert hands.asked() == "r3"
+
+
+@pytest.mark.parametrize("error", [StorageError("no room"), OSError("no room"), Crash("dead")])
+def test_a_journal_that_cannot_be_written_ends_the_driver_too(monkeypatch, error):
+    hands = Hands()
+
+    def full(body):
+        raise error
+
+    monkeypatch.setattr(hands.journal, "append", full)
+    answer = hands.ask()
+    with pytest.raises(type(error)):
         hands.turn()
-    with pytest.raises(KeyError):
+    with pytest.raises(type(error)):
         answer.result(0)
+
+
+def test_who_stops_waiting_has_not_asked():
+    hands = Hands()
+    answers = [hands.ask(), hands.ask()]
+    with pytest.raises(TimeoutError):
+        waited(answers[0], 0)
+    assert hands.turn()
+    assert [r.id for r in hands.changes.coordination.records] == ["r1"]
+    assert answers[1].result(0) == "r1"
+    answers = [hands.ask(), hands.ask()]
+    answers[0].cancel()
+    hands.changes.close()
+    assert answers[0].cancelled()
+
+
+def test_who_stops_waiting_when_it_has_begun_gets_what_comes_of_it():
+    answer: Future[str] = Future()
+    answer.set_running_or_notify_cancel()
+    late = threading.Thread(target=lambda: answer.set_result("r1"))
+
+    class Late(Future):
+        def result(self, timeout=None):
+            if timeout == 0.25 and not late.is_alive() and not answer.done():
+                late.start()
+                raise TimeoutError
+            return answer.result(60)
+
+        def cancel(self):
+            return answer.cancel()
+
+    assert waited(Late(), 0.25) == "r1"
 
 
 def test_an_abort_is_answered_too():
@@ -775,3 +832,52 @@ def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypa
     assert looked == []
     hands.changes.decide(replace(hands.here, timestep=9))
     assert looked == ["sizes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"strategy": rc.fluid}, r"fluid is a function: write rc\.fluid\(\)"),
+        ({"strategy": "fluid"}, r"a strategy is wanted, as rc\.fluid\(bins=2\), not 'fluid'"),
+        ({"strategy": 0}, "a strategy is wanted"),
+        ({"cause": None}, "cause is a text"),
+        ({"cause": 5}, "cause is a text"),
+        ({"at": 10**100}, "at is a timestep's number, at most"),
+        ({"change": rc.rescale}, "a change is wanted"),
+        ({"change": type(HALF)}, "a change is wanted"),
+        ({"change": None}, "a change is wanted"),
+        ({"change": program()}, "exchanges the program is not replayed"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_a_slip_of_who_asks_is_refused_and_the_job_runs_on(given, told):
+    job = running()
+    with pytest.raises(RefusedError, match=told):
+        job.reconfigure(**{"change": HALF, **given})
+    if given.keys() & {"strategy", "change"}:
+        with pytest.raises(RefusedError, match=told):
+            job.plan(**{"change": HALF, **given})
+    job.process_all_available()
+    job.reconfigure(HALF).wait(60)
+    with pytest.raises(RefusedError, match="reason is a text"):
+        job.abort("r1", None)
+    job.stop()
+
+
+def test_a_handle_tells_of_a_change_that_the_journal_has_forgotten():
+    job = running()
+    job.process_all_available()
+    refused = job.reconfigure(ask.set_interval(3), at=10_000)
+    refused.abort()
+    done = job.reconfigure(HALF).wait(60)
+    for number in range(KEPT + 1):
+        job.reconfigure(ask.set_interval(number % 2)).wait(60)
+    with pytest.raises(NotReadyError):
+        _ = done.record
+    assert done.wait(60).phase == "done"
+    assert done.summary()["bins"] > 0
+    assert repr(done).endswith("done>")
+    with pytest.raises(RefusedError, match=r"r1 \(set_interval.* is aborted: asked for in Python"):
+        refused.wait(60)
+    assert [body["id"] for body in job.last_reconfigurations(2)] == [f"r{KEPT + 2}", f"r{KEPT + 3}"]
+    job.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ import rechannel as rc
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Sink
 from rechannel.dataflow.writer import Flow
+from rechannel.engine.exchange import Opener, asking, looking
 from rechannel.engine.versions import KEPT, NOTE, Program, noted
 from rechannel.errors import (
     DataflowError,
@@ -20,6 +23,8 @@ from rechannel.errors import (
     RefusedError,
     UnknownOperatorError,
 )
+from rechannel.reconfigure.program import sort
+from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.state.keys import segments_of
 from rechannel.testing import Harness, MemoryStore, Process, script
@@ -251,7 +256,9 @@ def test_a_change_that_had_not_begun_is_rolled_back_when_its_driver_dies():
     process = harness.start()
     record = process.journal.state.coordination.find("r1")
     assert record.phase == "failed"
-    assert record.reason.startswith("rolled back: its functions and streams were in the memory")
+    assert record.reason.startswith(
+        "rolled back: its functions and streams are not in this driver's memory"
+    )
     feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 2}}
 
@@ -353,3 +360,144 @@ def test_state_that_does_not_fit_is_refused_and_leaves_nothing_waiting():
     process.reconfigure(totals(process, ("a", 100)))
     feed(words, process, ("a", 1))
     assert begun(harness) == {"a": 101}
+
+
+# Changes beside each other ---------------------------------------------------------------------------
+
+
+def meanwhile(process: Process, happens) -> Process:
+    """The process, in which something happens once while a version is made."""
+    left = [happens]
+
+    class Slow(Opener):
+        def schemas(self, dataflow, readers):
+            if left:
+                left.pop()()
+            return super().schemas(dataflow, readers)
+
+    opener = process.opener
+    slow = Slow(**{field.name: getattr(opener, field.name) for field in fields(opener)})
+    return replace(process, opener=slow)
+
+
+def phases(process: Process) -> list[str]:
+    return [str(record.phase) for record in process.driver.changes.coordination.records]
+
+
+def test_a_version_is_made_anew_when_another_one_begins_meanwhile():
+    words, harness = bench(late=True)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH), at=2)
+    slow = meanwhile(process, lambda: feed(words, process, ("a", 1)))
+    slow.reconfigure(rc.remove("late"), supersede=True)
+    feed(words, process, ("a", 1))
+    assert phases(process) == ["done", "done"]
+    assert process.driver.configuration.dataflow == 3
+    assert table(harness) == {"a": {"n": 3, "total": 2}}
+
+
+def test_of_two_that_ask_at_once_the_later_one_is_refused():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    refused = []
+
+    def other():
+        try:
+            process.reconfigure(rc.change_logic("counts", {"most": rc.max("v")}))
+        except RefusedError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=other)
+
+    def begin():
+        thread.start()
+        thread.join(0.5)  # it waits until the first one is made
+
+    meanwhile(process, begin).reconfigure(rc.change_logic("counts", BOTH))
+    thread.join(60)
+    assert [text.partition(":")[0] for text in refused] == [
+        "another change of the program has not begun yet"
+    ]
+    feed(words, process, ("a", 1))
+    assert table(harness) == {"a": {"n": 2, "total": 1}}
+
+
+def test_a_version_that_was_made_from_another_one_is_refused():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH), at=2)
+    late = sort(rc.add(process_stream(process).write.memory("late", name="late")))
+    place = process.driver.place()
+
+    def ask():
+        with asking(late, process.exchange, process.opener, place, supersede=True) as made:
+            feed(words, process, ("a", 1))
+            request = Request(change=made, strategy=rc.all_at_once(), supersede=True)
+            process.driver.changes.accept(request, process.driver.place())
+
+    with pytest.raises(RefusedError, match=r"made from version 1 .* there is version 2 by then"):
+        ask()
+    assert not process.exchange.busy
+    feed(words, process, ("a", 1))
+    assert table(harness) == {"a": {"n": 3, "total": 2}}
+
+
+def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    asked = sort(rc.change_logic("counts", BOTH))
+    with looking(asked, process.exchange, process.opener, process.driver.place()) as made:
+        assert not process.exchange.busy
+        process.reconfigure(rc.change_logic("counts", BOTH))
+        assert made.version == 2
+    feed(words, process, ("a", 1))
+    assert phases(process) == ["done"]
+    assert table(harness) == {"a": {"n": 2, "total": 1}}
+
+
+def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    asked, place = sort(rc.change_logic("counts", BOTH)), process.driver.place()
+
+    def ask():
+        with asking(asked, process.exchange, process.opener, place) as made:
+            process.driver.changes.accept(Request(change=made, strategy=rc.all_at_once()), place)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    feed(words, process, ("a", 1))
+    assert phases(process) == ["done"]
+
+
+def test_a_change_whose_version_is_gone_fails_at_its_border_and_nothing_else():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.exchange.withdraw(2)
+    feed(words, process, ("a", 1))
+    record = process.driver.changes.coordination.find("r1")
+    assert record.phase == "failed"
+    assert record.reason.startswith("its functions and streams are not in this driver's memory")
+    assert table(harness) == {"a": {"n": 2}}
+
+
+def test_a_change_of_the_program_may_take_the_place_of_one_that_has_not_begun():
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.change_logic("counts", {"most": rc.max("v")}), at=1_000_000)
+    with pytest.raises(RefusedError, match="supersede=True"):
+        process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.change_logic("counts", BOTH), supersede=True)
+    feed(words, process, ("a", 1))
+    assert phases(process) == ["superseded", "done"]
+    assert not process.exchange.busy
+    assert table(harness) == {"a": {"n": 2, "total": 1}}

@@ -488,6 +488,16 @@ def test_of_two_changes_of_the_program_the_earlier_one_is_finished_first():
     assert paper.configuration.dataflow == 3
 
 
+def test_what_this_driver_cannot_begin_fails_at_its_border():
+    paper = Paper()
+    paper.ask(program(2))
+    paper.ask(ask.set_interval(7))
+    decision = border(paper.state, paper.now, lambda r: "no functions" if r.id == "r1" else None)
+    assert [(event.id, event.reason) for event in decision.events[:1]] == [("r1", "no functions")]
+    assert [step.id for step in decision.steps] == ["r2"]
+    assert (decision.configuration.dataflow, decision.configuration.interval_ms) == (1, 7)
+
+
 def test_a_program_that_began_is_not_led_back_and_not_superseded():
     paper = Paper()
     change = [program(2), ALL_TO_1]

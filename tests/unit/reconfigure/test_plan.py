@@ -16,7 +16,7 @@ from rechannel.reconfigure.plan import FORMAT, Affected, Plan, plan
 from rechannel.reconfigure.requests import Request, accept
 from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import apply_step
-from tests.support.changing import Paper, configuration, keyed
+from tests.support.changing import Paper, configuration, keyed, program
 
 
 def planned(change, strategy=None, paper: Paper | None = None, cost: float = 0.5) -> Plan:
@@ -132,6 +132,38 @@ def test_a_plan_is_read_from_its_file_as_it_was(tmp_path):
 def test_what_is_no_plan_is_refused(changed, told):
     data = {**planned(ask.rescale("counts", 4)).to_json(), **changed}
     with pytest.raises(RefusedError, match=told):
+        Plan.from_json(data)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [None, "x", True, -1, float("nan"), float("inf"), 10**400, {}],
+    ids=lambda size: repr(size)[:9],
+)
+def test_bytes_of_a_move_that_are_none_are_refused_when_the_plan_is_read(size):
+    data = planned(ask.rescale("counts", 4)).to_json()
+    data["steps"][0]["moves"][0][-1] = size
+    with pytest.raises(RefusedError, match="this is no plan"):
+        Plan.from_json(data)
+
+
+def test_values_of_another_kind_are_refused_even_if_they_compare_alike():
+    data = planned(ask.set_interval(5)).to_json()
+    for value in (5.0, True, "5"):
+        data["steps"][0]["first"] = [[None, "interval_ms", value]]
+        with pytest.raises(RefusedError, match="this is no plan"):
+            Plan.from_json(data)
+
+
+def test_plans_of_a_program_can_be_read():
+    made = planned(program(logic={"counts": 2}, operators={"more": keyed().to_json()}))
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_plan_with_many_wrong_values_says_how_many():
+    data = planned(ask.rescale("counts", 4)).to_json()
+    data["steps"] = [{"moves": [[1]] * 30}]
+    with pytest.raises(RefusedError, match=r"this is no plan \(\d+ values are wrong\)"):
         Plan.from_json(data)
 
 

@@ -130,6 +130,12 @@ def test_a_program_brings_and_takes_operators_and_sets_versions_of_logic():
     assert changed.operators["counts"] == replace(HERE.operators["counts"], logic=5)
 
 
+def test_a_program_takes_over_from_the_one_that_it_was_made_from_and_no_other():
+    assert resolve(configuration(), program(3, base=1), Facts()).dataflow == 3
+    with pytest.raises(RefusedError, match=r"made from version 2 .* there is version 1"):
+        resolve(configuration(), program(3, base=2), Facts())
+
+
 def test_changes_of_a_list_are_made_one_behind_the_other():
     both = Together(changes=(ask.rescale("counts", 3), ask.move("counts", 0, 2)))
     assert resolve(HERE, both, FACTS).operators["counts"].routing.owners[0] == 2  # type: ignore[union-attr]

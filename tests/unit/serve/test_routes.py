@@ -113,6 +113,10 @@ def test_a_change_takes_the_place_of_another(ask, clicks):
     phases = [one["phase"] for one in history["reconfigurations"]]
     assert phases[0] == "superseded"
     assert len(phases) == 2
+    _, history = ask("GET", "/reconfigurations?last=1")
+    assert [one["id"] for one in history["reconfigurations"]] == ["r2"]
+    for wrong in ("0", "10001", "x"):
+        assert ask("GET", f"/reconfigurations?last={wrong}")[0] == 422
 
 
 def test_a_change_under_way_is_led_back(busy):

@@ -1,0 +1,76 @@
+"""Connections that ask nothing: each is an open file of the driver's process, and needs no token.
+
+uvicorn begins to count with the first answer. Here a request's head has to be whole soon after the connection is made,
+or after the answer before it, however its bytes drip; and there are only so many connections at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+"""How long the first line and the headers of a request may take to arrive."""
+
+MOST_CONNECTIONS = 256
+"""At a time. Whoever comes then takes the place of the one that has been silent for longest."""
+
+
+class Impatient(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """As uvicorn makes it."""
+        super().__init__(*given, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._silent_since = 0.0
+
+    @property
+    def silent_since(self) -> float | None:
+        """Since when no request of it is being answered; None while one is."""
+        asks = self.conn.their_state is not h11.IDLE and not self.transport.is_closing()
+        return None if asks else self._silent_since
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count its time from the beginning."""
+        super().connection_made(transport)
+        self._watch()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request may make it whole, or not."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """The next request is waited for."""
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self._deadline is None:
+            self._silent_since = self.loop.time()
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _forget(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _make_room(self) -> None:
+        """End the one that has been silent for longest; this one, where all others are being answered."""
+        others = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
+        silent = [(one.silent_since, one) for one in others if one.silent_since is not None]
+        _, ended = min(silent, key=lambda pair: pair[0], default=(None, self))
+        ended.transport.abort()

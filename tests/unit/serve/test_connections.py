@@ -1,0 +1,114 @@
+"""Connections that ask nothing, or slowly: they end, and nobody else waits for them."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import httpx
+import pytest
+
+from rechannel.serve import connections
+
+PATIENCE = 60.0
+HALF = b"POST /plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+
+
+@pytest.fixture
+def connect(server):
+    """A socket that is connected to the server."""
+    made = []
+
+    def call() -> socket.socket:
+        made.append(socket.create_connection((server.host, server.port), timeout=PATIENCE))
+        return made[-1]
+
+    yield call
+    for one in made:
+        one.close()
+
+
+def hears(one: socket.socket) -> bytes:
+    """What comes next; nothing at the end, however it ends."""
+    try:
+        return one.recv(65536)
+    except ConnectionError:
+        return b""
+
+
+def status(server) -> int:
+    return httpx.get(f"{server.url}/status", trust_env=False, timeout=PATIENCE).status_code
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /sta", b"GET /status HTTP/1.1\r\nHost: loc"])
+def test_who_does_not_finish_the_head_of_a_request_is_cut_off(connect, server, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    one = connect()
+    one.sendall(sent)
+    assert hears(one) == b""
+    assert status(server) == 200
+
+
+def test_who_drips_is_cut_off_too(connect, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    one = connect()
+    one.sendall(b"GET /status HTTP/1.1\r\nX: ")
+    one.settimeout(0.02)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            one.sendall(b"x")
+            if one.recv(1) == b"":
+                return
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return
+    pytest.fail("it drips for ever")
+
+
+def test_the_next_request_of_a_connection_has_no_more_time(connect, monkeypatch):
+    one = connect()
+    whole = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(2):
+        one.sendall(whole)
+        assert hears(one).startswith(b"HTTP/1.1 200")
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    one.sendall(whole + b"GET /sta")
+    while hears(one):
+        pass
+
+
+def test_a_request_that_takes_long_to_answer_has_its_time(connect, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    one = connect()
+    one.sendall(HALF)
+    one.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        one.recv(1)
+    one.settimeout(PATIENCE)
+    one.sendall(b"nonsense!")
+    assert hears(one).startswith(b"HTTP/1.1 422")
+
+
+def test_the_one_that_is_silent_for_longest_makes_room(connect, server, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    first, *_others = [connect() for _ in range(3)]
+    assert status(server) == 200
+    assert hears(first) == b""
+
+
+def test_who_comes_when_all_others_are_being_answered_is_turned_away(connect, monkeypatch):
+    busy = [connect() for _ in range(3)]
+    for one in busy:
+        one.sendall(HALF)
+    late = connect()
+    late.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert hears(late).startswith(b"HTTP/1.1 200")  # so those before it have begun
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    late.close()
+    while hears(connect()):
+        pass
+    for one in busy:
+        one.sendall(b"nonsense!")
+        assert hears(one).startswith(b"HTTP/1.1 422")
