@@ -58,6 +58,16 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
     return Routing(starts=routing.starts, owners=tuple(placed.tolist()), tasks=tasks)
 
 
+def evened(routing: Routing) -> Routing:
+    """As `rescaled` with as many tasks as there are: what no rescaling would make more even stays as it is."""
+    even = rescaled(routing, routing.tasks)
+    return even if _unevenness(even) < _unevenness(routing) * (1 - 1e-9) else routing
+
+
+def _unevenness(routing: Routing) -> float:
+    return float(np.square(load_of_tasks(routing, widths(routing))).sum())
+
+
 def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
     """How much of the hash space every task should own, shape (tasks,)."""
     if np.ptp(wide) > 1e-12:

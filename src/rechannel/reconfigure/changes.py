@@ -94,7 +94,7 @@ class AssignLogic(_Value):
 
 
 class Rescale(_Value):
-    """Another number of tasks; as few bins move as balance allows."""
+    """So many tasks, each with its share of the bins; as few bins move as balance allows."""
 
     kind: Literal["rescale"] = "rescale"
     operator: Name

@@ -14,7 +14,7 @@ from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import changes as c
-from rechannel.reconfigure.balance import rebalanced, rescaled
+from rechannel.reconfigure.balance import evened, rebalanced, rescaled
 
 MOST_TASKS = 100_000
 MOST_BINS = 1 << 20
@@ -139,11 +139,11 @@ def _(change: c.Rescale, configuration: Configuration, facts: Facts) -> Configur
             f"operator {change.operator!r}: {change.tasks} tasks are too many; at most {MOST_TASKS}"
         )
         raise RefusedError(msg)
-    if change.tasks == operator.tasks:
-        return configuration  # and no rebalancing is undone
     placement = _placed(operator, change.tasks)
     if operator.routing is None:
         return _set(configuration, change.operator, tasks=change.tasks, placement=placement)
+    if change.tasks == operator.tasks:
+        return _set(configuration, change.operator, routing=evened(operator.routing))
     if change.tasks > operator.routing.bins:
         msg = (
             f"operator {change.operator!r} has {operator.routing.bins} bins: they can feed at most as many"

@@ -535,6 +535,38 @@ def test_it_is_judged_without_what_it_supersedes():
     paper.ask(ask.move("counts", 0, 3))
 
 
+def counted(paper: Paper) -> list[int]:
+    """How many bins every task owns."""
+    return [paper.owners().count(t) for t in range(paper.configuration.operators["counts"].tasks)]
+
+
+@pytest.mark.parametrize(("tasks", "half"), [(8, [2, 4, 1, 1, 0, 0, 0, 0]), (1, [6, 2])])
+@pytest.mark.parametrize("after", [1, 2, 8])
+def test_a_half_done_rescale_is_superseded_by_any_number_of_tasks(tasks, half, after):
+    """The one that it went to, the one that it came from, another one: all lead to an even share."""
+    paper = Paper()
+    paper.ask(ask.rescale("counts", tasks), ask.fluid())
+    paper.step(2)
+    assert counted(paper) == half
+    paper.ask(ask.rescale("counts", after), supersede=True)
+    paper.step()
+    assert counted(paper) == [8 // after] * after
+    assert paper.phases() == {"r1": "superseded", "r2": "done"}
+
+
+def test_a_rescale_that_failed_half_way_is_asked_for_again():
+    paper = Paper()
+    paper.ask(ask.rescale("counts", 4), ask.fluid())
+    paper.step()
+    paper.fold([Finished(id="r1", time_ms=0, outcome="failed")])
+    paper.ask(ask.rescale("counts", 4))
+    paper.step()
+    assert counted(paper) == [2, 2, 2, 2]
+    paper.ask(ask.rescale("counts", 4))
+    paper.step()
+    assert paper.state.find("r3").reason == "it was so already"
+
+
 def test_where_there_is_nothing_to_supersede_it_is_a_change_like_any_other():
     paper = Paper()
     paper.ask(ALL_TO_1, supersede=True)
