@@ -25,9 +25,9 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import check_fixed, planned_route, planned_steps
+from rechannel.reconfigure.requests import check_fixed, planned_steps, route_to
 from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import Route, Step, apply_step
+from rechannel.reconfigure.steps import Route, Step, apply_step, job_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ def _plan(record: Record, now: Now) -> Event:
             check_fixed(record.fixed, now.configuration, target)
     except RechannelError as error:
         return finished(record, now, "failed", str(error))
-    way = planned_route(now.configuration, record.change, now)
+    way = route_to(target, now.configuration, record.change, now)
     if not way:
         return finished(record, now, "done", "it was so already")
     steps = planned_steps(record, way, now)
@@ -197,15 +197,15 @@ def _affordable(step: Step, budget: float | None) -> int | None:
 def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
     """What a route is going to change, as it is."""
     touched = {a.operator for a in (*way.first, *way.last)} | {m.operator for m in way.moves}
-    data = configuration.to_json()
+    operators, job = configuration.operators, job_fields(configuration)
     names = {a.name for a in (*way.first, *way.last) if a.operator is None}
     return {
         "operators": {
-            name: data["operators"][name]
+            name: operators[name].to_json()
             for name in sorted(filter(None, touched))
-            if name in data["operators"]
+            if name in operators
         },
-        "job": {name: data[name] for name in sorted(names)},
+        "job": {name: job[name] for name in sorted(names)},
     }
 
 

@@ -11,6 +11,7 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Combine
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
+from rechannel.reconfigure import steps as steps_module
 from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import KEPT, Coordination, Now
 from rechannel.reconfigure.coordinator import border, settled
@@ -22,6 +23,8 @@ from rechannel.reconfigure.requests import Request, accept, planned_route
 from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Assign, Step
 from tests.support.changing import Paper, configuration, keyed, program
+
+real = steps_module._move
 
 EVEN = [0, 0, 0, 0, 1, 1, 1, 1]
 """Tasks of the eight bins of an operator, before anything."""
@@ -841,6 +844,23 @@ def test_a_plan_that_leads_elsewhere_than_its_change_is_refused():
 def test_a_plan_that_is_nonsense_is_refused(assign):
     with pytest.raises(RefusedError, match="plan again"):
         Paper().ask(ALL_TO_1, steps=(Step(first=(assign,)),))
+
+
+def test_a_plan_that_sets_a_field_again_and_again_is_refused():
+    """Each time costs as much as there are bins."""
+    more = Step(first=(Assign(operator="counts", name="tasks", value=3),))
+    with pytest.raises(RefusedError, match=r"several times; plan again"):
+        Paper().ask(ask.rescale("counts", 3), steps=(more, more))
+
+
+def test_a_request_is_judged_at_the_price_of_one_step_however_many_are_left(monkeypatch):
+    paper = Paper()
+    paper.ask(ALL_TO_1, ask.fluid())
+    paper.step()
+    made = []
+    monkeypatch.setattr(steps_module, "_move", lambda *given: made.append(given) or real(*given))
+    paper.ask(ask.set_interval(5))
+    assert [len(moves) for _, moves in made] == [3]
 
 
 def test_a_plan_that_does_not_fit_when_its_turn_comes_fails():
