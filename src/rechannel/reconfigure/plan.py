@@ -174,6 +174,9 @@ def pinned(before: Configuration, change: Change, now: Now) -> Change:
     A rebalancing becomes the placement that it leads to now.
     """
     parts: list[Change] = []
+    if not any(isinstance(part, Rebalance) for part in changes.parts_of(change)):
+        return change
+    resolve(before, change, now.facts)  # refused as a whole, as where it is asked for
     for part in changes.parts_of(change):
         before = resolve(before, part, now.facts)
         routing = before.operators[part.operator].routing if isinstance(part, Rebalance) else None

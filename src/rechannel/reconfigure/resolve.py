@@ -18,6 +18,9 @@ from rechannel.reconfigure.balance import evened, rebalanced, rescaled
 
 MOST_TASKS = 100_000
 MOST_BINS = 1 << 20
+MOST_CHANGES = 50
+MOST_BINS_IN_ALL = 1 << 21
+"""Bins that the changes of a list go through, one behind the other, in the driver's thread."""
 
 
 class Limits(Protocol):
@@ -65,9 +68,26 @@ def resolve(configuration: Configuration, change: c.Change, facts: Facts) -> Con
 
     Raises UnknownOperatorError or RefusedError; nothing has happened then.
     """
-    for part in c.parts_of(change):
+    parts = c.parts_of(change)
+    if len(parts) > MOST_CHANGES:
+        msg = f"{len(parts)} changes in one list are too many; at most {MOST_CHANGES}: ask several times"
+        raise RefusedError(msg)
+    bins = 0
+    for part in parts:
         configuration = _resolve(part, configuration, facts)
+        bins += _bins_of(part, configuration)
+        if len(parts) > 1 and bins > MOST_BINS_IN_ALL:
+            msg = (
+                f"a list of {len(parts)} changes goes through more than {MOST_BINS_IN_ALL} bins, one change behind"
+                " the other: ask for fewer at once"
+            )
+            raise RefusedError(msg)
     return configuration
+
+
+def _bins_of(change: c.Change, configuration: Configuration) -> int:
+    operator = configuration.operators.get(getattr(change, "operator", ""))
+    return 0 if operator is None or operator.routing is None else operator.routing.bins
 
 
 @singledispatch
