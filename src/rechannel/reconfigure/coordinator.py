@@ -11,6 +11,8 @@ The rules:
   comes. What is no longer possible then fails, and nothing of it has happened.
 - A change of the program begins when no timestep is under way: after a crash all timesteps that run again
   belong to one program.
+- What several changes move at one border shares their budgets: whoever comes later has what is left of its own, and
+  waits where that is less than a bin.
 - Whoever aborts a change that is under way is led back by the same strategy.
 """
 
@@ -35,12 +37,13 @@ class Decision:
     """How a timestep begins.
 
     events: to be journalled before the intent. steps: to be journalled with it. configuration: what it runs under.
-    hold: no timestep may begin before those under way are done.
+    moved: bytes that all these steps move. hold: no timestep may begin before those under way are done.
     """
 
     configuration: Configuration
     events: tuple[Event, ...] = ()
     steps: tuple[Stepped, ...] = ()
+    moved: float = 0.0
     hold: bool = False
 
 
@@ -131,7 +134,7 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
         if not record.open:
             return replace(so_far, events=tuple(events))
     steps = list(so_far.steps)
-    configuration = so_far.configuration
+    configuration, moved = so_far.configuration, so_far.moved
     waits = record.taken and now.timestep <= record.taken[-1].timestep + record.strategy.gap
     if waits and not hurried:
         return replace(so_far, events=tuple(events))
@@ -141,7 +144,9 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
             break  # what is written anew is written by a timestep
         if step.programs and not now.drained:
             return replace(so_far, events=tuple(events), hold=True)
-        moves = None if hurried else _affordable(step, now.budget(record.strategy))
+        moves = None if hurried else _affordable(step, now.budget(record.strategy), moved)
+        if moves == 0:
+            break  # others have moved so much at this border already
         stepped = Stepped(id=record.id, time_ms=now.time_ms, timestep=now.timestep, moves=moves)
         after = record.after(stepped)
         try:
@@ -152,11 +157,18 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
             if not any(step.id == record.id for step in steps):
                 events.append(finished(record, now, "failed", why))
             break
+        moved += after.steps[record.next].size
         record = after
         steps.append(stepped)
         if not hurried:
             break
-    return replace(so_far, events=tuple(events), steps=tuple(steps), configuration=configuration)
+    return replace(
+        so_far,
+        events=tuple(events),
+        steps=tuple(steps),
+        configuration=configuration,
+        moved=moved,
+    )
 
 
 def _plan(record: Record, now: Now) -> Event:
@@ -181,14 +193,17 @@ def _plan(record: Record, now: Now) -> Event:
     )
 
 
-def _affordable(step: Step, budget: float | None) -> int | None:
-    """How many of a step's moves a budget admits, at least one; None = all."""
-    if budget is None or step.size <= budget:
+def _affordable(step: Step, budget: float | None, moved: float) -> int | None:
+    """How many of a step's moves a budget admits beside the bytes that others have moved; None = all.
+
+    Where nobody has moved anything, at least one.
+    """
+    if budget is None or step.size <= (room := max(0.0, budget - moved)):
         return None
     total, count = 0.0, 0
     for move in step.moves:
         total += move.size
-        if count and total > budget:
+        if total > room and (count or moved):
             break
         count += 1
     return count if count < len(step.moves) else None

@@ -21,8 +21,8 @@ from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
 from rechannel.reconfigure.resolve import Facts
-from rechannel.reconfigure.steps import Assign, Step
-from tests.support.changing import Paper, configuration, keyed, program
+from rechannel.reconfigure.steps import Assign, Sizes, Step
+from tests.support.changing import Paper, configuration, keyed, program, sized
 
 real = steps_module._move
 
@@ -424,6 +424,35 @@ def test_a_budget_cuts_where_the_plan_did_not_and_a_bin_is_never_cut():
     paper.step(3)
     assert paper.phase("r1") == "done"
     assert [taken.bins for taken in paper.state.find("r1").taken] == [1, 1, 1, 1]
+
+
+def test_a_budget_is_what_a_timestep_may_pay_for_all_operators():
+    paper = Paper(size=10.0)
+    paper.ask(ALL_TO_1, ask.fluid(budget_bytes=30))
+    paper.ask(ask.move("sums", [0, 1, 2, 3], 1), ask.batched(4, budget_bytes=30))
+    made = paper.step(4)
+    assert [paper.state.moved_at(t) for t in (1, 2, 3, 4)] == [30.0, 20.0, 20.0, 10.0]
+    assert made == [["r1", "r2"], ["r1", "r2"], ["r1", "r2"], ["r1"]]
+
+
+def test_whoever_has_no_budget_left_waits_and_goes_on_alone_even_beyond_it():
+    paper = Paper(size=10.0)
+    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
+    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid(budget_bytes=5))
+    paper.ask(ask.set_interval(7), ask.fluid(budget_bytes=5))
+    assert paper.step(5) == [["r1", "r3"], ["r1"], ["r2"], ["r2"], []]
+    assert set(paper.phases().values()) == {"done"}
+
+
+def test_bins_without_state_move_beside_whatever_others_move():
+    paper = Paper(size=10.0)
+    paper.ask(ALL_TO_1)
+    paper.ask(ask.move("sums", [0, 1], 1), ask.batched(budget_bytes=5))
+    sizes = Sizes(bins={"counts": sized(paper.configuration, 10.0).bins["counts"]})
+    assert [s.id for s in border(paper.state, replace(paper.now, sizes=sizes)).steps] == [
+        "r1",
+        "r2",
+    ]
 
 
 def test_bins_without_state_cost_nothing():
