@@ -51,7 +51,7 @@ def border(state: Coordination, now: Now) -> Decision:
     """The decision for the next timestep."""
     decision = Decision(configuration=now.configuration)
     for record, hurried in _in_turn(state, now):
-        decision = _advance(record, decision, now, hurried or now.idle)
+        decision = _advance(record, decision, now, hurried)
         if decision.hold:
             return replace(decision, steps=(), configuration=now.configuration)
     return decision
@@ -135,7 +135,8 @@ def _advance(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decis
             return replace(so_far, events=tuple(events))
     steps = list(so_far.steps)
     configuration, moved = so_far.configuration, so_far.moved
-    waits = record.taken and now.timestep <= record.taken[-1].timestep + record.strategy.gap
+    passed = now.timestep + now.turns.get(record.id, 0)
+    waits = record.taken and passed <= record.taken[-1].timestep + record.strategy.gap
     if waits and not hurried:
         return replace(so_far, events=tuple(events))
     while record.left:

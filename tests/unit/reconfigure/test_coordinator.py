@@ -461,10 +461,20 @@ def test_bins_without_state_cost_nothing():
     assert paper.step(2) == [["r1"], []]
 
 
-def test_an_idle_stream_is_changed_at_once():
-    paper = Paper(idle=True)
-    paper.ask(ALL_TO_1, ask.fluid(gap=9, budget_bytes=1))
-    assert paper.begin() == ["r1"] * 4
+def test_a_budget_holds_while_a_stream_is_idle():
+    paper = Paper(idle=True, size=10.0)
+    paper.ask(ALL_TO_1, ask.batched(4, budget_bytes=20))
+    assert paper.begin() == ["r1"]
+    assert moved(paper) == 2
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_look_at_an_idle_stream_counts_as_a_timestep_of_a_gap(turns):
+    paper = Paper()
+    paper.ask(ALL_TO_1, ask.fluid(gap=2))
+    paper.step()
+    made = border(paper.state, replace(paper.now, turns={"r1": turns})).steps
+    assert bool(made) == (turns >= 2)
 
 
 def test_bytes_moved_at_a_border_are_those_of_all_steps_made_there():
@@ -810,16 +820,15 @@ def test_a_step_of_an_operator_that_is_gone_does_not_fit():
 
 def test_behind_a_step_of_its_own_it_fails_at_the_next_border():
     """Events are journalled before the steps of a border."""
-    paper = Paper(idle=True)
+    paper = Paper()
     paper.ask(ALL_TO_1, ask.fluid())
-    paper.idle = False
+    paper.ask(ask.assign_resources("counts", cpus=2), at=2)
     paper.step()
     counts = paper.configuration.operators["counts"]
     paper.configuration = paper.configuration.with_operator(
         "counts", replace(counts, routing=counts.routing.with_owners({2: 1}))
     )
-    paper.idle = True
-    assert paper.begin() == ["r1"]
+    assert paper.begin() == ["r1", "r2"]
     assert paper.phase("r1") == "moving"
     assert paper.begin() == []
     assert paper.phase("r1") == "failed"
