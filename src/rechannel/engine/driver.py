@@ -130,7 +130,10 @@ class Driver:
         self._events.put(None)
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until everything that sources had when this was called is committed and published. False on time-out."""
+        """Wait until everything that sources had when this was called is committed and published. False on time-out.
+
+        What then moves without a timestep is waited for as well.
+        """
         with self._idle:
             self._asked += 1
             wanted = self._asked
@@ -243,7 +246,8 @@ class Driver:
         if self._flights:
             self._take(self._events.get())
             return
-        if self._seen_all and not self._replay and self._publisher.idle():
+        quiet = self._seen_all and not self._moving
+        if quiet and not self._replay and self._publisher.idle():
             self._answer(asked)
         self._wait()
 
