@@ -80,6 +80,13 @@ def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
     return scaled
 
 
+def too_hot(routing: Routing, weights: Sequence[float], tolerance: float) -> tuple[int, ...]:
+    """Bins that alone are above (1 + tolerance) times the mean of a task: no placement evens them out."""
+    heat = np.asarray(weights, dtype=np.float64)
+    bound = (1.0 + tolerance) * heat.sum() / routing.tasks
+    return tuple(np.flatnonzero(heat > bound).tolist())
+
+
 def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> Routing:
     """Move bins until the busiest task is at most (1 + tolerance) times the mean, or nothing helps.
 

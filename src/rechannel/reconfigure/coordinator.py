@@ -28,7 +28,7 @@ from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import check_fixed, planned_steps, route_to
-from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Route, Step, apply_step, job_fields
 
 
@@ -184,7 +184,8 @@ def _plan(record: Record, now: Now) -> Event:
         return finished(record, now, "failed", str(error))
     way = route_to(target, now.configuration, record.change, now)
     if not way:
-        return finished(record, now, "done", "it was so already")
+        said = advice(now.configuration, record.change, now.facts)
+        return finished(record, now, "done", "; ".join(("it was so already", *said)))
     steps = planned_steps(record, way, now)
     return Planned(
         id=record.id,

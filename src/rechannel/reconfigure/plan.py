@@ -16,7 +16,7 @@ from rechannel.reconfigure.changes import AssignWorkload, Change, Rebalance
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.requests import planned_route, projection
-from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Step
 from rechannel.reconfigure.strategies import Strategy
 
@@ -39,7 +39,7 @@ class Plan:
     """What a change would do.
 
     timesteps: from the first step to the last, gaps included. cost_ms: what the dearest step is expected to add to
-    its timestep, from what moved bytes have cost so far.
+    its timestep, from what moved bytes have cost so far. advice: what the change cannot do, and what would.
     """
 
     change: Change
@@ -48,6 +48,7 @@ class Plan:
     affected: tuple[Affected, ...]
     timesteps: int
     cost_ms: float
+    advice: tuple[str, ...] = ()
 
     @property
     def bins(self) -> int:
@@ -77,6 +78,7 @@ class Plan:
             ],
             "timesteps": self.timesteps,
             "cost_ms": round(self.cost_ms, 3),
+            "advice": list(self.advice),
         }
 
     @classmethod
@@ -101,6 +103,7 @@ class Plan:
                 ),
                 timesteps=data["timesteps"],
                 cost_ms=data["cost_ms"],
+                advice=tuple(data.get("advice", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             msg = f"this is no plan ({error!r}); write one with plan.save(path)"
@@ -133,7 +136,7 @@ class Plan:
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
             f" at most {self.cost_ms:.1f} ms more each"
         )
-        return "\n".join(lines)
+        return "\n".join((*lines, *(f"  {said}" for said in self.advice)))
 
 
 def plan(
@@ -141,6 +144,7 @@ def plan(
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
     before = projection(state, now)
+    said = advice(before, change, now.facts)
     change = pinned(before, change, now)
     way = planned_route(before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
@@ -165,6 +169,7 @@ def plan(
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
         cost_ms=max((step.size for step in steps), default=0.0) * ms_per_byte,
+        advice=said,
     )
 
 

@@ -14,7 +14,7 @@ from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import changes as c
-from rechannel.reconfigure.balance import evened, rebalanced, rescaled
+from rechannel.reconfigure.balance import evened, rebalanced, rescaled, too_hot
 
 MOST_TASKS = 100_000
 MOST_BINS = 1 << 20
@@ -188,6 +188,35 @@ def _(change: c.Rebalance, configuration: Configuration, facts: Facts) -> Config
         raise RefusedError(msg)
     return _set(
         configuration, change.operator, routing=rebalanced(routing, loads, change.tolerance)
+    )
+
+
+def advice(configuration: Configuration, change: c.Change, facts: Facts) -> tuple[str, ...]:
+    """What a change cannot do, and what would. Raises what `resolve` does."""
+    said: list[str] = []
+    parts = c.parts_of(change)
+    for part in parts if any(isinstance(part, c.Rebalance) for part in parts) else ():
+        configuration = _resolve(part, configuration, facts)
+        if isinstance(part, c.Rebalance):
+            said.extend(_hot(part, configuration, facts))
+    return tuple(said)
+
+
+def _hot(change: c.Rebalance, configuration: Configuration, facts: Facts) -> tuple[str, ...]:
+    name = change.operator
+    _operator, routing = _routed(configuration, name)
+    hot = too_hot(routing, facts.loads[name], change.tolerance) if routing.tasks > 1 else ()
+    if not hot:
+        return ()
+    bins = f"bin {hot[0]} alone has" if len(hot) == 1 else f"bins {list(hot)} each have"
+    key = (
+        f"pre-aggregate it with combine({name!r}, 'on')"
+        if name in facts.combinable
+        else "no placement spreads it"
+    )
+    return (
+        f"operator {name!r}: {bins} more than a task's share of the load: split({name!r}, {hot[0]})"
+        f" cuts it; if one key is that hot, {key}",
     )
 
 

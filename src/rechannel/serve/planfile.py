@@ -87,6 +87,7 @@ class PlanFile(_Closed):
     affected: tuple[AffectedInPlan, ...] = ()
     timesteps: NonNegativeInt
     cost_ms: NonNegativeFloat
+    advice: tuple[str, ...] = ()
 
     def plan(self) -> Plan:
         """The plan. Raises RefusedError for one that exchanges the program."""
