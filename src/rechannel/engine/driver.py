@@ -93,6 +93,7 @@ class Driver:
         last_now = open_intents[-1].now_ms if open_intents else state.now_ms
         self._intake = Intake(exchange.current.readers, state.offsets, last_now, clock)
         self._seen_all = False
+        self._moving = False
         self._exchange = exchange
         self._events: queue.Queue[Done | BaseException | None] = queue.Queue()
         self._flights = Flights(
@@ -129,7 +130,10 @@ class Driver:
         self._events.put(None)
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until everything that sources had when this was called is committed and published. False on time-out."""
+        """Wait until everything that sources had when this was called is committed and published. False on time-out.
+
+        What then moves without a timestep is waited for as well.
+        """
         with self._idle:
             self._asked += 1
             wanted = self._asked
@@ -232,16 +236,18 @@ class Driver:
         opened = self._open_timesteps()
         started = self._start_units()
         committed = self._commit_ready()
-        return came or changed or opened or started or committed
+        return came or changed or opened or started or committed or self._moving
 
     def _turn(self) -> None:
         asked = self._asked
-        if self.step():
+        # A stream that is idle while something moves looks at its sources as often as any other idle one.
+        if self.step() and not self._moving:
             return
         if self._flights:
             self._take(self._events.get())
             return
-        if self._seen_all and not self._replay and self._publisher.idle():
+        quiet = self._seen_all and not self._moving
+        if quiet and not self._replay and self._publisher.idle():
             self._answer(asked)
         self._wait()
 
@@ -277,7 +283,7 @@ class Driver:
     # Deciding ------------------------------------------------------------------------------------------------
 
     def _open_timesteps(self) -> bool:
-        opened = self._seen_all = False
+        opened = self._seen_all = self._moving = False
         while len(self._flights) < self._configuration.in_flight and self._publisher.has_room():
             began = self._clock()
             decided = self._replay.popleft() if self._replay else self._decide(began)
@@ -321,7 +327,7 @@ class Driver:
         if slices is None:
             self._seen_all = True
             if place.drained:
-                self._configuration = self.changes.idle(place)
+                self._configuration, self._moving = self.changes.idle(place)
             return None
         self.changes.journal(decision)
         decided = Timestep(

@@ -180,6 +180,7 @@ class Reconfigurer:
         self._preparing: dict[str, Record] = {}
         self._ahead: dict[str, tuple[int, Future[None]]] = {}
         self._again: dict[str, tuple[int, Future[None] | None]] = {}
+        self._turns: dict[str, int] = {}
         self._tell = tell
         self._over = threading.Condition()
 
@@ -237,6 +238,7 @@ class Reconfigurer:
             configuration=configuration,
             event_times=place.event_times,
             drained=place.drained,
+            turns=dict(self._turns),
             facts=Facts(
                 loads=self._measured.loads(configuration) if measured else {},
                 combinable=self._combinable,
@@ -369,21 +371,25 @@ class Reconfigurer:
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""
+        for step in decision.steps:
+            self._turns.pop(step.id, None)
         self._append_all(decision.events)
 
-    def idle(self, place: Place) -> Configuration:
-        """Nothing runs and nothing comes in: what is due holds at once, without a timestep."""
+    def idle(self, place: Place) -> tuple[Configuration, bool]:
+        """Nothing runs and nothing comes in: what is due now holds at once, without a timestep.
+
+        With it, whether the next look would bring anything further.
+        """
         configuration = place.configuration
         self.settle(place.timestep, place.time_ms)
-        while self.coordination.open:
-            now = self._at_border(replace(place, configuration=configuration))
-            now = replace(now, idle=True)
-            decision = border(self.coordination, now, self._preparer.impossible)
-            if decision.configuration.dataflow != configuration.dataflow:
-                break  # programs are exchanged at a border
-            self.journal(decision)
-            if not decision.steps:
-                break
+        if not self.coordination.open:
+            return configuration, False
+        now = replace(self._at_border(place), idle=True)
+        decision = border(self.coordination, now, self._preparer.impossible)
+        if decision.configuration.dataflow != configuration.dataflow:
+            return configuration, False  # programs are exchanged at a border
+        self.journal(decision)
+        if decision.steps:
             configuration = decision.configuration
             self._journal.append(
                 ConfigurationChanged(
@@ -394,7 +400,25 @@ class Reconfigurer:
                 )
             )
             self.settle(place.timestep, place.time_ms)
-        return configuration
+        counted = self._count_turn()
+        return configuration, bool(decision.events or decision.steps) or counted
+
+    def _count_turn(self) -> bool:
+        """Count a look at an idle stream; whether that brings anybody nearer to the next step.
+
+        What moves next is fetched first: the timestep that comes would have to wait for all of it.
+        """
+        nearer = False
+        for record in self.coordination.open:
+            _, fetching = self._ahead.get(record.id, (0, None))
+            if not (record.taken and record.left) or (fetching and not fetching.done()):
+                continue
+            if any(move.stays for move in record.left[0].moves):
+                continue  # that takes a timestep
+            count = self._turns.get(record.id, 0)
+            nearer = nearer or count <= record.strategy.gap
+            self._turns[record.id] = count + 1
+        return nearer
 
     def rewrite(self, timestep: int) -> dict[str, Intervals]:
         """Hashes of every operator whose state a timestep writes anew."""
@@ -416,6 +440,7 @@ class Reconfigurer:
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
+            self._turns.pop(event.id, None)
             facts = self._let_go(event.id)
             event = event.model_copy(update={"facts": facts}) if facts else event
         self._journal.append(Reconfiguring(event=event))

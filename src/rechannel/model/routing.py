@@ -127,11 +127,13 @@ class Routing:
 
     def with_starts(self, starts: Sequence[int]) -> Routing:
         """Other bins at the same owners. Raises ValueError where a new bin would have two owners."""
+        if tuple(starts) == self.starts:
+            return self
         ends = (*starts[1:], SPACE)
         owners = []
         for lo, hi in zip(starts, ends, strict=True):
             first, last = self.bin_of(lo), self.bin_of(hi - 1)
-            found = set(self.owners[first : last + 1])
+            found = set(self.owners[first : last + 1]) if last > first else ()
             if len(found) > 1:
                 msg = (
                     f"hashes {lo} to {hi} belong to tasks {sorted(found)}: move them together first"

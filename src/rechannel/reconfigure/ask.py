@@ -28,7 +28,10 @@ def _made(kind: type[V], **fields: Any) -> V:
 
 
 def rescale(operator: str, tasks: int) -> c.Rescale:
-    """Run an operator with another number of tasks; as few bins move as balance allows."""
+    """Run an operator with so many tasks; as few bins move as balance allows.
+
+    With as many as there are, bins are evened out: what moves, a rebalancing or a half-done change did to them is gone.
+    """
     return _made(c.Rescale, operator=operator, tasks=tasks)
 
 

@@ -37,25 +37,34 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
 
     No bin moves that could stay. Where bins are equally wide, tasks end with equal numbers of them, or one more.
     """
-    owners = np.asarray(routing.owners, dtype=np.int64)
-    wide = widths(routing)
-    share = _shares(routing, tasks, wide)
-    placed = np.full(routing.bins, -1, dtype=np.int64)
-    left = share.copy()
-    for number in range(routing.bins):
-        owner, width = int(owners[number]), wide[number]
-        if owner < tasks and left[owner] >= width / 2:
+    owners = routing.owners
+    shares = _shares(routing, tasks, widths(routing))
+    wide, room = widths(routing).tolist(), shares.tolist()
+    placed = [-1] * routing.bins
+    for number, (owner, width) in enumerate(zip(owners, wide, strict=True)):
+        if owner < tasks and room[owner] >= width / 2:
             placed[number] = owner
-            left[owner] -= width
-    for number in np.flatnonzero(placed < 0).tolist():
+            room[owner] -= width
+    left = np.array(room)
+    for number in [number for number, task in enumerate(placed) if task < 0]:
         # Behind the task that took the bin before, if it has room: neighbours stay together.
         task = int(np.argmax(left))
-        before = int(placed[number - 1]) if number else -1
+        before = placed[number - 1] if number else -1
         if before >= 0 and before != owners[number] and left[before] >= wide[number] / 2:
             task = before
         placed[number] = task
         left[task] -= wide[number]
-    return Routing(starts=routing.starts, owners=tuple(placed.tolist()), tasks=tasks)
+    return Routing(starts=routing.starts, owners=tuple(placed), tasks=tasks)
+
+
+def evened(routing: Routing) -> Routing:
+    """As `rescaled` with as many tasks as there are: what no rescaling would make more even stays as it is."""
+    even = rescaled(routing, routing.tasks)
+    return even if _unevenness(even) < _unevenness(routing) * (1 - 1e-9) else routing
+
+
+def _unevenness(routing: Routing) -> float:
+    return float(np.square(load_of_tasks(routing, widths(routing))).sum())
 
 
 def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
@@ -69,6 +78,13 @@ def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
     share[np.argsort(-counts, kind="stable")[:extra]] += 1
     scaled: Weights = share * wide[0]
     return scaled
+
+
+def too_hot(routing: Routing, weights: Sequence[float], tolerance: float) -> tuple[int, ...]:
+    """Bins that alone are above (1 + tolerance) times the mean of a task: no placement evens them out."""
+    heat = np.asarray(weights, dtype=np.float64)
+    bound = (1.0 + tolerance) * heat.sum() / routing.tasks
+    return tuple(np.flatnonzero(heat > bound).tolist())
 
 
 def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> Routing:

@@ -9,7 +9,8 @@ Everything else is named after what a user wants and is composed of them by `res
     assign_resources     place, executors
     (plan choices)       set_interval, set_in_flight, set_bound, combine
 
-A list of changes is one change: all of it holds from one timestep on, or nothing of it.
+A list of changes is one change: accepted whole or not at all, and made step by step as its strategy wants. All at once,
+all of it holds from one timestep on.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class AssignLogic(_Value):
 
 
 class Rescale(_Value):
-    """Another number of tasks; as few bins move as balance allows."""
+    """So many tasks, each with its share of the bins; as few bins move as balance allows."""
 
     kind: Literal["rescale"] = "rescale"
     operator: Name
@@ -218,7 +219,7 @@ class ChangeProgram(_Value):
 
 
 class Together(_Value):
-    """Several changes that hold from one timestep on, or not at all."""
+    """Several changes that are accepted together, or not at all; all at once, they hold from one timestep on."""
 
     kind: Literal["together"] = "together"
     changes: Annotated[tuple[Change, ...], Field(min_length=1)]

@@ -102,9 +102,10 @@ class Now:
     """The running stream at a border.
 
     timestep: the next one to begin. time_ms: its time. event_times: how far event time has come, of every operator that
-    goes by it. configuration: what the one before runs under. drained: no
-    timestep is under way. idle: and none is coming, so that nobody is disturbed by a step, however large. facts,
-    sizes: as measured. budget: most bytes that a step of a strategy may move now, or None.
+    goes by it. configuration: what the one before runs under. drained: no timestep is under way. idle: and none is
+    coming, so that steps are made without one. turns: how often an idle stream was looked at since a record's last
+    step; each time counts as a timestep of its gap. facts, sizes: as measured. budget: most bytes that a step of a
+    strategy may move now, or None.
     """
 
     timestep: int
@@ -113,6 +114,7 @@ class Now:
     event_times: Mapping[str, int] = field(default_factory=dict)
     drained: bool = True
     idle: bool = False
+    turns: Mapping[str, int] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     sizes: Sizes = field(default_factory=Sizes)
     budget: Callable[[Strategy], float | None] = lambda strategy: strategy.budget_bytes

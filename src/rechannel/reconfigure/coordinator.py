@@ -11,6 +11,8 @@ The rules:
   comes. What is no longer possible then fails, and nothing of it has happened.
 - A change of the program begins when no timestep is under way: after a crash all timesteps that run again
   belong to one program.
+- What several changes move at one border shares their budgets: whoever comes later has what is left of its own, and
+  waits where that is less than a bin.
 - Whoever aborts a change that is under way is led back by the same strategy.
 """
 
@@ -26,9 +28,14 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import check_fixed, planned_route, planned_steps, projection
-from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import Route, Step, apply_step
+from rechannel.reconfigure.requests import (
+    check_fixed,
+    planned_steps,
+    projection,
+    route_to,
+)
+from rechannel.reconfigure.resolve import advice, resolve
+from rechannel.reconfigure.steps import Route, Step, apply_step, job_fields
 
 NEAR = 8
 """Timesteps ahead of its border at which what was prepared for a change is looked at again."""
@@ -45,12 +52,13 @@ class Decision:
     """How a timestep begins.
 
     events: to be journalled before the intent. steps: to be journalled with it. configuration: what it runs under.
-    hold: no timestep may begin before those under way are done.
+    moved: bytes that all these steps move. hold: no timestep may begin before those under way are done.
     """
 
     configuration: Configuration
     events: tuple[Event, ...] = ()
     steps: tuple[Stepped, ...] = ()
+    moved: float = 0.0
     hold: bool = False
 
 
@@ -58,7 +66,7 @@ def border(state: Coordination, now: Now, impossible: Impossible = lambda record
     """The decision for the next timestep. impossible: why a record cannot begin with this driver, or None."""
     decision = Decision(configuration=now.configuration)
     for record, hurried in _in_turn(state, now):
-        decision = _advance(record, decision, now, hurried or now.idle, impossible)
+        decision = _advance(record, decision, now, hurried, impossible)
         if decision.hold:
             return replace(decision, steps=(), configuration=now.configuration)
     return decision
@@ -176,8 +184,9 @@ def _advance(
         if not record.open:
             return replace(so_far, events=tuple(events))
     steps = list(so_far.steps)
-    configuration = so_far.configuration
-    waits = record.taken and now.timestep <= record.taken[-1].timestep + record.strategy.gap
+    configuration, moved = so_far.configuration, so_far.moved
+    passed = now.timestep + now.turns.get(record.id, 0)
+    waits = record.taken and passed <= record.taken[-1].timestep + record.strategy.gap
     if waits and not hurried:
         return replace(so_far, events=tuple(events))
     while record.left:
@@ -186,7 +195,9 @@ def _advance(
             break  # what is written anew is written by a timestep
         if step.programs and not now.drained:
             return replace(so_far, events=tuple(events), hold=True)
-        moves = None if hurried else _affordable(step, now.budget(record.strategy))
+        moves = None if hurried else _affordable(step, now.budget(record.strategy), moved)
+        if moves == 0:
+            break  # others have moved so much at this border already
         stepped = Stepped(id=record.id, time_ms=now.time_ms, timestep=now.timestep, moves=moves)
         after = record.after(stepped)
         try:
@@ -197,11 +208,18 @@ def _advance(
             if not any(step.id == record.id for step in steps):
                 events.append(finished(record, now, "failed", why))
             break
+        moved += after.steps[record.next].size
         record = after
         steps.append(stepped)
         if not hurried:
             break
-    return replace(so_far, events=tuple(events), steps=tuple(steps), configuration=configuration)
+    return replace(
+        so_far,
+        events=tuple(events),
+        steps=tuple(steps),
+        configuration=configuration,
+        moved=moved,
+    )
 
 
 def _plan(record: Record, now: Now) -> Event:
@@ -214,9 +232,10 @@ def _plan(record: Record, now: Now) -> Event:
             check_fixed(record.fixed, now.configuration, target)
     except RechannelError as error:
         return finished(record, now, "failed", str(error))
-    way = planned_route(now.configuration, record.change, now)
+    way = route_to(target, now.configuration, record.change, now)
     if not way:
-        return finished(record, now, "done", "it was so already")
+        said = advice(now.configuration, record.change, now.facts)
+        return finished(record, now, "done", "; ".join(("it was so already", *said)))
     steps = planned_steps(record, way, now)
     return Planned(
         id=record.id,
@@ -226,14 +245,17 @@ def _plan(record: Record, now: Now) -> Event:
     )
 
 
-def _affordable(step: Step, budget: float | None) -> int | None:
-    """How many of a step's moves a budget admits, at least one; None = all."""
-    if budget is None or step.size <= budget:
+def _affordable(step: Step, budget: float | None, moved: float) -> int | None:
+    """How many of a step's moves a budget admits beside the bytes that others have moved; None = all.
+
+    Where nobody has moved anything, at least one.
+    """
+    if budget is None or step.size <= (room := max(0.0, budget - moved)):
         return None
     total, count = 0.0, 0
     for move in step.moves:
         total += move.size
-        if count and total > budget:
+        if total > room and (count or moved):
             break
         count += 1
     return count if count < len(step.moves) else None
@@ -242,15 +264,15 @@ def _affordable(step: Step, budget: float | None) -> int | None:
 def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
     """What a route is going to change, as it is."""
     touched = {a.operator for a in (*way.first, *way.last)} | {m.operator for m in way.moves}
-    data = configuration.to_json()
+    operators, job = configuration.operators, job_fields(configuration)
     names = {a.name for a in (*way.first, *way.last) if a.operator is None}
     return {
         "operators": {
-            name: data["operators"][name]
+            name: operators[name].to_json()
             for name in sorted(filter(None, touched))
-            if name in data["operators"]
+            if name in operators
         },
-        "job": {name: data[name] for name in sorted(names)},
+        "job": {name: job[name] for name in sorted(names)},
     }
 
 

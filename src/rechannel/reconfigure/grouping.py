@@ -8,6 +8,8 @@ from rechannel.reconfigure.steps import BinMove, Route, Step
 from rechannel.reconfigure.strategies import AllAtOnce, Batched, Fluid, Strategy
 
 Group = tuple[BinMove, ...]
+Pair = tuple[str, int, int]
+"""Operator, source task, target task."""
 
 
 def steps_of(route: Route, strategy: Strategy, budget: float | None = None) -> tuple[Step, ...]:
@@ -36,37 +38,47 @@ def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
     Every group is a maximum matching (Hopcroft and Karp) of the source and target tasks that still have to meet
     (Megaphone, VLDB'19, section 4.4).
     """
-    from networkx import Graph
-    from networkx.algorithms.bipartite import hopcroft_karp_matching
-
-    waiting: dict[tuple[str, int, int], list[BinMove]] = {}
+    waiting: dict[Pair, list[BinMove]] = {}
     for move in moves:
         waiting.setdefault((move.operator, move.source, move.target), []).append(move)
     while waiting:
-        # Nodes are numbers: sets of texts have another order in every process.
-        givers = sorted({(operator, source) for operator, source, _ in waiting})
-        takers = sorted({(operator, target) for operator, _, target in waiting})
-        top = {giver: number for number, giver in enumerate(givers)}
-        bottom = {taker: number for number, taker in enumerate(takers, len(givers))}
-        graph = Graph()
-        graph.add_nodes_from(top.values())
-        for operator, source, target in sorted(waiting):
-            graph.add_edge(top[operator, source], bottom[operator, target])
-        pairs = hopcroft_karp_matching(graph, top_nodes=top.values())
-        group: list[BinMove] = []
-        busy: set[tuple[str, int]] = set()
-        for giver, number in top.items():
-            taker = takers[pairs[number] - len(givers)] if number in pairs else None
-            # A task that gives in one transfer and takes in another would take part in two.
-            if taker is None or {giver, taker} & busy:
-                continue
-            busy |= {giver, taker}
-            pair = (*giver, taker[1])
-            group.extend(waiting[pair][:bins])
-            waiting[pair] = waiting[pair][bins:]
+        pairs = _matching(sorted(waiting))
+        # Until one of them has nothing left, the tasks that have to meet are the same, and so is the matching.
+        times = min(-(-len(waiting[pair]) // bins) for pair in pairs)
+        for number in range(times):
+            part = slice(number * bins, (number + 1) * bins)
+            yield tuple(move for pair in pairs for move in waiting[pair][part])
+        for pair in pairs:
+            waiting[pair] = waiting[pair][times * bins :]
             if not waiting[pair]:
                 del waiting[pair]
-        yield tuple(group)
+
+
+def _matching(waiting: Sequence[Pair]) -> list[Pair]:
+    """Pairs of which no two share a task, as many as there can be between givers and takers."""
+    from networkx import Graph
+    from networkx.algorithms.bipartite import hopcroft_karp_matching
+
+    # Nodes are numbers: sets of texts have another order in every process.
+    givers = sorted({(operator, source) for operator, source, _ in waiting})
+    takers = sorted({(operator, target) for operator, _, target in waiting})
+    top = {giver: number for number, giver in enumerate(givers)}
+    bottom = {taker: number for number, taker in enumerate(takers, len(givers))}
+    graph = Graph()
+    graph.add_nodes_from(top.values())
+    for operator, source, target in waiting:
+        graph.add_edge(top[operator, source], bottom[operator, target])
+    matched_to = hopcroft_karp_matching(graph, top_nodes=top.values())
+    found: list[Pair] = []
+    busy: set[tuple[str, int]] = set()
+    for giver, number in top.items():
+        taker = takers[matched_to[number] - len(givers)] if number in matched_to else None
+        # A task that gives in one transfer and takes in another would take part in two.
+        if taker is None or {giver, taker} & busy:
+            continue
+        busy |= {giver, taker}
+        found.append((*giver, taker[1]))
+    return found
 
 
 def within(group: Sequence[BinMove], budget: float) -> Iterator[Group]:

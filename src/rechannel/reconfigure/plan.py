@@ -17,7 +17,7 @@ from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.planfile import check_way
 from rechannel.reconfigure.requests import planned_route, projection
-from rechannel.reconfigure.resolve import resolve
+from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy
 
@@ -51,7 +51,7 @@ class Plan:
     """What a change would do.
 
     timesteps: from the first step to the last, gaps included. cost_ms: what the dearest step is expected to add to
-    its timestep, from what moved bytes have cost so far.
+    its timestep, from what moved bytes have cost so far. advice: what the change cannot do, and what would.
     """
 
     change: Change
@@ -60,6 +60,7 @@ class Plan:
     affected: tuple[Affected, ...]
     timesteps: int
     cost_ms: float
+    advice: tuple[str, ...] = ()
 
     @property
     def bins(self) -> int:
@@ -90,6 +91,7 @@ class Plan:
             ],
             "timesteps": self.timesteps,
             "cost_ms": round(self.cost_ms, 3),
+            "advice": list(self.advice),
         }
 
     @classmethod
@@ -117,6 +119,7 @@ class Plan:
                 ),
                 timesteps=data["timesteps"],
                 cost_ms=data["cost_ms"],
+                advice=tuple(data.get("advice", ())),
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             msg = f"this is no plan ({error!r}); write one with plan.save(path)"
@@ -155,7 +158,7 @@ class Plan:
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
             f" at most {self.cost_ms:.1f} ms more each"
         )
-        return "\n".join(lines)
+        return "\n".join((*lines, *(f"  {said}" for said in self.advice)))
 
 
 def plan(
@@ -163,6 +166,7 @@ def plan(
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
     before = projection(state, now)
+    said = advice(before, change, now.facts)
     change = pinned(before, change, now)
     way = planned_route(before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
@@ -190,6 +194,7 @@ def plan(
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
         cost_ms=_dearest(steps, sum(one.carried for one in affected)) * ms_per_byte,
+        advice=said,
     )
 
 
@@ -216,6 +221,9 @@ def pinned(before: Configuration, change: Change, now: Now) -> Change:
     A rebalancing becomes the placement that it leads to now.
     """
     parts: list[Change] = []
+    if not any(isinstance(part, Rebalance) for part in changes.parts_of(change)):
+        return change
+    resolve(before, change, now.facts)  # refused as a whole, as where it is asked for
     for part in changes.parts_of(change):
         before = resolve(before, part, now.facts)
         routing = before.operators[part.operator].routing if isinstance(part, Rebalance) else None

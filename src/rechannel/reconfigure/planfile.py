@@ -94,12 +94,14 @@ class StepInPlan(Closed):
 
 
 class AffectedInPlan(Closed):
-    """What happens to one operator. tasks: those that give or take bins."""
+    """What happens to one operator. tasks: those that give or take bins. placed: those that go to another executor."""
 
     operator: Name
     tasks: tuple[Task, ...]
     bins: NonNegativeInt
     bytes: NonNegativeFloat
+    placed: tuple[Task, ...] = ()
+    carried_bytes: NonNegativeFloat = 0.0
 
 
 class WayInPlan(Closed):
@@ -109,6 +111,7 @@ class WayInPlan(Closed):
     affected: tuple[AffectedInPlan, ...] = ()
     timesteps: NonNegativeInt
     cost_ms: NonNegativeFloat
+    advice: tuple[str, ...] = ()
 
 
 def check_way(data: Mapping[str, Any]) -> None:

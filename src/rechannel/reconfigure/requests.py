@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 from rechannel.errors import RechannelError, RefusedError
@@ -18,7 +17,7 @@ from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.moment import EventMoment, bound
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import Route, Step, apply_step, rewritten, route
+from rechannel.reconfigure.steps import Route, Step, apply_steps, rewritten, route
 from rechannel.reconfigure.strategies import Strategy
 
 
@@ -73,7 +72,7 @@ def projection(state: Coordination, now: Now) -> Configuration:
     for record in sorted(state.open, key=lambda r: not r.under_way):
         with suppress(RechannelError, ValueError, KeyError):
             if record.under_way:
-                configuration = reduce(apply_step, record.left, configuration)
+                configuration = apply_steps(configuration, record.left)
             else:
                 configuration = resolve(configuration, record.change, now.facts)
     return configuration
@@ -81,7 +80,13 @@ def projection(state: Coordination, now: Now) -> Configuration:
 
 def planned_route(configuration: Configuration, change: Change, now: Now) -> Route:
     """The way a change would take from a Configuration. Raises RefusedError."""
-    target = resolve(configuration, change, now.facts)
+    return route_to(resolve(configuration, change, now.facts), configuration, change, now)
+
+
+def route_to(
+    target: Configuration, configuration: Configuration, change: Change, now: Now
+) -> Route:
+    """The way a change takes from a Configuration to its target, which is known."""
     way = route(configuration, target, now.sizes)
     asked = (part.operator for part in parts_of(change) if isinstance(part, Rewrite))
     again = [name for name in asked if name in target.operators]
@@ -160,10 +165,13 @@ def _check_replaceable(record: Record) -> None:
 
 def check_fixed(steps: tuple[Step, ...], now: Configuration, target: Configuration) -> None:
     """A plan that was made before must lead from here to where its change leads."""
-    made = now
+    for part in ("first", "last"):
+        fields = [(a.operator, a.name) for step in steps for a in getattr(step, part)]
+        if len(set(fields)) < len(fields):
+            msg = "the plan sets one field several times; plan again"
+            raise RefusedError(msg)
     try:
-        for step in steps:
-            made = apply_step(made, step)
+        made = apply_steps(now, steps)
     except (ValueError, KeyError, TypeError) as error:  # a plan file may hold anything
         msg = f"the plan was made for another configuration than the present one ({error}); plan again"
         raise RefusedError(msg) from error

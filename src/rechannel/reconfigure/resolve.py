@@ -14,10 +14,13 @@ from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import changes as c
-from rechannel.reconfigure.balance import rebalanced, rescaled
+from rechannel.reconfigure.balance import evened, rebalanced, rescaled, too_hot
 
 MOST_TASKS = 100_000
 MOST_BINS = 1 << 20
+MOST_CHANGES = 50
+MOST_BINS_IN_ALL = 1 << 21
+"""Bins that the changes of a list go through, one behind the other, in the driver's thread."""
 
 
 class Limits(Protocol):
@@ -67,9 +70,26 @@ def resolve(configuration: Configuration, change: c.Change, facts: Facts) -> Con
 
     Raises UnknownOperatorError or RefusedError; nothing has happened then.
     """
-    for part in c.parts_of(change):
+    parts = c.parts_of(change)
+    if len(parts) > MOST_CHANGES:
+        msg = f"{len(parts)} changes in one list are too many; at most {MOST_CHANGES}: ask several times"
+        raise RefusedError(msg)
+    bins = 0
+    for part in parts:
         configuration = _resolve(part, configuration, facts)
+        bins += _bins_of(part, configuration)
+        if len(parts) > 1 and bins > MOST_BINS_IN_ALL:
+            msg = (
+                f"a list of {len(parts)} changes goes through more than {MOST_BINS_IN_ALL} bins, one change behind"
+                " the other: ask for fewer at once"
+            )
+            raise RefusedError(msg)
     return configuration
+
+
+def _bins_of(change: c.Change, configuration: Configuration) -> int:
+    operator = configuration.operators.get(getattr(change, "operator", ""))
+    return 0 if operator is None or operator.routing is None else operator.routing.bins
 
 
 @singledispatch
@@ -141,11 +161,11 @@ def _(change: c.Rescale, configuration: Configuration, facts: Facts) -> Configur
             f"operator {change.operator!r}: {change.tasks} tasks are too many; at most {MOST_TASKS}"
         )
         raise RefusedError(msg)
-    if change.tasks == operator.tasks:
-        return configuration  # and no rebalancing is undone
     placement = _placed(operator, change.tasks)
     if operator.routing is None:
         return _set(configuration, change.operator, tasks=change.tasks, placement=placement)
+    if change.tasks == operator.tasks:
+        return _set(configuration, change.operator, routing=evened(operator.routing))
     if change.tasks > operator.routing.bins:
         msg = (
             f"operator {change.operator!r} has {operator.routing.bins} bins: they can feed at most as many"
@@ -170,6 +190,35 @@ def _(change: c.Rebalance, configuration: Configuration, facts: Facts) -> Config
         raise RefusedError(msg)
     return _set(
         configuration, change.operator, routing=rebalanced(routing, loads, change.tolerance)
+    )
+
+
+def advice(configuration: Configuration, change: c.Change, facts: Facts) -> tuple[str, ...]:
+    """What a change cannot do, and what would. Raises what `resolve` does."""
+    said: list[str] = []
+    parts = c.parts_of(change)
+    for part in parts if any(isinstance(part, c.Rebalance) for part in parts) else ():
+        configuration = _resolve(part, configuration, facts)
+        if isinstance(part, c.Rebalance):
+            said.extend(_hot(part, configuration, facts))
+    return tuple(said)
+
+
+def _hot(change: c.Rebalance, configuration: Configuration, facts: Facts) -> tuple[str, ...]:
+    name = change.operator
+    _operator, routing = _routed(configuration, name)
+    hot = too_hot(routing, facts.loads[name], change.tolerance) if routing.tasks > 1 else ()
+    if not hot:
+        return ()
+    bins = f"bin {hot[0]} alone has" if len(hot) == 1 else f"bins {list(hot)} each have"
+    key = (
+        f"pre-aggregate it with combine({name!r}, 'on')"
+        if name in facts.combinable
+        else "no placement spreads it"
+    )
+    return (
+        f"operator {name!r}: {bins} more than a task's share of the load: split({name!r}, {hot[0]})"
+        f" cuts it; if one key is that hot, {key}",
     )
 
 

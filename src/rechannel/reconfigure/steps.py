@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -193,14 +194,16 @@ def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
             first.extend(before)
             moves.extend(moved)
             last.extend(behind)
-    for name, value in _job_fields(target).items():
-        if _job_fields(now)[name] != value:
+    before_of_job = job_fields(now)
+    for name, value in job_fields(target).items():
+        if before_of_job[name] != value:
             first.append(Assign(operator=None, name=name, value=value))
     return Route(first=tuple(first), moves=tuple(moves), last=tuple(last))
 
 
-def _job_fields(configuration: Configuration) -> dict[str, Any]:
-    data = configuration.to_json()
+def job_fields(configuration: Configuration) -> dict[str, Any]:
+    """What belongs to no operator, as plain JSON values."""
+    data = replace(configuration, operators={}).to_json()
     return {
         name: data[name] for name in ("interval_ms", "in_flight", "dataflow", "bounds", "executors")
     }
@@ -213,7 +216,9 @@ def _operator(
     moves: list[BinMove] = []
     last: list[Assign] = []
     if old.routing is not None and new.routing is not None:
-        cut = tuple(sorted({*old.routing.starts, *new.routing.starts}))
+        cut = old.routing.starts
+        if new.routing.starts != cut:
+            cut = tuple(sorted({*cut, *new.routing.starts}))
         if cut != old.routing.starts:
             first.append(Assign(operator=name, name="starts", value=[str(s) for s in cut]))
         before, after = old.routing.with_starts(cut), new.routing.with_starts(cut)
@@ -262,6 +267,25 @@ def apply_step(configuration: Configuration, step: Step) -> Configuration:
     return replace(changed, version=configuration.version + 1)
 
 
+def apply_steps(configuration: Configuration, steps: Iterable[Step]) -> Configuration:
+    """Where steps lead, one behind the other. Raises ValueError where one does not fit."""
+    return reduce(apply_step, joined(steps), configuration)
+
+
+def joined(steps: Iterable[Step]) -> Iterator[Step]:
+    """As few steps that lead to the same place: each one that is applied costs as much as there are bins."""
+    whole: Step | None = None
+    moves: list[BinMove] = []
+    for step in steps:
+        if whole is not None and (whole.last or step.first):
+            yield replace(whole, moves=tuple(moves))
+            whole, moves = None, []
+        whole = Step(first=step.first if whole is None else whole.first, last=step.last)
+        moves.extend(step.moves)
+    if whole is not None:
+        yield replace(whole, moves=tuple(moves))
+
+
 def _move(configuration: Configuration, moves: Sequence[BinMove]) -> Configuration:
     operators = dict(configuration.operators)
     moves = [move for move in moves if not move.stays]  # those go by hashes, whatever the bins are
@@ -272,13 +296,14 @@ def _move(configuration: Configuration, moves: Sequence[BinMove]) -> Configurati
         for move in moves:
             if move.operator == name:
                 number = routing.bin_of(move.lo)
-                if (
-                    routing.span(number) != (move.lo, move.hi)
-                    or routing.owners[number] != move.source
-                ):
+                here = moved.get(number, routing.owners[number])
+                if routing.span(number) != (move.lo, move.hi) or here != move.source:
                     msg = (
                         f"operator {name!r} has no bin [{move.lo}, {move.hi}) at task {move.source}"
                     )
+                    raise ValueError(msg)
+                if not 0 <= move.target < routing.tasks:
+                    msg = f"operator {name!r} has no task {move.target}"
                     raise ValueError(msg)
                 moved[number] = move.target
         operators[name] = replace(operator, routing=routing.with_owners(moved))

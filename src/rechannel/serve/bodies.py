@@ -11,6 +11,7 @@ from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes import Change, one_change
 from rechannel.reconfigure.moment import EventMoment, event_time
 from rechannel.reconfigure.plan import Plan
+from rechannel.reconfigure.resolve import MOST_CHANGES
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.serve.outside import OneChange
 from rechannel.serve.planfile import PlanFile
@@ -27,7 +28,7 @@ def _iso(value: object) -> datetime:
 Timestep: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_iso)]
 Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
-Several: TypeAlias = Annotated[tuple[OneChange, ...], Field(min_length=1, max_length=1000)]
+Several: TypeAlias = Annotated[tuple[OneChange, ...], Field(min_length=1, max_length=MOST_CHANGES)]
 
 
 class Body(BaseModel):

@@ -9,7 +9,7 @@ import pytest
 
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing, even_starts
-from rechannel.reconfigure.balance import load_of_tasks, rebalanced, rescaled, widths
+from rechannel.reconfigure.balance import evened, load_of_tasks, rebalanced, rescaled, widths
 
 
 def placed(*owners: int, tasks: int | None = None) -> Routing:
@@ -86,6 +86,20 @@ def test_where_widths_differ_tasks_get_equal_shares_of_the_hash_space():
     starts = (0, SPACE // 2, SPACE // 2 + SPACE // 4)
     routing = rescaled(Routing(starts=starts, owners=(0, 0, 0), tasks=1), 2)
     assert routing.owners == (0, 1, 1)
+
+
+def test_as_many_tasks_as_before_even_out_what_is_uneven_and_leave_what_is_not():
+    assert counts(evened(placed(0, 0, 0, 0, 1, tasks=3))) == [2, 2, 1]
+    for even in (placed(1, 0, 1, 2, 0), placed(0, 1, tasks=4), Routing.even(bins=16, tasks=3)):
+        assert evened(even) is even
+
+
+def test_where_widths_differ_nothing_moves_that_makes_nothing_more_even():
+    """Seven bins of three tasks, one of them cut: another task would have the odd one."""
+    even = Routing.even(bins=7, tasks=3)
+    cut = even.with_starts(sorted({*even.starts, SPACE // 14}))
+    assert rescaled(cut, 3) != cut
+    assert evened(cut) is cut
 
 
 def test_the_busiest_gives_to_the_idlest_as_long_as_that_helps():

@@ -11,6 +11,7 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Combine
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
+from rechannel.reconfigure import steps as steps_module
 from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import KEPT, Coordination, Now
 from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
@@ -20,8 +21,10 @@ from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
 from rechannel.reconfigure.resolve import Facts
-from rechannel.reconfigure.steps import Assign, Step
-from tests.support.changing import Paper, configuration, keyed, program, two
+from rechannel.reconfigure.steps import Assign, Sizes, Step
+from tests.support.changing import Paper, configuration, keyed, program, sized, two
+
+real = steps_module._move
 
 EVEN = [0, 0, 0, 0, 1, 1, 1, 1]
 """Tasks of the eight bins of an operator, before anything."""
@@ -423,16 +426,55 @@ def test_a_budget_cuts_where_the_plan_did_not_and_a_bin_is_never_cut():
     assert [taken.bins for taken in paper.state.find("r1").taken] == [1, 1, 1, 1]
 
 
+def test_a_budget_is_what_a_timestep_may_pay_for_all_operators():
+    paper = Paper(size=10.0)
+    paper.ask(ALL_TO_1, ask.fluid(budget_bytes=30))
+    paper.ask(ask.move("sums", [0, 1, 2, 3], 1), ask.batched(4, budget_bytes=30))
+    made = paper.step(4)
+    assert [paper.state.moved_at(t) for t in (1, 2, 3, 4)] == [30.0, 20.0, 20.0, 10.0]
+    assert made == [["r1", "r2"], ["r1", "r2"], ["r1", "r2"], ["r1"]]
+
+
+def test_whoever_has_no_budget_left_waits_and_goes_on_alone_even_beyond_it():
+    paper = Paper(size=10.0)
+    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
+    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid(budget_bytes=5))
+    paper.ask(ask.set_interval(7), ask.fluid(budget_bytes=5))
+    assert paper.step(5) == [["r1", "r3"], ["r1"], ["r2"], ["r2"], []]
+    assert set(paper.phases().values()) == {"done"}
+
+
+def test_bins_without_state_move_beside_whatever_others_move():
+    paper = Paper(size=10.0)
+    paper.ask(ALL_TO_1)
+    paper.ask(ask.move("sums", [0, 1], 1), ask.batched(budget_bytes=5))
+    sizes = Sizes(bins={"counts": sized(paper.configuration, 10.0).bins["counts"]})
+    assert [s.id for s in border(paper.state, replace(paper.now, sizes=sizes)).steps] == [
+        "r1",
+        "r2",
+    ]
+
+
 def test_bins_without_state_cost_nothing():
     paper = Paper(size=0.0)
     paper.ask(ALL_TO_1, ask.batched(4, budget_bytes=1))
     assert paper.step(2) == [["r1"], []]
 
 
-def test_an_idle_stream_is_changed_at_once():
-    paper = Paper(idle=True)
-    paper.ask(ALL_TO_1, ask.fluid(gap=9, budget_bytes=1))
-    assert paper.begin() == ["r1"] * 4
+def test_a_budget_holds_while_a_stream_is_idle():
+    paper = Paper(idle=True, size=10.0)
+    paper.ask(ALL_TO_1, ask.batched(4, budget_bytes=20))
+    assert paper.begin() == ["r1"]
+    assert moved(paper) == 2
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_look_at_an_idle_stream_counts_as_a_timestep_of_a_gap(turns):
+    paper = Paper()
+    paper.ask(ALL_TO_1, ask.fluid(gap=2))
+    paper.step()
+    made = border(paper.state, replace(paper.now, turns={"r1": turns})).steps
+    assert bool(made) == (turns >= 2)
 
 
 def test_bytes_moved_at_a_border_are_those_of_all_steps_made_there():
@@ -543,6 +585,38 @@ def test_it_is_judged_without_what_it_supersedes():
         paper.ask(ask.move("counts", 0, 3), supersede=True)
     assert paper.phases() == {"r1": "waiting"}
     paper.ask(ask.move("counts", 0, 3))
+
+
+def counted(paper: Paper) -> list[int]:
+    """How many bins every task owns."""
+    return [paper.owners().count(t) for t in range(paper.configuration.operators["counts"].tasks)]
+
+
+@pytest.mark.parametrize(("tasks", "half"), [(8, [2, 4, 1, 1, 0, 0, 0, 0]), (1, [6, 2])])
+@pytest.mark.parametrize("after", [1, 2, 8])
+def test_a_half_done_rescale_is_superseded_by_any_number_of_tasks(tasks, half, after):
+    """The one that it went to, the one that it came from, another one: all lead to an even share."""
+    paper = Paper()
+    paper.ask(ask.rescale("counts", tasks), ask.fluid())
+    paper.step(2)
+    assert counted(paper) == half
+    paper.ask(ask.rescale("counts", after), supersede=True)
+    paper.step()
+    assert counted(paper) == [8 // after] * after
+    assert paper.phases() == {"r1": "superseded", "r2": "done"}
+
+
+def test_a_rescale_that_failed_half_way_is_asked_for_again():
+    paper = Paper()
+    paper.ask(ask.rescale("counts", 4), ask.fluid())
+    paper.step()
+    paper.fold([Finished(id="r1", time_ms=0, outcome="failed")])
+    paper.ask(ask.rescale("counts", 4))
+    paper.step()
+    assert counted(paper) == [2, 2, 2, 2]
+    paper.ask(ask.rescale("counts", 4))
+    paper.step()
+    assert paper.state.find("r3").reason == "it was so already"
 
 
 def test_where_there_is_nothing_to_supersede_it_is_a_change_like_any_other():
@@ -756,16 +830,15 @@ def test_a_step_of_an_operator_that_is_gone_does_not_fit():
 
 def test_behind_a_step_of_its_own_it_fails_at_the_next_border():
     """Events are journalled before the steps of a border."""
-    paper = Paper(idle=True)
+    paper = Paper()
     paper.ask(ALL_TO_1, ask.fluid())
-    paper.idle = False
+    paper.ask(ask.assign_resources("counts", cpus=2), at=2)
     paper.step()
     counts = paper.configuration.operators["counts"]
     paper.configuration = paper.configuration.with_operator(
         "counts", replace(counts, routing=counts.routing.with_owners({2: 1}))
     )
-    paper.idle = True
-    assert paper.begin() == ["r1"]
+    assert paper.begin() == ["r1", "r2"]
     assert paper.phase("r1") == "moving"
     assert paper.begin() == []
     assert paper.phase("r1") == "failed"
@@ -819,6 +892,23 @@ def test_a_plan_that_leads_elsewhere_than_its_change_is_refused():
 def test_a_plan_that_is_nonsense_is_refused(assign):
     with pytest.raises(RefusedError, match="plan again"):
         Paper().ask(ALL_TO_1, steps=(Step(first=(assign,)),))
+
+
+def test_a_plan_that_sets_a_field_again_and_again_is_refused():
+    """Each time costs as much as there are bins."""
+    more = Step(first=(Assign(operator="counts", name="tasks", value=3),))
+    with pytest.raises(RefusedError, match=r"several times; plan again"):
+        Paper().ask(ask.rescale("counts", 3), steps=(more, more))
+
+
+def test_a_request_is_judged_at_the_price_of_one_step_however_many_are_left(monkeypatch):
+    paper = Paper()
+    paper.ask(ALL_TO_1, ask.fluid())
+    paper.step()
+    made = []
+    monkeypatch.setattr(steps_module, "_move", lambda *given: made.append(given) or real(*given))
+    paper.ask(ask.set_interval(5))
+    assert [len(moves) for _, moves in made] == [3]
 
 
 def test_a_plan_that_does_not_fit_when_its_turn_comes_fails():

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from rechannel.reconfigure import grouping
 from rechannel.reconfigure.grouping import grouped, matched, steps_of, within
 from rechannel.reconfigure.steps import Assign, BinMove, Route
 from rechannel.reconfigure.strategies import AllAtOnce, Batched, Fluid, Optimized
@@ -70,6 +71,15 @@ def test_tasks_of_other_operators_are_other_tasks():
     one, other = moves((0, 1))[0], moves((1, 0))[0]
     other = BinMove(operator="sums", lo=0, hi=1, source=other.source, target=other.target)
     assert lengths(matched((one, other), 1)) == [2]
+
+
+def test_tasks_are_matched_again_only_when_a_pair_has_nothing_left(monkeypatch):
+    asked = []
+    matching = grouping._matching
+    monkeypatch.setattr(grouping, "_matching", lambda of: asked.append(list(of)) or matching(of))
+    groups = list(matched(moves(*[(0, 2)] * 5, *[(1, 3)] * 9, (1, 2)), 2))
+    assert lengths(groups) == [4, 4, 3, 1, 2, 1]
+    assert len(asked) == 3
 
 
 def test_a_matching_is_the_same_in_every_process():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import reduce
 
@@ -64,6 +65,26 @@ def test_a_plan_is_made_from_where_the_changes_before_it_lead():
     paper = Paper()
     paper.ask(ask.rescale("counts", 4), ask.fluid())
     assert planned(ask.move("counts", 0, 3), paper=paper).affected[0].tasks == (0, 3)
+
+
+def test_a_bin_that_is_too_hot_for_any_task_is_told():
+    paper = Paper()
+    told = "'counts': bin 2 alone has more than a task's share .* split\\('counts', 2\\) cuts it; if one key"
+    heat = {"counts": (0.0, 0.0, 9.0, 0.0, 1.0, 1.0, 1.0, 1.0)}
+    for combinable, then in ((frozenset({"counts"}), "combine"), (frozenset(), "no placement")):
+        paper.facts = Facts(loads=heat, combinable=combinable)
+        made = planned(ask.rebalance("counts"), paper=paper)
+        assert re.search(f"{told} .*{then}", str(made))
+        assert Plan.from_json(made.to_json()) == made
+    paper.ask(ask.rebalance("counts"))
+    paper.step()
+    assert re.match(f"it was so already; operator {told}", paper.state.find("r1").reason)
+    paper.facts = Facts(loads={"counts": (1.0,) * 8})
+    assert planned(ask.rebalance("counts"), paper=paper).advice == ()
+    paper.facts = Facts(loads={"counts": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0)})
+    paper.configuration = configuration(counts=keyed(4, 8))
+    made = planned(ask.rebalance("counts"), paper=paper)
+    assert "bins [1, 7] each have more" in str(made)
 
 
 def test_what_would_be_refused_is_refused():

@@ -11,8 +11,16 @@ from rechannel.model.configuration import Combine, OperatorConfiguration, Resour
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import ask
+from rechannel.reconfigure import resolve as resolve_module
 from rechannel.reconfigure.changes import AssignLogic, AssignWorkload, Together
-from rechannel.reconfigure.resolve import MOST_BINS, MOST_TASKS, Facts, NoLimits, resolve
+from rechannel.reconfigure.resolve import (
+    MOST_BINS,
+    MOST_CHANGES,
+    MOST_TASKS,
+    Facts,
+    NoLimits,
+    resolve,
+)
 from tests.support.changing import configuration, keyed, program
 
 HERE = replace(
@@ -255,3 +263,15 @@ def test_no_cluster_refuses_nothing():
     assert limits.refuses_executors(10**6) is None
     assert limits.refuses_resources(Resources(cpus=10**6)) is None
     assert limits.refuses_place("nowhere") is None
+
+
+def test_a_list_is_bounded_and_so_are_the_bins_that_it_goes_through(monkeypatch):
+    many = [ask.set_interval(number) for number in range(MOST_CHANGES + 1)]
+    with pytest.raises(RefusedError, match=f"{len(many)} changes .* at most {MOST_CHANGES}"):
+        resolve(HERE, Together(changes=tuple(many)), FACTS)
+    assert resolve(HERE, Together(changes=tuple(many[1:])), FACTS).interval_ms == MOST_CHANGES
+    monkeypatch.setattr(resolve_module, "MOST_BINS_IN_ALL", 12)
+    cut = ask.split("counts", 0, into=8)  # 11 bins
+    assert resolve(HERE, cut, FACTS).operators["counts"].routing.bins == 11  # type: ignore[union-attr]
+    with pytest.raises(RefusedError, match="a list of 2 changes goes through more than 12 bins"):
+        resolve(HERE, Together(changes=(cut, ask.merge("counts", [0, 1]))), FACTS)

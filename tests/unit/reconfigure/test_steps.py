@@ -12,7 +12,17 @@ from rechannel.model.configuration import Combine, OperatorConfiguration, Resour
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.grouping import steps_of
-from rechannel.reconfigure.steps import Assign, BinMove, Route, Sizes, Step, apply_step, route
+from rechannel.reconfigure.steps import (
+    Assign,
+    BinMove,
+    Route,
+    Sizes,
+    Step,
+    apply_step,
+    apply_steps,
+    joined,
+    route,
+)
 from rechannel.reconfigure.strategies import AllAtOnce, Fluid
 from tests.support.changing import configuration, keyed
 
@@ -177,6 +187,33 @@ def test_a_step_is_a_difference_what_else_has_changed_stays():
     changed = apply_step(here, step)
     assert changed.operators["counts"] == at(1, 1, combining=False)
     assert changed.operators["sums"] == here.operators["sums"]
+
+
+def test_steps_are_joined_as_far_as_they_lead_to_the_same_place():
+    cut = Assign(operator="counts", name="starts", value=["0", str(QUARTER), str(HALF)])
+    whole = Assign(operator="counts", name="starts", value=["0", str(HALF)])
+    steps = [
+        Step(first=(cut,)),
+        Step(moves=(move(0, QUARTER, 0, 1),)),
+        Step(moves=(move(QUARTER, HALF, 0, 1),), last=(whole,)),
+        Step(moves=(move(0, HALF, 1, 0),)),
+        Step(moves=(move(0, HALF, 0, 1),)),
+        Step(first=(Assign(operator=None, name="interval_ms", value=5),)),
+    ]
+    few = list(joined(steps))
+    assert [len(step.moves) for step in few] == [2, 2, 0]
+    here = configuration(counts=at(0, 1))
+    made = reduce(apply_step, steps, here)
+    assert replace(apply_steps(here, steps), version=made.version) == made
+    assert list(joined(())) == []
+
+
+def test_steps_that_are_joined_do_not_fit_where_one_of_them_would_not():
+    here = configuration(counts=at(0, 1))
+    twice, nowhere = move(0, HALF, 0, 1), move(0, HALF, 0, 2)
+    for steps in ([twice, twice], [nowhere, move(0, HALF, 2, 0)]):
+        with pytest.raises(ValueError, match="has no"):
+            apply_steps(here, [Step(moves=(one,)) for one in steps])
 
 
 def test_moves_of_several_operators_are_one_step():
