@@ -111,9 +111,18 @@ class ClusterPreparer:
             if isinstance(part, ChangeProgram) and record.phase is not Phase.DONE:
                 self.exchange.withdraw(part.version)
             if isinstance(part, SetExecutors):
-                alive = self.cluster.executors()
-                if record.phase is not Phase.DONE:
-                    self.cluster.request(max(1, len(alive)))  # no more than came so far
-                elif len(alive) > part.executors:
-                    self.cluster.request(part.executors)
-                    self.cluster.decommission(surplus(part.executors, alive, self.places()))
+                try:
+                    self._part_with(record.phase is Phase.DONE, part.executors)
+                except (
+                    Exception
+                ) as error:  # of the cluster: the change is over, and the job goes on
+                    _LOG.warning("executors that are not wanted any more may stay: %s", error)
+
+    def _part_with(self, done: bool, wanted: int) -> None:
+        """Ask for no more executors than there are to be, and let the others end."""
+        alive = self.cluster.executors()
+        if not done:
+            self.cluster.request(max(1, len(alive)))  # no more than came so far
+        elif len(alive) > wanted:
+            self.cluster.request(wanted)
+            self.cluster.decommission(surplus(wanted, alive, self.places()))

@@ -25,6 +25,7 @@ from rechannel.engine.steps import can_combine
 from rechannel.engine.takeover import Successor, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.changes import SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import (
     Decision,
@@ -332,7 +333,8 @@ class Reconfigurer:
         self._ahead[record.id] = (len(record.taken), future)
 
     def _prepare(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
-        if not record.strategy.prepare:
+        asks = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
+        if not record.strategy.prepare and not asks:  # executors come only if they are asked for
             self._ready.put(Prepared(id=record.id, time_ms=place.time_ms, facts={"skipped": True}))
             return
         now = self.now(place)

@@ -303,6 +303,12 @@ def test_a_strategy_may_do_without_preparation():
     assert (hands.preparer.heard, len(hands.executor)) == ([], 0)
 
 
+def test_executors_are_asked_for_also_without_preparation():
+    hands = Hands()
+    hands.asked(ask.executors(2), strategy=ask.all_at_once(prepare=False))
+    assert (hands.phase("r1"), len(hands.executor)) == ("waiting", 1)
+
+
 @pytest.mark.parametrize("error", [NotReadyError("no room"), KeyError("no room")], ids=repr)
 def test_a_preparation_that_fails_fails_the_change_and_nothing_else(error):
     hands = Hands(Preparer(error))

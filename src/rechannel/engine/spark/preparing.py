@@ -131,6 +131,8 @@ class SparkPreparer(ClusterPreparer):
             if isinstance(part, SetExecutors) and self._placing is not None:
                 self._placing.keep(record.id, part.executors)
         facts = super().prepare(record, now, manifests)
+        if not record.strategy.prepare:
+            return facts
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram):
                 facts["functions"] = self._load(part.version)
