@@ -30,9 +30,9 @@ from rechannel.engine.lease import Holder, Lease, process_started
 from rechannel.engine.loading import Loader, load_initial
 from rechannel.engine.measured import Measured
 from rechannel.engine.physical import SinkPlan
+from rechannel.engine.preparer import Preparer
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.publishing import Publisher, RowsOf
-from rechannel.engine.reconfiguring import Preparer
 from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration

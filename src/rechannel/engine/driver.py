@@ -34,8 +34,9 @@ from rechannel.engine.listener import Listener
 from rechannel.engine.measured import Measured
 from rechannel.engine.physical import PhysicalPlan, SourceFrame
 from rechannel.engine.place import Place
+from rechannel.engine.preparer import Preparer
 from rechannel.engine.publishing import Publisher
-from rechannel.engine.reconfiguring import Preparer, Reconfigurer, abilities
+from rechannel.engine.reconfiguring import Reconfigurer, abilities
 from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
 from rechannel.engine.steps import resolve_combine
 from rechannel.engine.versions import NOTE, noted, reconciled

@@ -7,25 +7,24 @@ runs in a thread of its own and comes back as an event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
-from rechannel.engine.ahead import AGAIN
 from rechannel.engine.calls import Calls
 from rechannel.engine.entries import ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.place import Place
+from rechannel.engine.preparations import Preparations
+from rechannel.engine.preparer import Latest, NothingToPrepare, Preparer
 from rechannel.engine.steps import can_combine
-from rechannel.engine.takeover import Successor, take_over
+from rechannel.engine.takeover import take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.changes import SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import (
     Decision,
@@ -37,7 +36,7 @@ from rechannel.reconfigure.coordinator import (
     soon,
     wants_preparing,
 )
-from rechannel.reconfigure.events import Event, Finished, Prepared, Requested
+from rechannel.reconfigure.events import Event, Finished, Requested
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
@@ -46,103 +45,12 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
 
-class Preparer(Successor, Protocol):
-    """Does what can be done ahead of the border. Called in a thread of its own."""
-
-    def prepare(
-        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
-    ) -> dict[str, Any]:
-        """Facts about what was done. Raises RechannelError where the change turns out to be impossible.
-
-        manifests: those of the moment at which each is looked up.
-        """
-
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Do what can be done ahead of the next steps of a record that is under way, or begins soon.
-
-        Called in a thread of its own.
-        """
-
-    def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
-
-    def impossible(self, record: Record) -> str | None:
-        """Why this driver cannot make a change that has not begun, or None."""
-
-    def finished(self, record: Record) -> None:
-        """A record is over: free what was prepared, let go what is not needed any more."""
-
-    def places(self) -> Mapping[str, Mapping[int, str]]:
-        """By operator, the executor of every task that is placed."""
-
-
-class Latest(Mapping[str, Manifest]):
-    """Manifests as they are whenever one is asked for: a preparation takes a while, and timesteps go on."""
-
-    def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
-        """manifests: of all operators, as of now; called from the preparation's thread."""
-        self._manifests = manifests
-
-    def __getitem__(self, operator: str) -> Manifest:
-        """Of one operator. Raises KeyError."""
-        return self._manifests()[operator]
-
-    def __iter__(self) -> Iterator[str]:
-        """Names of operators."""
-        return iter(tuple(self._manifests()))
-
-    def __len__(self) -> int:
-        """How many operators there are."""
-        return len(self._manifests())
-
-
-class NothingToPrepare:
-    """For engines in which a change costs nothing ahead."""
-
-    application = ""
-
-    def recovered(self, executors: int) -> None:
-        """There are none to ask for."""
-
-    def prepare(
-        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
-    ) -> dict[str, Any]:
-        """Nothing is done."""
-        del record, now, manifests
-        return {}
-
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Nothing is done."""
-
-    def facts(self, record: Record) -> Mapping[str, Any]:
-        """There is nothing to tell."""
-        del record
-        return {}
-
-    def impossible(self, record: Record) -> str | None:
-        """Everything can be taken up but what only the driver before had in its memory."""
-        del record
-        return None
-
-    def finished(self, record: Record) -> None:
-        """Nothing is held."""
-
-    def places(self) -> Mapping[str, Mapping[int, str]]:
-        """Tasks are wherever they are."""
-        return {}
-
-
 def abilities(
     plan: PhysicalPlan, readers: Mapping[str, SourceReader]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Operators that can pre-aggregate, and sources whose timesteps can be bounded."""
     combinable = frozenset(s.name for s in plan.stateful if can_combine(plan, s.name))
     return combinable, frozenset(n for n, r in readers.items() if getattr(r, "boundable", True))
-
-
-def _aborted(record: Record) -> Record:
-    """A record that nobody remembers: it is over, and nothing came of it."""
-    return replace(record, phase=Phase.ABORTED)
 
 
 Told = Callable[[Record], None]
@@ -173,14 +81,8 @@ class Reconfigurer:
         self._combinable: frozenset[str] = frozenset()
         self._sources: frozenset[str] = frozenset()
         self._limits = limits or NoLimits()
-        self._wake = wake
-        self._executor = executor
-        self._own: ThreadPoolExecutor | None = None
         self._calls = Calls(wake)
-        self._ready: SimpleQueue[Event] = SimpleQueue()
-        self._preparing: dict[str, Record] = {}
-        self._ahead: dict[str, tuple[int, Future[None]]] = {}
-        self._again: dict[str, tuple[int, Future[None] | None]] = {}
+        self._preparations = Preparations(self._preparer, wake, executor)
         self._turns: dict[str, int] = {}
         self._tell = tell
         self._over = threading.Condition()
@@ -263,7 +165,7 @@ class Reconfigurer:
     def _accepted(self, event: Requested) -> str:
         self._append(event)
         for id_ in event.supersedes:
-            self._ended(id_, self._let_go(id_))
+            self._ended(id_, self._preparations.let_go(self.coordination.find(id_)))
         return event.id
 
     def abort(self, id_: str, reason: str, place: Place) -> None:
@@ -283,82 +185,33 @@ class Reconfigurer:
     def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
         happened = self._calls.answer()
-        while not self._ready.empty():
-            event = self._ready.get()
-            record = self._preparing.pop(event.id)
-            found = [r for r in self.coordination.records if r.id == event.id]
-            if found and found[0].phase is Phase.WAITING:
-                # It was prepared while timesteps went on: what counts is now.
-                self._append(event.model_copy(update={"time_ms": place.time_ms}))
-                self._again[event.id] = place.timestep, None
-                happened = True
-            elif not found or not found[0].open:
-                # Over before it was prepared: let go what the preparation got after that.
-                gone = found[0] if found else _aborted(record)
-                self._preparer.facts(gone)
-                self._preparer.finished(gone)
+        for event in self._preparations.came(lambda: self.coordination, place.timestep):
+            # It was prepared while timesteps went on: what counts is now.
+            self._append(event.model_copy(update={"time_ms": place.time_ms}))
+            happened = True
+        known = Latest(manifests)
         for record in wants_preparing(self.coordination):
-            if record.id not in self._preparing:
-                self._preparing[record.id] = record
-                self._prepare(record, place, Latest(manifests))
-                happened = True
+            now = partial(self.now, place)
+            happened |= self._preparations.begin(record, place.time_ms, now, known)
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
-                self._go_ahead(record, place, Latest(manifests))
-        self._once_more(place, Latest(manifests))
+                unmeasured = partial(self.now, place, measured=False)
+                self._preparations.go_ahead(record, unmeasured, known)
+        self._once_more(place, known)
         return happened
 
     def _once_more(self, place: Place, manifests: Mapping[str, Manifest]) -> None:
-        """What was fetched for changes that wait may be merged meanwhile: once more, shortly before they begin."""
+        """Changes that wait are prepared again shortly before they begin."""
         if all(record.phase is not Phase.READY for record in self.coordination.open):
             return
         state = self.coordination
         for record in soon(state, self.now(place, measured=False)):
-            since, busy = self._again.get(record.id, (place.timestep, None))
-            if place.timestep < since + AGAIN or (busy is not None and not busy.done()):
-                continue
-            now = beginning(state, record, self.now(place))
-            pool = self._executor if self._executor is not None else self._threads()
-            future = pool.submit(self._preparer.ahead, record, now, manifests)
-            self._again[record.id] = place.timestep, future
+            now = partial(self._beginning, record, place)
+            self._preparations.once_more(record, place.timestep, now, manifests)
 
-    def _go_ahead(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
-        """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
-        since, busy = self._ahead.get(record.id, (0, None))
-        if (busy is not None and not busy.done()) or len(record.taken) < since + AGAIN:
-            return
-        now = self.now(place, measured=False)
-        pool = self._executor if self._executor is not None else self._threads()
-        future = pool.submit(self._preparer.ahead, record, now, manifests)
-        self._ahead[record.id] = (len(record.taken), future)
-
-    def _prepare(self, record: Record, place: Place, manifests: Mapping[str, Manifest]) -> None:
-        asks = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
-        if not record.strategy.prepare and not asks:  # executors come only if they are asked for
-            self._ready.put(Prepared(id=record.id, time_ms=place.time_ms, facts={"skipped": True}))
-            return
-        now = self.now(place)
-        pool = self._executor if self._executor is not None else self._threads()
-        future = pool.submit(self._preparer.prepare, record, now, manifests)
-        future.add_done_callback(lambda done: self._prepared(record, place.time_ms, done))
-
-    def _threads(self) -> Executor:
-        if self._own is None:
-            self._own = ThreadPoolExecutor(4, "rechannel-prepare")
-        return self._own
-
-    def _prepared(self, record: Record, time_ms: int, done: Future[dict[str, Any]]) -> None:
-        if done.cancelled():
-            return
-        error = done.exception()
-        event: Event
-        if error is None:
-            event = Prepared(id=record.id, time_ms=time_ms, facts=done.result())
-        else:
-            reason = f"preparation failed: {error}"
-            event = Finished(id=record.id, time_ms=time_ms, outcome="failed", reason=reason)
-        self._ready.put(event)
-        self._wake()
+    def _beginning(self, record: Record, place: Place) -> Now:
+        """What it will be when a record begins."""
+        return beginning(self.coordination, record, self.now(place))
 
     def decide(self, place: Place) -> Decision:
         """How the next timestep would begin; nothing is written yet."""
@@ -412,8 +265,7 @@ class Reconfigurer:
         """
         nearer = False
         for record in self.coordination.open:
-            _, fetching = self._ahead.get(record.id, (0, None))
-            if not (record.taken and record.left) or (fetching and not fetching.done()):
+            if not (record.taken and record.left) or self._preparations.fetching(record):
                 continue
             if any(move.stays for move in record.left[0].moves):
                 continue  # that takes a timestep
@@ -443,22 +295,11 @@ class Reconfigurer:
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
             self._turns.pop(event.id, None)
-            facts = self._let_go(event.id)
+            facts = self._preparations.let_go(self.coordination.find(event.id))
             event = event.model_copy(update={"facts": facts}) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
             self._ended(event.id)
-
-    def _let_go(self, id_: str) -> dict[str, Any]:
-        """What was done ahead of a reconfiguration that is over; nothing more is."""
-        record = self.coordination.find(id_)
-        for begun in (self._ahead.pop(id_, None), self._again.pop(id_, None)):
-            busy = None if begun is None else begun[1]
-            if busy is not None and not busy.cancel():
-                busy.add_done_callback(
-                    lambda _: self._preparer.facts(record)
-                )  # what it took up since
-        return dict(self._preparer.facts(record))
 
     def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
         """Facts: those that are in no event."""
@@ -469,7 +310,6 @@ class Reconfigurer:
 
     def close(self) -> None:
         """Nobody answers any more."""
-        if self._own is not None:
-            self._own.shutdown(wait=False, cancel_futures=True)
+        self._preparations.close()
         self._calls.close()
         self.wake_waiters()

@@ -17,7 +17,8 @@ from rechannel.engine.entries import ConfigurationChanged, Intent, Opened, Recon
 from rechannel.engine.journal import Journal
 from rechannel.engine.measured import Measured
 from rechannel.engine.place import Place
-from rechannel.engine.reconfiguring import Latest, NothingToPrepare, Reconfigurer
+from rechannel.engine.preparer import Latest, NothingToPrepare
+from rechannel.engine.reconfiguring import Reconfigurer
 from rechannel.errors import NotReadyError, RefusedError, StorageError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.model.routing import Routing, even_starts
@@ -377,7 +378,7 @@ def test_preparations_have_a_thread_of_their_own():
 
     hands, woken = Hands(Slow(), executor=None), threading.Event()
     hands.wake = woken.set  # type: ignore[method-assign]
-    hands.changes._wake = woken.set
+    hands.changes._preparations._wake = woken.set
     request = Request(change=HALF, strategy=ask.all_at_once())
     hands.changes.accept(request, hands.here)
     hands.turn()
@@ -491,7 +492,7 @@ def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
     assert hands.preparer.heard == [("prepare", "r1")] + [("ahead", "r1 0")] * 2
     steps_on(hands)
     hands.changes.settle(20, 200)
-    assert (hands.phase("r1"), hands.changes._again) == ("done", {})
+    assert (hands.phase("r1"), hands.changes._preparations._again) == ("done", {})
 
 
 def asked_for_more(hands: Hands) -> None:
@@ -511,7 +512,7 @@ def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told()
     assert [(record.phase, record.prepared) for record in hands.told] == [
         (Phase.SUPERSEDED, {"bytes": 9})
     ]
-    assert hands.changes._ahead == {}
+    assert hands.changes._preparations._ahead == {}
     hands.executor.run(0)
     assert ("ahead", "r1 4") not in hands.preparer.heard
 
@@ -519,7 +520,7 @@ def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told()
 def test_what_is_done_ahead_of_a_change_that_ends_meanwhile_is_let_go_when_it_is_done():
     hands = Hands()
     asked_for_more(hands)
-    _, busy = hands.changes._ahead["r1"]
+    _, busy = hands.changes._preparations._ahead["r1"]
     busy.set_running_or_notify_cancel()
     hands.asked(ask.rescale("counts", 1), supersede=True)
     before = list(hands.preparer.heard)
