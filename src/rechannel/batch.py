@@ -128,11 +128,15 @@ def run_batch(
         settings=settings,
         spark=session,
     )
-    running = job.start(in_process=in_process)
     try:
-        running.process_all_available()
-    finally:
-        running.stop()
+        running = job.start(in_process=in_process)
+        try:
+            running.process_all_available()
+        finally:
+            running.stop()
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
     return BatchResult(running, outputs, place)
 
 

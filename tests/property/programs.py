@@ -455,7 +455,9 @@ class Writer:
     def late_columns(self, joined: Keyed) -> dict[str, str]:
         """Columns of the rows that came too late: as they came, or, for a join, as its state shows them."""
         if not isinstance(joined, Join):
-            return joined.inputs[0].columns
+            own = {} if getattr(joined, "every", None) is None else {"window_start": "timestamp"}
+            panes = isinstance(joined, Sliding | Processing)
+            return joined.inputs[0].columns | ({} if panes else own)
         columns = {name: joined.columns[name] for name in joined.keys}
         columns["_side"] = "string"
         ends = {*columns, "window_end"}

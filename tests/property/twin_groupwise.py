@@ -140,7 +140,7 @@ class Apply(Keyed):
             start = None if ms is None else instant(ms)
             key = (*(row[up.place(name)] for name in self.user_keys), start)
             if start is None or self._over(key, before):
-                late.append((key, row))
+                late.append((key, row if self.every is None else (*row, start)))
                 continue
             text = repr(list(map(plain, key)))
             self.memory.setdefault(text, (key, []))[1].append(row)

@@ -63,7 +63,7 @@ class Top(Keyed):
         late = []
         for row, key in [(one, key) for one in inputs[0] for key in self._keys(one)]:
             if self.size is not None and (key[-1] is None or self._over(key, before)):
-                late.append((key, row))
+                late.append((key, row if self.every is None else (*row, key[-1])))
                 continue
             text = repr(list(map(plain, key)))
             self.came += 1

@@ -123,7 +123,8 @@ class Window(Keyed):
         for row, start in [(one, s) for one in inputs[0] for s in self.starts(one[at])]:
             if start is None or self.passed(start + self.size + self.lateness, before):
                 where = None if start is None else instant(start)
-                late.append(((*(row[i] for i in places), where), row))
+                key = (*(row[i] for i in places), where)
+                late.append((key, self.late_row(row, where)))
                 continue
             key = (*(row[i] for i in places), instant(start))
             text = repr(list(map(plain, key)))
@@ -139,6 +140,10 @@ class Window(Keyed):
         for text in gone:
             del self.memory[text]
         return self._in_order(emitted)
+
+    def late_row(self, row: Row, start: datetime | None) -> Row:
+        """A row that came too late for a window."""
+        return row
 
     def starts(self, at: datetime | None) -> list[int | None]:
         """Of the windows that a row is in."""
@@ -200,6 +205,9 @@ class Copied(Window):
 
     def starts(self, at: datetime | None) -> list[int | None]:
         return starts_of(at, self.size, self.every)
+
+    def late_row(self, row: Row, start: datetime | None) -> Row:
+        return (*row, start)
 
 
 @dataclass(eq=False, kw_only=True)

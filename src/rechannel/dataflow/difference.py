@@ -129,7 +129,7 @@ def table_refusals(old: Dataflow, new: Dataflow) -> Iterator[str]:
         if missed:
             yield (
                 f"{label(node)} would not have what {missed[0]!r} has emitted up to now, and not find keys that do not"
-                f" change again: look up in a DataFrame of it, lookup(lambda: job.state({missed[0]!r}), ...,"
+                f" change again: look up in a DataFrame of what a sink of it has written, lookup(lambda: ...,"
                 " refresh='1 minute'), or begin a job with this lookup"
             )
 

@@ -47,6 +47,7 @@ from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, Un
 from rechannel.kernels.columns import Computed, Where
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.windows import START
 from rechannel.model.ddl import schema_of
 
 Logic = Callable[..., Any] | OperatorSpec | Mapping[str, Any] | str
@@ -205,7 +206,15 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
         if isinstance(spec, AggregateSpec):
             return AggregateSpec(aggregates=logic)
         if isinstance(spec, WindowSpec | SessionSpec | CountedSpec):
-            return replace(spec, aggregates=AggregateSpec(aggregates=logic))
+            made = AggregateSpec(aggregates=logic)
+            keyed = node.keys != (START,)
+            if isinstance(spec, WindowSpec) and spec.needs_copies(made, keyed=keyed) != spec.copies:
+                msg = (
+                    f"{label(node)}: whether each window has rows of its own follows from whether an aggregate goes by"
+                    f" the order of rows, and what is stored cannot become the other; {INSTEAD}"
+                )
+                raise RefusedError(msg)
+            return replace(spec, aggregates=made)
         if isinstance(spec, RunningSpec):
             return replace(spec, functions=logic)
     if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):

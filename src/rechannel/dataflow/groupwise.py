@@ -47,8 +47,7 @@ class ApplySpec:
         if ROW.name in schema.names:
             msg = f"apply_batches: column {ROW.name!r} has the name of a column of the state; rename it"
             raise DataflowError(msg)
-        own = self.offset_us is None and self.every_us is None
-        hidden = (END,) if own else (START, END)
+        hidden = (END,) if self.offset_us is None else (START, END)
         return ApplyLogic(
             keys=pa.schema([schema.field(key) for key in keys]),
             rows=pa.schema([f for f in schema if f.name not in (*keys, END)]),

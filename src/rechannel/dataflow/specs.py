@@ -179,7 +179,8 @@ class WindowSpec:
             schema = pa.schema([*known, pa.field(START, MICROS)])
             keys = (*keys, START)
         inner = self.aggregates.inner(keys, schema, self.column)
-        rows = schema if self.assigned else schema.remove(schema.get_field_index(START))
+        own = self.assigned or self.copies  # else the window is not what a late row came with
+        rows = schema if own else schema.remove(schema.get_field_index(START))
         if self.every_us == self.size_us or self.copies:
             return WindowLogic(
                 inner=inner,
@@ -206,6 +207,13 @@ class WindowSpec:
     def pane_us(self) -> int:
         """The longest pane of which every window is a whole number."""
         return gcd(self.size_us, self.every_us)
+
+    def needs_copies(self, aggregates: AggregateSpec | CombineSpec, *, keyed: bool) -> bool:
+        """Whether windows that overlap must each hold rows of their own: panes have no order, and are merged once."""
+        if self.every_us == self.size_us or self.processing:
+            return False
+        corrected = self.lateness_us > 0 or not self.on_close or self.early_ms is not None
+        return corrected or aggregates.ordered or not keyed
 
     def fingerprint(self) -> str:
         """The windows, and the aggregates."""

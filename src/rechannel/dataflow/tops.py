@@ -54,6 +54,7 @@ class TopSpec:
                 msg = f"top: rows of a key cannot be ordered by {name!r}, which is {why}"
                 raise DataflowError(msg)
         windowed = self.window_us is not None
+        hidden = (START, END) if self.every_us is None else (END,)
         rows = [f for f in schema if f.name not in keys and not (windowed and f.name == END)]
         if RANK.name in schema.names:
             msg = f"top: column {RANK.name!r} has the name of a column of the state; rename it"
@@ -64,7 +65,7 @@ class TopSpec:
         return TopLogic(
             keys=pa.schema([schema.field(key) for key in keys]),
             rows=pa.schema(rows),
-            row_schema=pa.schema([f for f in schema if not (windowed and f.name in (START, END))]),
+            row_schema=pa.schema([f for f in schema if not windowed or f.name not in hidden]),
             by=self.by,
             n=self.n,
             latest=self.latest,

@@ -100,7 +100,6 @@ class WindowedStream(Generic[Behind]):
         if self.window.gap_us is not None and self.column is not None:
             made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
             return keyed._operator(made, name, tasks, bins, None)
-        copies = self._copies(aggregates)
         spec = WindowSpec(
             aggregates=aggregates,
             size_us=self.window.size_us,
@@ -112,11 +111,11 @@ class WindowedStream(Generic[Behind]):
             column=self.column,
             processing=self.column is None,
             early_ms=self.early_ms,
-            copies=copies,
         )
+        spec = replace(spec, copies=spec.needs_copies(aggregates, keyed=bool(keyed.keys)))
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         panes = replace(self.window, size_us=spec.pane_us, every_us=spec.pane_us)
-        inside = self._inside(settled if name else None, self.window if copies else panes)
+        inside = self._inside(settled if name else None, self.window if spec.copies else panes)
         return inside._operator(spec, settled, tasks, bins, None)
 
     def top(
@@ -203,13 +202,6 @@ class WindowedStream(Generic[Behind]):
                 " leave lateness= and emit= away there"
             )
             raise DataflowError(msg)
-
-    def _copies(self, aggregates: AggregateSpec | CombineSpec) -> bool:
-        """Whether windows that overlap each hold rows of their own: panes have no order, and are merged only once."""
-        if not self.window.overlap or self.column is None:
-            return False
-        corrected = self.lateness_us or self.emit != "complete" or self.early_ms is not None
-        return bool(corrected or aggregates.ordered or not self.keyed.keys)
 
     def _inside(self, name: str | None, windows: Windows) -> KeyedStream[Behind]:
         """Rows with the start of their window (or pane), which is a key. name: of the operator, if it has one."""

@@ -15,6 +15,9 @@ from rechannel.dataflow.tops import TopSpec
 from rechannel.errors import DataflowError
 from rechannel.kernels.windows import AssignWindows
 
+MOST_WINDOWS = 1_000
+"""That a row may be in where each has rows of its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
@@ -52,8 +55,19 @@ class Windows:
         return self.offset_us if self.follow else None
 
     def assign(self, column: str) -> AssignWindows:
-        """Rows with their window; one that is in several comes once for each. column: of event times."""
+        """Rows with their window; one that is in several comes once for each. column: of event times.
+
+        Raises DataflowError where it would come too often.
+        """
         every = self.every_us if self.overlap else None
+        if self.size_us > MOST_WINDOWS * self.every_us:
+            msg = (
+                f"window ({caller()}): each row would be kept {self.size_us // self.every_us:,} times, once for every"
+                f" window that holds it, and {MOST_WINDOWS:,} times are the most. Make windows shorter or farther"
+                " apart; or show them when they are complete, of a key, without lateness, with aggregates that do not"
+                " go by the order of rows: then a row is kept once"
+            )
+            raise DataflowError(msg)
         return AssignWindows(
             column=column, size_us=self.size_us, offset_us=self.offset_us, every_us=every
         )
@@ -129,8 +143,9 @@ def sessions(gap: Duration) -> Windows:
 def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
     """Windows that overlap: [offset + n * every, offset + n * every + size) since 1970, UTC.
 
-    A row is in all windows that hold it. It is kept once, in a pane; there are up to size / gcd(size, every) panes of
-    a key.
+    A row is in all windows that hold it. Aggregates that do not go by the order of rows, of windows that are shown when
+    they are complete and take no lateness, keep it once, in a pane; there are up to size / gcd(size, every) panes of a
+    key. All others keep it once for every window.
     """
     made = Windows(
         size_us=microseconds(size, "size of a window"),
@@ -146,8 +161,8 @@ def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Windows:
 def counting(size: int, every: int | None = None) -> Windows:
     """Windows of rows: after every `every` rows of a key its last `size` ones; None = one window behind the other.
 
-    Rows of a key are counted from its first one on, in the order of the stream. A row is kept once, in a pane; there
-    are up to size / gcd(size, every) panes of a key.
+    Rows of a key are counted from its first one on, in the order of the stream, or of event time with `on=`. A row is
+    kept once, in a pane; there are up to size / gcd(size, every) panes of a key.
     """
     length = rows_of(size, "size of a window")
     step = length if every is None else rows_of(every, "distance between windows")

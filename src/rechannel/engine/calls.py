@@ -91,7 +91,6 @@ def waited(answer: Future[T], seconds: float) -> T:
             raise
         if isinstance(error, TimeoutError):
             return answer.result(seconds)  # it has begun at the last moment
-        answer.exception(
-            seconds
-        )  # the driver's thread is at it: what comes of it is known in a moment
+        # The driver's thread is at it: what comes of it is known in a moment.
+        answer.exception(seconds)
         raise

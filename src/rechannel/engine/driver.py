@@ -247,7 +247,7 @@ class Driver:
         if self._flights:
             self._take(self._events.get())
             return
-        quiet = self._seen_all and not self._moving
+        quiet = self._seen_all and not self._moving and not self.changes.fetching
         if quiet and not self._replay and self._publisher.idle():
             self._answer(asked)
         self._wait()

@@ -48,9 +48,8 @@ class Intake:
     def pause(self, configuration: Configuration, poll_ms: int) -> float:
         """How long an idle loop may sleep, milliseconds."""
         pause = max(poll_ms, min(POLL_SHARE * self.polled_ms, LONGEST_POLL_MS))
-        if configuration.interval_ms:
-            return max(1, min(pause, self._next_due - self._clock()))
-        return pause
+        due = self._next_due - self._clock()
+        return max(1, min(pause, due)) if configuration.interval_ms and due > 0 else pause
 
     def look(self, now_ms: int, bounds: Mapping[str, int]) -> dict[str, SourceSlice] | None:
         """What a timestep would read; None when there is nothing.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 
 import numpy as np
@@ -19,18 +21,23 @@ class Latencies:
         """known: (timestep, ms), ascending."""
         self._kept = kept
         self._values = array("d")
+        self._lock = threading.Lock()
         for timestep, ms in known:
             self.add(timestep, ms)
 
     def add(self, timestep: int, ms: float) -> None:
         """The next one was committed."""
-        # Both at once, and the oldest at once: whoever looks meanwhile sees whole pairs.
-        self._values.extend((timestep, ms))
-        if len(self._values) >= 4 * self._kept:
-            del self._values[: 2 * self._kept]
+        with self._lock:
+            self._values.extend((timestep, ms))
+            if len(self._values) >= 4 * self._kept:
+                del self._values[: 2 * self._kept]
 
     def between(self, first: int, last: int) -> npt.NDArray[np.float64]:
         """Of the timesteps from `first` to `last`, both included, as far as they are remembered."""
-        pairs = np.array(self._values[:]).reshape(-1, 2)
-        begin, end = np.searchsorted(pairs[:, 0], (first, last + 1))
-        return pairs[begin:end, 1]
+        with self._lock:
+            places = range(len(self._values) // 2)
+            begin, end = (
+                bisect_left(places, edge, key=lambda place: int(self._values[2 * place]))
+                for edge in (first, last + 1)
+            )
+            return np.array(self._values[2 * begin : 2 * end])[1::2]

@@ -1,7 +1,7 @@
 """The coordinator's hands: asks it at every border, journals what it says, and has things prepared.
 
-All of it runs in the driver's thread but for `ask` and `abort`, which other threads call, and the preparation, which
-runs in a thread of its own and comes back as an event.
+All of it runs in the driver's thread but for `ask`, `cancel`, `look` and `wait`, which other threads call, and the
+preparation, which runs in a thread of its own and comes back as an event.
 """
 
 from __future__ import annotations
@@ -274,6 +274,12 @@ class Reconfigurer:
             self._turns[record.id] = count + 1
         return nearer
 
+    @property
+    def fetching(self) -> bool:
+        """Whether a change that is under way waits for what moves next."""
+        under_way = (r for r in self.coordination.open if r.taken and r.left)
+        return any(map(self._preparations.fetching, under_way))
+
     def rewrite(self, timestep: int) -> dict[str, Intervals]:
         """Hashes of every operator whose state a timestep writes anew."""
         spans: dict[str, list[tuple[int, int]]] = {}
@@ -294,7 +300,6 @@ class Reconfigurer:
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
-            self._turns.pop(event.id, None)
             facts = self._preparations.let_go(self.coordination.find(event.id))
             event = event.model_copy(update={"facts": facts}) if facts else event
         self._journal.append(Reconfiguring(event=event))
@@ -303,6 +308,7 @@ class Reconfigurer:
 
     def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
         """Facts: those that are in no event."""
+        self._turns.pop(id_, None)
         record = self.coordination.find(id_)
         self._preparer.finished(record)
         self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))

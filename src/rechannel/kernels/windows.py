@@ -7,7 +7,7 @@ costs nothing more: it is skipped by whoever looks, and merging drops it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,8 @@ from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 START, END = "window_start", "window_end"
+COPIED_ROWS = 1 << 19
+"""Rows of windows that overlap that are made at a time."""
 ROWS = pa.field("_rows", pa.int64(), False)
 TOUCHED = pa.field("_touched", pa.int64(), False)
 
@@ -47,21 +49,29 @@ class AssignWindows:
     offset_us: int = 0
     every_us: int | None = None
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterator[pa.RecordBatch]:
         """Rows with `window_start`."""
         times, nulls = micros(batch.column(batch.schema.get_field_index(self.column)))
         kept = batch.select([name for name in batch.schema.names if name not in (START, END)])
-        every = self.size_us if self.every_us is None else self.every_us
-        last = (times - self.offset_us) // every
-        if self.every_us is not None:
-            first = (times - self.offset_us - self.size_us) // every + 1
-            count = last - first + 1 if nulls is None else np.where(nulls, 1, last - first + 1)
-            rows, last = np.repeat(np.arange(len(times)), count), ranges(first, count)
-            nulls = None if nulls is None else nulls[rows]
-            columns = [fast_take(column, rows) for column in kept.columns]
-            kept = pa.RecordBatch.from_arrays(columns, schema=kept.schema)
-        column = pa.array(last * every + self.offset_us, pa.int64(), mask=nulls).cast(MICROS)
-        return kept.append_column(pa.field(START, MICROS), column)
+        if self.every_us is None:
+            starts = (times - self.offset_us) // self.size_us * self.size_us + self.offset_us
+            return _with_starts(kept, kept.columns, starts, nulls)
+        return self._copied(kept, times, nulls, self.every_us)
+
+    def _copied(
+        self, kept: pa.RecordBatch, times: IntArray, nulls: Mask | None, every: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows once for each of their windows, some at a time: there are many more than came."""
+        piece = max(1, COPIED_ROWS * every // self.size_us)
+        for at in range(0, len(times), piece):
+            mine = times[at : at + piece] - self.offset_us
+            absent = None if nulls is None else nulls[at : at + piece]
+            last, first = mine // every, (mine - self.size_us) // every + 1
+            count = last - first + 1 if absent is None else np.where(absent, 1, last - first + 1)
+            rows = np.repeat(np.arange(len(mine)), count)
+            columns = [fast_take(column, rows + at) for column in kept.columns]
+            starts = ranges(first, count) * every + self.offset_us
+            yield _with_starts(kept, columns, starts, None if absent is None else absent[rows])
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
         """What passes, and the event time."""
@@ -72,6 +82,14 @@ class AssignWindows:
         need_time(self.column, schema)
         kept = [field for field in schema if field.name not in (START, END)]
         return pa.schema([*kept, pa.field(START, MICROS)])
+
+
+def _with_starts(
+    kept: pa.RecordBatch, columns: Columns, starts: IntArray, nulls: Mask | None
+) -> pa.RecordBatch:
+    column = pa.array(starts, pa.int64(), mask=nulls).cast(MICROS)
+    schema = kept.schema.append(pa.field(START, MICROS))
+    return pa.RecordBatch.from_arrays([*columns, column], schema=schema)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -84,7 +84,7 @@ class Resumed(_Event):
 class Finished(_Event):
     """It is over.
 
-    outcome: see `coordinator.Phase`. reason: in words, where it is not simply done. facts: what was done ahead in all,
+    outcome: see `record.Phase`. reason: in words, where it is not simply done. facts: what was done ahead in all,
     where that went on after it was prepared.
     """
 

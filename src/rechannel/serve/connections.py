@@ -27,19 +27,22 @@ class Impatient(H11Protocol):
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._silent_since = 0.0
+        self._untaken = 0
+        self._ended = False
 
     @property
     def silent_since(self) -> float | None:
         """Since when no request of it is being answered; None while one is."""
         asks = self.conn.their_state is not h11.IDLE and not self.transport.is_closing()
-        return None if asks else self._silent_since
+        return None if asks or self.transport.get_write_buffer_size() else self._silent_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count its time from the beginning."""
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > MOST_CONNECTIONS:
-            self._make_room()
+        others = [one for one in self.connections if isinstance(one, Impatient) and not one._ended]
+        if len(others) > MOST_CONNECTIONS:
+            self._make_room(others)
 
     def data_received(self, data: bytes) -> None:
         """A part of a request may make it whole, or not."""
@@ -61,16 +64,31 @@ class Impatient(H11Protocol):
             self._forget()
         elif self._deadline is None:
             self._silent_since = self.loop.time()
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+            self._untaken = 0
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._late)
+
+    def _late(self) -> None:
+        """Its time is up, unless it is still taking the answer before."""
+        left = self.transport.get_write_buffer_size()
+        if left and (not self._untaken or left < self._untaken):
+            self._untaken = left
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._late)
+        else:
+            self._end()
 
     def _forget(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _make_room(self) -> None:
+    def _make_room(self, there: list[Impatient]) -> None:
         """End the one that has been silent for longest; this one, where all others are being answered."""
-        others = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
-        silent = [(one.silent_since, one) for one in others if one.silent_since is not None]
+        others = [(one.silent_since, one) for one in there if one is not self]
+        silent = [(since, one) for since, one in others if since is not None]
         _, ended = min(silent, key=lambda pair: pair[0], default=(None, self))
-        ended.transport.abort()
+        ended._end()
+
+    def _end(self) -> None:
+        # It is gone only when the loop comes round: until then it counts no more.
+        self._ended = True
+        self.transport.abort()

@@ -114,8 +114,11 @@ def test_an_idle_loop_wakes_when_the_next_timestep_is_due():
     stream.take(decided({}, interval_ms=100), 1_000)
     assert stream.pause(timed, 500) == 100
     assert stream.pause(timed, 20) == 20
-    clock.now_ms = 1_250
+    clock.now_ms = 1_099
     assert stream.pause(timed, 500) == 1
+    # Where it has been due for long there is nothing to read, and sources are asked as often as without an interval.
+    clock.now_ms = 1_250
+    assert stream.pause(timed, 500) == 500
 
 
 # Reading -------------------------------------------------------------------------------------------

@@ -504,6 +504,17 @@ def asked_for_more(hands: Hands) -> None:
     assert len(hands.executor) == 1
 
 
+def test_whoever_waits_for_an_idle_stream_waits_for_what_is_fetched_too():
+    hands = Hands()
+    assert not hands.changes.fetching
+    asked_for_more(hands)
+    assert hands.changes.fetching
+    _, moving = hands.changes.idle(hands.here)
+    assert not moving
+    hands.executor.run_one()
+    assert not hands.changes.fetching
+
+
 def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told():
     hands = Hands()
     asked_for_more(hands)

@@ -1,14 +1,17 @@
 """Windows that overlap, in a running job."""
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import rechannel as rc
 from rechannel.dataflow.stream import dataflow_of
-from rechannel.errors import DataflowError
-from rechannel.kernels import sliding
+from rechannel.errors import DataflowError, RefusedError
+from rechannel.kernels import sliding, windows
+from rechannel.kernels.windows import AssignWindows
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script
 
@@ -220,7 +223,7 @@ def test_a_row_is_late_for_a_window_and_in_time_for_another():
         ("ann", *seconds(5, 15), 1),
         ("bob", *seconds(5, 15), 1),
         ("bob", *seconds(10, 20), 1),
-        ("ann", 9, *seconds(4)),
+        ("ann", 9, *seconds(4, -5)),
     ]
     assert shown_of(made, timesteps=3, late=True) == sorted(expected, key=str)
 
@@ -253,3 +256,64 @@ def test_panes_in_many_windows_are_taken_some_windows_at_a_time(monkeypatch):
     monkeypatch.setattr(sliding, "AT_ONCE", 3)
     assert shown() == whole
     assert len(whole) > 30
+
+
+def test_a_row_goes_into_every_window_that_holds_it():
+    rng = Random(7)
+    for _ in range(100):
+        every = rng.randint(1, 9)
+        assign = AssignWindows(
+            column="at",
+            size_us=every + rng.randint(0, 20),
+            offset_us=rng.randint(0, 30),
+            every_us=every,
+        )
+        times = [rng.choice((None, rng.randint(-40, 40))) for _ in range(20)]
+        rows = pa.record_batch({"x": range(20), "at": pa.array(times, pa.timestamp("us", "UTC"))})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(windows, "COPIED_ROWS", rng.choice((1, 7, 1_000)))
+            made = pa.Table.from_batches(assign(rows), assign.schema_of(rows.schema))
+        starts = made["window_start"].cast(pa.int64()).to_pylist()
+        expected = []
+        for x, at in enumerate(times):
+            near = range(-100, 100)
+            held = [s for s in near if at is not None and s <= at < s + assign.size_us]
+            fit = [s for s in held if (s - assign.offset_us) % every == 0]
+            expected += [(x, start) for start in (fit if at is not None else [None])]
+        assert list(zip(made["x"].to_pylist(), starts, strict=True)) == expected
+
+
+def test_a_row_is_kept_so_often_at_most():
+    stream = rc.read().memory(script("user STRING, at TIMESTAMP"), name="rows").event_time("at")
+    window = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"), emit="change")
+    with pytest.raises(DataflowError, match=r"kept 2,000 times.*1,000 times are the most"):
+        window.aggregate(n=rc.count())
+    plain = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"))
+    plain.aggregate(n=rc.count(), name="fine")
+
+
+def test_windows_of_rows_without_any_other_column():
+    rows = script("window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT")
+    timed = rc.read().memory(rows, name="rows").event_time("window_end")
+    counts = timed.window(TEN_BY_FIVE).aggregate(m=rc.count(), name="again")
+    harness = Harness(counts.write.memory("out", name="out"), settings=Settings(tasks=1, bins=1))
+    harness.start()
+    for second in (3, 30):
+        end = EPOCH + timedelta(seconds=second)
+        rows.push([{"window_start": EPOCH, "window_end": end, "n": 1}])
+        harness.process.run()
+    tables = harness.outputs("out").values()
+    assert sorted(each["m"] for table in tables for each in table.to_pylist()) == [1, 1]
+
+
+@pytest.mark.parametrize("new", [{"n": rc.count()}, {"n": rc.count(), "f": rc.first("x")}])
+def test_the_form_of_what_is_stored_stays(new):
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    keyed = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+    old = {"n": rc.count()} if "f" in new else {"n": rc.count(), "f": rc.first("x")}
+    made = keyed.window(TEN_BY_FIVE).aggregate(**old, name="windows")
+    harness = Harness(made.write.memory("out", name="out"), settings=Settings(tasks=1, bins=1))
+    process = harness.start()
+    with pytest.raises(RefusedError, match="whether each window has rows of its own"):
+        process.reconfigure(rc.change_logic("windows", new))
+    process.reconfigure(rc.change_logic("windows", {**old, "total": rc.sum("x")}))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+from types import SimpleNamespace
 
+import h11
 import httpx
 import pytest
 
@@ -112,3 +114,63 @@ def test_who_comes_when_all_others_are_being_answered_is_turned_away(connect, mo
     for one in busy:
         one.sendall(b"nonsense!")
         assert hears(one).startswith(b"HTTP/1.1 422")
+
+
+class Line:
+    """A transport whose client takes what it takes."""
+
+    def __init__(self, left: int = 0) -> None:
+        self.left, self.aborted = left, 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+
+class Loop:
+    """Remembers what was to be called later."""
+
+    def __init__(self) -> None:
+        self.later = []
+
+    def call_later(self, seconds, call):
+        self.later.append(call)
+
+    def time(self) -> float:
+        return 0.0
+
+
+def connection(line: Line, since: float = 0.0) -> connections.Impatient:
+    """One that has a client, and nothing else."""
+    made = object.__new__(connections.Impatient)
+    made.transport, made.loop = line, Loop()
+    made.conn = SimpleNamespace(their_state=h11.IDLE)
+    made._deadline, made._silent_since, made._untaken, made._ended = None, since, 0, False
+    return made
+
+
+def test_who_still_takes_an_answer_is_not_cut_off_and_who_stops_is():
+    line = Line(1_000)
+    one = connection(line)
+    one._watch()
+    for left in (1_000, 400, 30):
+        line.left = left
+        one.loop.later.pop()()
+        assert (line.aborted, one.silent_since) == (0, None)
+    one.loop.later.pop()()
+    assert line.aborted == 1
+
+
+def test_in_a_burst_everyone_that_is_too_many_ends_another_one(monkeypatch):
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    there = [connection(Line(), since) for since in range(3)]
+    for number in range(3):
+        there.append(connection(Line(), 10.0 + number))
+        counted = [one for one in there if not one._ended]
+        there[-1]._make_room(counted)
+    assert [one.transport.aborted for one in there] == [1, 1, 1, 0, 0, 0]
