@@ -14,7 +14,7 @@ from rechannel.kernels.measure import Measures
 from rechannel.kernels.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram
 from rechannel.kernels.runs import OpenRuns, halves, live_at, logic_of
-from rechannel.kernels.sorting import sort_index, take
+from rechannel.kernels.sorting import interleaved
 from rechannel.kernels.user_errors import placed
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.model.hashspace import HashArray, Intervals
@@ -47,11 +47,7 @@ class Showing:
             return applied.output, applied.output_hashes
         if not applied.output.num_rows:
             return waited
-        both = pa.concat_batches([applied.output, waited[0]])
-        hashes = np.concatenate([applied.output_hashes, waited[1]])
-        order = sort_index(hashes)
-        columns = take(both.columns, order)
-        return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
+        return interleaved((applied.output, applied.output_hashes), waited)
 
     def _waited(self, arrivals: Arrivals, fresh: Rows, awaited: tuple[int, int]) -> Shown | None:
         """What waited for an event time in (after, until]; None = nothing did."""
