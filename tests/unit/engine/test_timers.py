@@ -221,6 +221,20 @@ def test_it_goes_on_while_it_is_changed_and_after_a_restart(batches):
     assert bench.step(3_100) == [("ann", 3, True), ("eve", 1, True)]
 
 
+def test_between_two_timers_of_a_run_there_are_no_timesteps():
+    bench = Bench(True, tasks=1, timeout="10 seconds")
+    bench.step(1_000, "ann", "bob")
+    bench.step(7_000, "cid")
+    (run,) = bench.harness.journal_state().manifests["visits"].runs
+    assert run.due == (11_000_000, 17_000_000)
+    timesteps, shown = 0, []
+    for at in range(7_100, 18_000, 100):
+        shown += bench.step(at)
+        timesteps += bench.timesteps
+    assert [row[0] for row in shown] == ["ann", "bob", "cid"]
+    assert timesteps == 2
+
+
 def test_a_timer_that_is_not_due_costs_nothing():
     bench = Bench(True, tasks=1, timeout="1 second", time="event")
     bench.step(1, *[(f"u{i}", 5_000 + i) for i in range(500)])
