@@ -13,6 +13,7 @@ from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
 from tests.property.twin_lookups import Given, Lookup
 from tests.property.twin_running import Running, random_counted, random_running
+from tests.property.twin_timers import Timed, TimedBatches, random_timed, trackable
 from tests.property.twin_tops import Top
 from tests.property.twin_values import AGGREGATES, Row
 from tests.property.twin_windows import (
@@ -259,7 +260,27 @@ class Writer:
         up = self.rng.choice(steps)
         if self.rng.random() < 0.1 and not up.near and "array" not in up.columns.values():
             return self.apply(up)
+        if self.rng.random() < 0.15 and (keys := trackable(up)):
+            return self.tracking(up, tuple(self.rng.sample(keys, 1)))
         return self.window(up) if self.rng.random() < 0.7 else self.deduplicate(up)
+
+    def tracking(self, up: Step, keys: tuple[str, ...]) -> Timed:
+        """State with timers of event time."""
+        rng = self.rng
+        longs = [n for n, k in up.columns.items() if k == "long" and n not in {*keys, *up.near}]
+        fields = {f"n{self.made}": "long", f"trail{self.made}": "long"}
+        tracking = {
+            "columns": {**{key: up.columns[key] for key in keys}, **fields},
+            "inputs": (up,),
+            "keys": keys,
+            "drop": rng.choice((2, 3, 5, 1000)),
+            "tasks": rng.choice((None, None, 1, 2, 3)),
+        }
+        timed = random_timed(rng, tracking, event=True)
+        if not longs or rng.random() < 0.5:
+            return Timed(name=self.name("timed"), begins=rng.random() < 0.3, **timed)
+        last = rng.choice(longs)
+        return TimedBatches(name=self.name("timed_batches"), begins=False, last=last, **timed)
 
     def apply(self, up: Step) -> Apply:
         """A function of the rows of a window."""
@@ -574,9 +595,15 @@ class Writer:
             "timeout_ms": rng.choice((None, 5, 50)),
             **common,
         }
+        timed = random_timed(rng, tracking, event=False)
+        tells = rng.random() < 0.3
+        if kind == "track" and tells:
+            return Timed(name=self.name("timed"), begins=rng.random() < 0.3, **timed)
         if kind == "track":
             return Track(name=self.name("track"), begins=rng.random() < 0.3, **tracking)
         last = rng.choice(longs)
+        if tells:
+            return TimedBatches(name=self.name("timed_batches"), begins=False, last=last, **timed)
         return TrackBatches(name=self.name("track_batches"), begins=False, last=last, **tracking)
 
     def chosen(

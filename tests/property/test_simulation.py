@@ -483,6 +483,8 @@ NEEDED = (
     "rows of Processing",
     "rows of Running",
     "rows of Sliding",
+    "rows of Timed",
+    "rows of TimedBatches",
     "rows of Top",
     "rows of Window",
     "rows of reduced windows",

@@ -390,15 +390,22 @@ class Track(Keyed):
         return ", ".join(f"{name} long" for name in self.fields)
 
     def build(self, *inputs: Any) -> Any:
-        keyed = inputs[0].key_by(*self.keys)
+        keyed = self.timed(inputs[0]).key_by(*self.keys)
         initialise = self.initialise if self.begins else None
         return keyed.track(
             self.follow,
             state=self.declared,
-            timeout=self.timeout_ms,
             initialise=initialise,
+            **self.timing,
             **self.options,
         )
+
+    def timed(self, stream: Any) -> Any:
+        return stream
+
+    @property
+    def timing(self) -> dict[str, Any]:
+        return {"timeout": self.timeout_ms}
 
     def initialise(self, key: Any, row: Row) -> Any:
         return (1, self._mixed(5, row))
@@ -446,10 +453,8 @@ class TrackBatches(Track):
             last = frame.previous(trail, 0) * 3 % 1000 + frame.last(self.last, -1)
             return {count: n, trail: last, "_drop": n % self.drop == 0}
 
-        keyed = inputs[0].key_by(*self.keys)
-        return keyed.track_batches(
-            follow, state=self.declared, timeout=self.timeout_ms, **self.options
-        )
+        keyed = self.timed(inputs[0]).key_by(*self.keys)
+        return keyed.track_batches(follow, state=self.declared, **self.timing, **self.options)
 
     def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
         n, trail = kept[0] if kept and self._fresh(kept, now_ms) else (0, 0)

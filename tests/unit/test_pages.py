@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "answers"),
     [
         ("changing-a-stream", 4),
-        ("cookbook", 16),
+        ("cookbook", 17),
         ("event-time", 9),
         ("joins", 8),
         ("querying-state", 3),

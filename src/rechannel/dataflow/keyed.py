@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from rechannel.dataflow.counted import CountedSpec
-from rechannel.dataflow.durations import Duration
+from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.rules import label
@@ -21,13 +21,14 @@ from rechannel.dataflow.specs import (
     TrackBatchesSpec,
     TrackSpec,
 )
+from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
 from rechannel.dataflow.windowed import WindowedStream, windowed
 from rechannel.dataflow.windowing import Every, Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.running_functions import RunningFunction
-from rechannel.kernels.track import Initialise, Update, UpdateBatches
+from rechannel.kernels.track import Expired, ExpiredBatches, Initialise, Update, UpdateBatches
 from rechannel.model.ddl import schema_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ Initial = Callable[[], "DataFrame"]
 """Makes the state to start from: a DataFrame of key and state columns, one row per key.
 
 State columns are those that the operator emits, where each of them is all the state there is of it
-(count, sum, track, ...). A track with a timeout also wants `_seen`: Unix milliseconds, bigint.
+(count, sum, track, ...). A track with a timeout also wants `_seen`, Unix milliseconds, or, by event time
+or with `expired`, `_until`, Unix microseconds: bigint.
 """
 
 
@@ -98,13 +100,16 @@ class KeyedStream(Generic[Behind]):
         spec = ReduceSpec(function=function, rowwise=rowwise)
         return self._operator(spec, name, tasks, bins, initial)
 
-    def track(
+    def track(  # noqa: PLR0913 - as many as there are things to say
         self,
         update: Update,
         *,
         state: pa.Schema | str,
         initialise: Initialise | None = None,
-        timeout: timedelta | int | None = None,
+        timeout: Duration | None = None,
+        time: Literal["processing", "event"] = "processing",
+        on: str | None = None,
+        expired: Expired | None = None,
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -117,23 +122,32 @@ class KeyedStream(Generic[Behind]):
         of the key's values in stream order.
         state: columns of the state, e.g. "n BIGINT, total DOUBLE".
         initialise: (key, first row) -> state, which takes the first row of a key without state.
-        timeout: a key that had no rows for longer (timedelta or milliseconds, in timestep time) is
-        dropped. Emits key and state of every key that received rows and was not dropped.
+        timeout: a key that had no rows for longer is dropped. Emits key and state of every key that received rows and
+        was not dropped.
+        time: of the timestep, or "event": a key is dropped when event time is the timeout beyond its latest row; rows
+        that are older than that, and those without a time, are in `.late`. on: column of event times; None = the one
+        that `event_time` was given. expired: (key, state) -> the state to emit of a key that the timeout drops, or None
+        for nothing; a timestep without rows is begun for it.
         """
         spec = TrackSpec(
             update=update,
             state=schema_of(state),
             initialise=initialise,
             timeout_ms=milliseconds(timeout),
+            on=self._timed_by("track", time, on, timeout),
+            expired=expired,
         )
         return self._operator(spec, name, tasks, bins, initial)
 
-    def track_batches(
+    def track_batches(  # noqa: PLR0913 - as many as there are things to say
         self,
         update: UpdateBatches,
         *,
         state: pa.Schema | str,
-        timeout: timedelta | int | None = None,
+        timeout: Duration | None = None,
+        time: Literal["processing", "event"] = "processing",
+        on: str | None = None,
+        expired: ExpiredBatches | None = None,
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -145,9 +159,15 @@ class KeyedStream(Generic[Behind]):
         row i for key i; a boolean column `_drop` says which keys end. What becomes of a key must
         not depend on which others share
         its frame: that changes with the number of tasks.
+        timeout, time, on: as for `track`. expired: (KeyedFrame without rows) -> state columns to emit, or None for
+        nothing; `_drop` says which keys show nothing.
         """
         spec = TrackBatchesSpec(
-            update=update, state=schema_of(state), timeout_ms=milliseconds(timeout)
+            update=update,
+            state=schema_of(state),
+            timeout_ms=milliseconds(timeout),
+            on=self._timed_by("track_batches", time, on, timeout),
+            expired=expired,
         )
         return self._operator(spec, name, tasks, bins, initial)
 
@@ -232,6 +252,25 @@ class KeyedStream(Generic[Behind]):
         """
         return windowed(self, window, on=on, lateness=lateness, emit=emit, time=time)
 
+    def _timed_by(
+        self, operator: str, time: str, on: str | None, timeout: Duration | None
+    ) -> str | None:
+        """The column by whose times a timeout goes; None = the time of timesteps."""
+        what = f"{operator} ({caller()})"
+        if time not in ("event", "processing"):
+            msg = f"{what}: time is 'event' or 'processing', not {time!r}"
+            raise DataflowError(msg)
+        if time == "processing" and on is None:
+            return None
+        if time == "processing" or timeout is None:
+            msg = f"{what}: time and on say by which times a timeout= goes, and on is for time='event'"
+            raise DataflowError(msg)
+        column = declared_column(self.node) if on is None else on
+        if column is None:
+            msg = f"{what}: say which column has the event times, with on= or before with event_time('column')"
+            raise DataflowError(msg)
+        return column
+
     def _in_order_of(
         self,
         on: str | None,
@@ -279,10 +318,12 @@ class KeyedStream(Generic[Behind]):
         return node
 
 
-def milliseconds(timeout: timedelta | int | None) -> int | None:
+def milliseconds(timeout: Duration | None) -> int | None:
     """A length of time in whole milliseconds. Raises DataflowError unless it is positive."""
     if timeout is None:
         return None
+    if isinstance(timeout, str):
+        timeout = timedelta(microseconds=microseconds(timeout, "a timeout"))
     length = timeout // timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         msg = f"a timeout is a timedelta or whole milliseconds of at least 1, not {timeout!r}"

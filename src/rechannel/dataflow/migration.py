@@ -19,8 +19,9 @@ from rechannel.dataflow.rules import suggest
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.kernels.migrate import Answer, Carry, Convert, Fill, Migration, Step
+from rechannel.kernels.spreading import SEEN
+from rechannel.kernels.timers import UNTIL
 from rechannel.kernels.track_rows import column_of
-from rechannel.kernels.tracking import SEEN
 from rechannel.model.ddl import schema_of, type_name
 
 NO_KEYS = pa.schema([])
@@ -134,7 +135,7 @@ class _Plan:
     @property
     def function(self) -> Convert | None:
         """The user's function, where there is a column for it to make."""
-        return self.said.using if set(self.new.names) - {SEEN} else None
+        return self.said.using if set(self.new.names) - {SEEN, UNTIL.name} else None
 
     @property
     def carried(self) -> dict[str, int]:
@@ -179,7 +180,7 @@ class _Plan:
         name, place = field.name, self.carried.get(field.name)
         if name == SEEN and place is None:
             return self._seen(field)
-        if self.said.using is not None and name != SEEN:
+        if self.said.using is not None and name not in (SEEN, UNTIL.name):
             return Answer()
         if name in self.said.add:
             return self._added(field, self.said.add[name])

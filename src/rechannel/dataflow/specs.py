@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.rules import need_columns
+from rechannel.dataflow.timeouts import Timeouts
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
@@ -337,19 +338,20 @@ class ReduceSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackSpec:
+class TrackSpec(Timeouts):
     """State that a function of one key keeps. state: its columns."""
 
     update: Update
     state: pa.Schema
     initialise: Initialise | None = None
-    timeout_ms: int | None = None
 
     def __post_init__(self) -> None:
         """Check that the functions can be called."""
         _need_callable(self.update, "track", "(key, state, rows) -> state")
         if self.initialise is not None:
             _need_callable(self.initialise, "initialise of track", "(key, first row) -> state")
+        if self.expired is not None:
+            _need_callable(self.expired, "expired of track", "(key, state) -> state to show")
 
     @property
     def kind(self) -> str:
@@ -364,26 +366,29 @@ class TrackSpec:
             value_schema=values,
             fields=self.state,
             timeout_ms=self.timeout_ms,
+            timer=self.timer(schema),
             update=self.update,
             initialise=self.initialise,
+            expired=self.expired,
         )
 
     def fingerprint(self) -> str:
         """Columns of the state, and whether time is kept."""
-        return _track_fingerprint(self.state, self.timeout_ms)
+        return self.described(columns_text(self.state))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackBatchesSpec:
+class TrackBatchesSpec(Timeouts):
     """State that a function of all changed keys of a task keeps. state: its columns."""
 
     update: UpdateBatches
     state: pa.Schema
-    timeout_ms: int | None = None
 
     def __post_init__(self) -> None:
         """Check that the function can be called."""
         _need_callable(self.update, "track_batches", "(frame) -> state columns")
+        if self.expired is not None:
+            _need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
 
     @property
     def kind(self) -> str:
@@ -398,16 +403,14 @@ class TrackBatchesSpec:
             value_schema=values,
             fields=self.state,
             timeout_ms=self.timeout_ms,
+            timer=self.timer(schema),
             update=self.update,
+            expired=self.expired,
         )
 
     def fingerprint(self) -> str:
         """As of one function per key: both flavours understand each other's state."""
-        return _track_fingerprint(self.state, self.timeout_ms)
-
-
-def _track_fingerprint(state: pa.Schema, timeout_ms: int | None) -> str:
-    return f"track({columns_text(state)}{'' if timeout_ms is None else '; timeout'})"
+        return self.described(columns_text(self.state))
 
 
 def _need_callable(function: object, operator: str, shape: str) -> None:

@@ -67,6 +67,8 @@ def _expired(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -> int 
     """Keys that were last seen before this were gone at the change, and stay so under a longer timeout."""
     if not isinstance(old, Tracking) or not isinstance(new, Tracking) or old.timeout_ms is None:
         return None
+    if old.timer is not None:  # it is kept with the state
+        return None
     if new.timeout_ms is not None and new.timeout_ms <= old.timeout_ms:
         return None
     if now_ms is None:

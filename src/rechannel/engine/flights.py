@@ -69,6 +69,8 @@ class Flights:
         self._flights: dict[int, Flight] = {}
         self.manifests: dict[str, Manifest] = {}
         self.times: dict[str, Times] = {}
+        # What is known of runs that were looked at: the first time that one of their rows waits for.
+        self._nexts: dict[str, dict[str, int]] = {}
 
     def __len__(self) -> int:
         """How many timesteps are under way."""
@@ -109,7 +111,10 @@ class Flights:
                 continue
             after, until = awaited
             runs = self.manifests[stage.name].state if stage.name in self.manifests else ()
-            if any(run.waits(after, until) for run in runs):
+            nexts = self._nexts.get(stage.name, {})
+            if any(
+                run.waits(after, until) and nexts.get(run.segment, until) <= until for run in runs
+            ):
                 return True
         return False
 
@@ -134,6 +139,7 @@ class Flights:
         """Go by another plan, from this state and event time on; nothing is under way."""
         self._plan = plan
         self.manifests, self.times = dict(manifests), dict(times)
+        self._nexts = {}
         self._schedule = Schedule(
             {
                 stage.name: Needs(stages=stage.needs, stateful=stage.logic is not None)
@@ -213,6 +219,7 @@ class Flights:
                 raise TimestepError(msg)
             flight.edits[name] = edit
             self.manifests[name] = self.manifests.get(name, Manifest()).apply(edit)
+            self._nexts[name] = nexts_of(reports, name)
             times = times_of(reports, name)
             if times is not None:
                 self.times[name] = flight.times[name] = times
@@ -243,6 +250,16 @@ class Flights:
         """End the pool."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def nexts_of(reports: list[Report], operator: str) -> dict[str, int]:
+    """Of runs that tasks looked at, the first time behind this timestep that a row waits for."""
+    out: dict[str, int] = {}
+    for report in reports:
+        if report["operator"] == operator:
+            for segment, at in report.get("nexts", {}).items():
+                out[segment] = min(at, out.get(segment, at))
+    return out
 
 
 def kept_of(reports: list[Report]) -> dict[str, list[str]]:

@@ -39,6 +39,7 @@ from rechannel.kernels.migrate import fingerprint as fingerprint_of
 from rechannel.kernels.program import StageProgram
 from rechannel.kernels.sessions import SessionLogic
 from rechannel.kernels.top import TopLogic
+from rechannel.kernels.tracking import Tracking
 from rechannel.kernels.windows import WindowLogic
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram
@@ -212,6 +213,7 @@ TELLS_LATE = (
     ApplyLogic,
     TopLogic,
     ArrangeLogic,
+    Tracking,
 )
 """Operators whose late rows may be somebody's."""
 

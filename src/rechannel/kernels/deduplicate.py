@@ -24,7 +24,7 @@ from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import EveryRow, as_they_came
 from rechannel.kernels.sorting import from_numpy
 from rechannel.kernels.spacing import spaced
-from rechannel.kernels.tracking import spread
+from rechannel.kernels.spreading import spread
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
 TIMESTEP = pa.field("timestep", pa.int64(), False)

@@ -25,15 +25,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.sorting import take
+from rechannel.kernels.spreading import SEEN, spread
 from rechannel.kernels.track_rows import fitted
-from rechannel.kernels.tracking import SEEN, Mask, spread
 from rechannel.kernels.user_errors import function_name, user_error
 from rechannel.model.ddl import type_name
+
+Mask = npt.NDArray[np.bool_]
 
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 """(key columns and old state columns) -> new state columns, row i from row i alone."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.collect import whole_keys
-from rechannel.kernels.logic import Applied, Arrivals, StatefulLogic
+from rechannel.kernels.groups import IntArray
+from rechannel.kernels.logic import Applied, Arrivals
 from rechannel.kernels.measure import Measures
 from rechannel.kernels.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.program import StageProgram
 from rechannel.kernels.runs import OpenRuns, halves, live_at, logic_of
-from rechannel.kernels.sorting import sort_index, take
+from rechannel.kernels.sorting import interleaved
 from rechannel.kernels.user_errors import placed
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.model.hashspace import HashArray, Intervals
@@ -25,13 +26,17 @@ Shown = tuple[pa.RecordBatch, HashArray]
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first."""
+    """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first.
+
+    nexts: of runs that were looked at, by segment: the first time behind this one that a row of the task waits for.
+    """
 
     program: StageProgram
     timestep: int
     own: Intervals
     runs: OpenRuns
     measures: Measures
+    nexts: dict[str, int] = field(default_factory=dict)
 
     def of(self, arrivals: Arrivals, applied: Applied, fresh: Rows) -> Shown:
         """All that is shown. fresh: state that changed in this timestep. Raises UserFunctionError."""
@@ -47,11 +52,7 @@ class Showing:
             return applied.output, applied.output_hashes
         if not applied.output.num_rows:
             return waited
-        both = pa.concat_batches([applied.output, waited[0]])
-        hashes = np.concatenate([applied.output_hashes, waited[1]])
-        order = sort_index(hashes)
-        columns = take(both.columns, order)
-        return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
+        return interleaved((applied.output, applied.output_hashes), waited)
 
     def _waited(self, arrivals: Arrivals, fresh: Rows, awaited: tuple[int, int]) -> Shown | None:
         """What waited for an event time in (after, until]; None = nothing did."""
@@ -77,21 +78,30 @@ class Showing:
         """State rows that waited, newest first. since: see `OpenRuns.waiting`."""
         logic, (after, until) = logic_of(self.program), awaited
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
-        parts = [fresh.where(_waits(logic, fresh, NEVER, until if since is None else ENDED))]
+        due, latest = logic.due(*halves(logic, fresh)), until if since is None else ENDED
+        parts = [fresh.where(_waits(fresh, due, NEVER, latest))]
         for run, opened in self.runs.waiting(after, until, since):
             # What has changed since something was shown early is in runs that are younger.
             late = ENDED if since is not None and run.seq > since else until
             pieces = slices_of(opened, self.own)
             self.measures.count("rows_read", sum(map(len, pieces)))
-            parts += [piece.where(_waits(logic, piece, after, late)) for piece in pieces]
+            for piece in pieces:
+                due = logic.due(*halves(logic, piece))
+                parts.append(piece.where(_waits(piece, due, after, late)))
+                known = self.nexts.get(run.segment, ENDED)
+                self.nexts[run.segment] = min(known, _next(due, until))
         return parts
 
 
-def _waits(logic: StatefulLogic, rows: Rows, after: int, until: int) -> npt.NDArray[np.bool_]:
-    """Which rows wait for an event time in (after, until]."""
-    due = logic.due(*halves(logic, rows))
+def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows wait for an event time in (after, until]. due: what each of them waits for."""
     if due is None:
         return np.zeros(len(rows), dtype=np.bool_)
     found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
     # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
     return found if rows.dropped is None else found | rows.dropped
+
+
+def _next(due: IntArray | None, until: int) -> int:
+    """The first event time behind one that a row waits for; ENDED where none does."""
+    return ENDED if due is None else int(due[due > until].min(initial=ENDED))

@@ -59,6 +59,17 @@ def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
     return [fast_take(column, order) for column in columns]
 
 
+def interleaved(
+    one: tuple[pa.RecordBatch, HashArray], other: tuple[pa.RecordBatch, HashArray]
+) -> tuple[pa.RecordBatch, HashArray]:
+    """Rows with their hashes by hash; of equal hashes those of the first come first."""
+    both = pa.concat_batches([one[0], other[0]])
+    hashes = np.concatenate([one[1], other[1]])
+    order = sort_index(hashes)
+    columns = take(both.columns, order)
+    return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
+
+
 def is_identity(order: npt.NDArray[np.int64], rows: int) -> bool:
     """Whether an order leaves so many rows where they are."""
     if len(order) != rows or (rows and (order[0] != 0 or order[-1] != rows - 1)):

@@ -88,11 +88,12 @@ class StatefulTask:
             applied = logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        nexts: dict[str, int] = {}
         if slides_by_totals(logic):
             with measures.activity("process"):
                 shown, totals = self._slid(arrivals, applied, fresh, runs, writer, measures)
         else:
-            showing = Showing(self.program, self.step.timestep, state.own, runs, measures)
+            showing = Showing(self.program, self.step.timestep, state.own, runs, measures, nexts)
             shown = showing.of(arrivals, applied, fresh)
             totals = without_totals(state)
         edit = self._store(fresh, runs, writer, measures, clock)
@@ -119,6 +120,7 @@ class StatefulTask:
             "edit": edit.to_json(),
             "bins": pack_bins(self.step.routing, received),
             "parcels": parcels,
+            **({"nexts": nexts} if nexts else {}),
         }
 
     def _arrivals(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns
+from rechannel.kernels.groups import Groups, IntArray
+from rechannel.kernels.logic import Arrivals, Columns
 from rechannel.kernels.track_frame import FrameAnswer, KeyedFrame, read_answer
 from rechannel.kernels.track_rows import (
     LazyColumns,
@@ -41,6 +41,12 @@ Initialise = Callable[[Any, Any], Any]
 UpdateBatches = Callable[[KeyedFrame], FrameAnswer]
 """All changed keys of a task -> their new state columns."""
 
+Expired = Callable[[Any, Any], Any]
+"""(key, state) of a key whose timer went off -> the state to show, or None for nothing."""
+
+ExpiredBatches = Callable[[KeyedFrame], Any]
+"""All keys of a task whose timers went off, without rows -> the state columns to show, or None."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrackLogic(Tracking):
@@ -54,13 +60,19 @@ class TrackLogic(Tracking):
 
     update: Update
     initialise: Initialise | None = None
+    expired: Expired | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether somebody is told."""
+        return self.expired is not None
 
     @property
     def state_type(self) -> Any:
         """The NamedTuple in which the function sees a state of several columns."""
         return row_type(tuple(self.fields.names), "State")
 
-    def apply(self, arrivals: Arrivals) -> Applied:
+    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
         """Call the user's function once per key. Raises UserFunctionError naming the key."""
         count = arrivals.groups.count
         keys = python_keys(arrivals.keys, count)
@@ -78,7 +90,22 @@ class TrackLogic(Tracking):
             results = self._begin(calls, self.initialise, self._firsts(arrivals, present))
         dropped = np.fromiter((r is None for r in results), np.bool_, count)
         kept = [r for r in results if r is not None] if dropped.any() else results
-        return self.answer(arrivals, self._columns(kept, keys, dropped), dropped)
+        return self._columns(kept, keys, dropped, self.update), dropped
+
+    def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
+        """Call the user's function once per key. Raises UserFunctionError naming the key."""
+        if self.expired is None:
+            return super().ended(keys, state)
+        names, states = python_keys(keys, len(state[0])), self._python_states(state)
+        results: list[Any] = []
+        try:
+            for key, old in zip(names, states, strict=True):
+                results.append(self.expired(key, old))
+        except Exception as error:
+            raise user_error(_call(self.expired, names[len(results)]), error) from error
+        silent = np.fromiter((r is None for r in results), np.bool_, len(results))
+        shown = [r for r in results if r is not None]
+        return np.flatnonzero(~silent), self._columns(shown, names, silent, self.expired)
 
     def _states(self, arrivals: Arrivals, present: Mask) -> list[Any]:
         """State of every key as Python sees it; None where there is none."""
@@ -144,8 +171,10 @@ class TrackLogic(Tracking):
             check_tuples([state], self.fields, lambda _: what)
         return self.state_type._make(state)
 
-    def _columns(self, states: list[Any], keys: list[Any], dropped: Mask) -> Columns:
-        name = function_name(self.update)
+    def _columns(
+        self, states: list[Any], keys: list[Any], dropped: Mask, function: Callable[..., Any]
+    ) -> Columns:
+        name = function_name(function)
 
         def what(row: int) -> str:
             return f"the state that {name} made of key {keys[np.flatnonzero(~dropped)[row]]!r}"
@@ -188,12 +217,17 @@ class TrackBatchesLogic(Tracking):
     """
 
     update: UpdateBatches
+    expired: ExpiredBatches | None = None
 
-    def apply(self, arrivals: Arrivals) -> Applied:
+    @property
+    def ends(self) -> bool:
+        """Whether somebody is told."""
+        return self.expired is not None
+
+    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
         """Call the user's function once. Raises UserFunctionError."""
         if arrivals.groups.count == 0:
-            empty = [pa.array([], field.type) for field in self.fields]
-            return self.answer(arrivals, empty, np.zeros(0, dtype=np.bool_))
+            return self._nothing(), np.zeros(0, dtype=np.bool_)
         frame = KeyedFrame.of(
             keys=pa.RecordBatch.from_arrays(arrivals.keys, schema=self.key_schema),
             state=pa.RecordBatch.from_arrays(
@@ -203,16 +237,36 @@ class TrackBatchesLogic(Tracking):
             rows=pa.RecordBatch.from_arrays(arrivals.values, schema=self.value_schema),
             groups=arrivals.groups,
         )
-        name = function_name(self.update)
+        return self._called(self.update, frame)
+
+    def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
+        """Call the user's function once. Raises UserFunctionError."""
+        if self.expired is None:
+            return super().ended(keys, state)
+        count = len(state[0])
+        frame = KeyedFrame.of(
+            keys=pa.RecordBatch.from_arrays(keys, schema=self.key_schema),
+            state=pa.RecordBatch.from_arrays(state, names=self.fields.names),
+            found=np.ones(count, dtype=np.bool_),
+            rows=pa.RecordBatch.from_pylist([], schema=self.value_schema),
+            groups=Groups(np.zeros(count, dtype=np.int64), 0),
+        )
+        columns, silent = self._called(self.expired, frame)
+        return np.flatnonzero(~silent), columns
+
+    def _nothing(self) -> Columns:
+        return [pa.array([], field.type) for field in self.fields]
+
+    def _called(self, function: ExpiredBatches, frame: KeyedFrame) -> tuple[Columns, Mask]:
+        """What a function answers for the keys that stay, and which do not; None: none does."""
+        name = function_name(function)
         try:
-            answer = self.update(frame)
+            answer = function(frame)
         except Exception as error:
             raise user_error(f"{name} for {len(frame)} keys", error) from error
-        state, dropped = self._read(answer, len(frame), name)
-        return self.answer(arrivals, state, dropped)
-
-    def _read(self, answer: FrameAnswer, count: int, name: str) -> tuple[Columns, Mask]:
-        columns, dropped = read_answer(answer, self.fields, count, name)
+        if answer is None and function is self.expired:
+            return self._nothing(), np.ones(len(frame), dtype=np.bool_)
+        columns, dropped = read_answer(answer, self.fields, len(frame), name)
         if not dropped.any():
             return columns, dropped
         stay = pa.array(np.flatnonzero(~dropped))

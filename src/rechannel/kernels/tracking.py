@@ -4,6 +4,9 @@ State of a key: the user's columns and, when there is a timeout, `_seen`: the ti
 milliseconds) of the last timestep that brought rows for the key. A key whose `_seen` is longer ago
 than the timeout counts as absent. Nothing
 happens at that moment: whoever looks at the state skips it (`live`), and merging drops it.
+
+With a timer (`kernels.timers`) it is `_until` instead, when the timer goes off; the key is then shown
+once more, if there is a function for that, and absent from then on.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
+from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns
 from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.sorting import from_numpy, interleaved, take
+from rechannel.kernels.spreading import SEEN, spread
+from rechannel.kernels.timers import UNTIL, Timely, Timer, untils_of
 from rechannel.model.eventtime import Clock
-
-SEEN = "_seen"
 
 Mask = npt.NDArray[np.bool_]
 
@@ -31,12 +36,16 @@ class Tracking(EveryRow):
     fields: the user's state columns.
     timeout_ms: how long a key may stay without rows, in milliseconds of timestep time; None = for
     ever.
+    timer: how its timers are set, instead of a timeout that nobody hears of. keep_late: late rows
+    are somebody's.
     """
 
     key_schema: pa.Schema
     value_schema: pa.Schema
     fields: pa.Schema
     timeout_ms: int | None = None
+    timer: Timer | None = None
+    keep_late: bool = False
 
     def __post_init__(self) -> None:
         """Check that the state can be told from the keys and from what Rechannel adds."""
@@ -44,8 +53,8 @@ class Tracking(EveryRow):
             msg = "the state of track needs at least one column"
             raise DataflowError(msg)
         for name in self.fields.names:
-            if name == SEEN:
-                msg = f"{SEEN!r} is where track keeps time; give the state's column another name"
+            if name in (SEEN, UNTIL.name):
+                msg = f"{name!r} is where track keeps time; give the state's column another name"
                 raise DataflowError(msg)
             if name in self.key_schema.names:
                 msg = f"state column {name!r} is also a key column; the output would have it twice"
@@ -56,7 +65,9 @@ class Tracking(EveryRow):
 
     @property
     def state_schema(self) -> pa.Schema:
-        """The user's columns and the time of the last rows where there is a timeout."""
+        """The user's columns and the time of the last rows where there is a timeout, or the timer."""
+        if self.timer is not None:
+            return self.fields.append(UNTIL)
         if self.timeout_ms is None:
             return self.fields
         return self.fields.append(pa.field(SEEN, pa.int64(), False))
@@ -66,8 +77,18 @@ class Tracking(EveryRow):
         """Keys and the user's state columns."""
         return pa.schema([*self.key_schema, *self.fields])
 
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The stream's own columns, of late rows."""
+        if self.timer is None:
+            return pa.schema([*self.key_schema, *self.value_schema])
+        return self.timer.row_schema
+
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """State rows whose timeout has not passed; None when there is no timeout."""
+        if self.timer is not None:
+            running: Mask = untils_of(state) > clock.watermark
+            return running
         if self.timeout_ms is None:
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
@@ -79,19 +100,112 @@ class Tracking(EveryRow):
         columns = [*keys, *state[: len(self.fields)]]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
+    # Timers -----------------------------------------------------------------------------------------
+
+    @property
+    def ends(self) -> bool:
+        """Whether something is shown when a timer goes off."""
+        return False
+
+    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
+        """State columns of the keys that stay, and which do not. Raises UserFunctionError."""
+        raise NotImplementedError
+
+    def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
+        """Which of some keys whose timers went off are shown, and their state columns then."""
+        raise NotImplementedError
+
+    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+        """When timers go off."""
+        return None if self.timer is None else untils_of(state)
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Timers that went off, where that is shown."""
+        return (clock.before, clock.watermark) if self.ends else None
+
+    def together(self, keys: Columns, state: Columns) -> Mask | None:
+        """A timer that seems to have gone off may have been set anew: every key is looked up."""
+        return None if self.timer is None else np.ones(len(keys[0]), dtype=np.bool_)
+
+    @property
+    def behind_us(self) -> int:
+        """What is shown when a timer goes off may say when the last row of the key was."""
+        return self.timer.timeout_us if self.timer is not None and self.ends else 0
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """What is shown of keys without rows whose timers went off. Raises UserFunctionError."""
+        over = np.flatnonzero(untils_of(state) <= clock.watermark)
+        return self._ended(take(keys, over), take(state, over), hashes[over])
+
+    def apply(self, arrivals: Arrivals) -> Applied:
+        """Call the user's functions: for rows and, of keys that had some, for timers that went off."""
+        if self.timer is None:
+            return self.answer(arrivals, *self.updated(arrivals))
+        columns = self.key_schema, self.value_schema
+        came = self.timer.timely(arrivals, columns)
+        kept, dropped = self.updated(came.arrivals)
+        shown = self._shown(came.arrivals, kept, dropped)
+        state, there = self._after(arrivals, came, kept, dropped)
+        over = np.flatnonzero(there & (untils_of(state) <= arrivals.clock.watermark))
+        if len(over) and self.ends:
+            some = take(arrivals.keys, over), take(state, over)
+            shown = interleaved(shown, self._ended(*some, arrivals.hashes[over]))
+        gone = np.zeros(len(there), dtype=np.bool_)
+        gone[came.keys[dropped]] = gone[over] = True
+        untouched = ~gone
+        untouched[came.keys] = False
+        return Applied(
+            state=[*state[:-1], state[-1].fill_null(arrivals.clock.watermark)],
+            dropped=gone if gone.any() else None,
+            output=shown[0],
+            output_hashes=shown[1],
+            untouched=untouched if untouched.any() else None,
+            late=self.timer.late(arrivals, came.late, columns, keep=self.keep_late),
+        )
+
+    def _after(
+        self, arrivals: Arrivals, came: Timely, kept: Columns, dropped: Mask
+    ) -> tuple[Columns, Mask]:
+        """State of all keys behind the rows, with their timers, and which keys have some."""
+        count, stay = arrivals.groups.count, came.keys[~dropped]
+        there = arrivals.found.copy()
+        there[came.keys] = False
+        there[stay] = True
+        place = np.arange(count)
+        place[stay] = count + np.arange(len(stay))
+        index = pa.array(place, mask=~there)
+        fresh = [*kept, from_numpy(came.untils[~dropped], UNTIL.type)]
+        both = zip(arrivals.old, fresh, strict=True)
+        return [pa.concat_arrays(pair).take(index) for pair in both], there
+
+    def _ended(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """What is shown of keys whose timers went off."""
+        chosen, columns = np.empty(0, dtype=np.int64), [pa.array([], f.type) for f in self.fields]
+        if len(hashes):
+            chosen, columns = self.ended(keys, state[: len(self.fields)])
+        rows = [*take(keys, chosen), *columns]
+        return pa.RecordBatch.from_arrays(rows, schema=self.output_schema), hashes[chosen]
+
+    # State and output -------------------------------------------------------------------------------
+
     def present(self, arrivals: Arrivals) -> Mask:
         """Which keys have a state that still counts. Shape (keys,)."""
+        if self.timer is not None:  # as of the timestep before: rows come first
+            return arrivals.found
         alive = self.live(arrivals.keys, arrivals.old, arrivals.clock)
         return arrivals.found if alive is None else arrivals.found & alive
 
     def answer(self, arrivals: Arrivals, kept: Columns, dropped: Mask) -> Applied:
         """New state and output, from the state columns of the keys that were not dropped."""
-        keys, hashes, state = arrivals.keys, arrivals.hashes, kept
+        output, hashes = self._shown(arrivals, kept, dropped)
+        state = kept
         if dropped.any():
             stay = np.flatnonzero(~dropped)
-            keys, hashes = [key.take(pa.array(stay)) for key in keys], hashes[stay]
             state = [spread(column, stay, len(dropped)) for column in kept]
-        output = pa.RecordBatch.from_arrays([*keys, *kept], schema=self.output_schema)
         if self.timeout_ms is not None:
             now = np.full(len(dropped), arrivals.clock.now_ms, dtype=np.int64)
             state = [*state, pa.array(now)]
@@ -102,11 +216,12 @@ class Tracking(EveryRow):
             output_hashes=hashes,
         )
 
-
-def spread(column: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
-    """A column of `count` rows with the given values at the given rows and null elsewhere."""
-    place = np.zeros(count, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    absent = np.ones(count, dtype=np.bool_)
-    absent[rows] = False
-    return column.take(pa.array(place, mask=absent))
+    def _shown(
+        self, arrivals: Arrivals, kept: Columns, dropped: Mask
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Keys that were not dropped, with their state."""
+        keys, hashes = arrivals.keys, arrivals.hashes
+        if dropped.any():
+            stay = np.flatnonzero(~dropped)
+            keys, hashes = [key.take(pa.array(stay)) for key in keys], hashes[stay]
+        return pa.RecordBatch.from_arrays([*keys, *kept], schema=self.output_schema), hashes

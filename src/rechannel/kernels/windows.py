@@ -22,7 +22,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Asked, Columns, Late, Thi
 from rechannel.kernels.marks import MICROS, micros, need_time
 from rechannel.kernels.plain import late_rows
 from rechannel.kernels.sorting import fast_take, from_numpy, take
-from rechannel.kernels.tracking import spread
+from rechannel.kernels.spreading import spread
 from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
