@@ -106,13 +106,16 @@ def assign_workload(operator: str, routing: Routing) -> c.AssignWorkload:
 
 
 def assign_resources(
-    operator: str,
+    operator: str | None = None,
     *,
     cpus: int = 1,
     memory_mb: int | None = None,
     amounts: Mapping[str, float] | None = None,
 ) -> c.AssignResources:
-    """Trisk's third primitive: what every task of an operator needs of its executor."""
+    """Trisk's third primitive: what every task of an operator needs of its executor. None = of all operators.
+
+    An executor runs as many tasks at a time as it has `cpus` for.
+    """
     return _made(
         c.AssignResources,
         operator=operator,

@@ -15,7 +15,7 @@ all of it holds from one timestep on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -73,10 +73,13 @@ class AssignWorkload(_Value):
 
 
 class AssignResources(_Value):
-    """What every task of an operator needs. cpus: of an executor; memory_mb; amounts: of other resources."""
+    """What every task needs. cpus: of an executor; memory_mb; amounts: of other resources.
+
+    operator: None = of all operators that there are when it is asked for.
+    """
 
     kind: Literal["assign_resources"] = "assign_resources"
-    operator: Name
+    operator: Name | None = None
     cpus: PositiveInt = 1
     memory_mb: PositiveInt | None = None
     amounts: dict[str, PositiveFloat] = {}
@@ -238,6 +241,18 @@ class Together(_Value):
     def __str__(self) -> str:
         """One behind the other."""
         return ", ".join(map(str, self.changes))
+
+
+def spelled_out(change: Change, operators: Iterable[str]) -> Change:
+    """With a change of every operator in the place of one of them all."""
+    parts = parts_of(change)
+    if not any(isinstance(part, AssignResources) and part.operator is None for part in parts):
+        return change
+    made: list[Any] = []
+    for part in parts:
+        of_all = isinstance(part, AssignResources) and part.operator is None
+        made += [part.model_copy(update={"operator": o}) for o in operators] if of_all else [part]
+    return one_change(made)
 
 
 Change: TypeAlias = Annotated[

@@ -165,6 +165,7 @@ def plan(
     state: Coordination, change: Change, strategy: Strategy, now: Now, ms_per_byte: float
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
+    change = changes.spelled_out(change, now.configuration.operators)
     before = projection(state, now)
     said = advice(before, change, now.facts)
     change = pinned(before, change, now)

@@ -38,6 +38,8 @@ class Request:
 def accept(state: Coordination, request: Request, now: Now) -> Requested:
     """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
     _check_when(request, now)
+    change = changes.spelled_out(request.change, now.configuration.operators)
+    request = replace(request, change=change)
     asked = request.at_event
     about = _about(request.change)
     moment = None if asked is None else bound(asked, about, now.event_times)

@@ -299,6 +299,11 @@ def _(change: c.SetCombine, configuration: Configuration, facts: Facts) -> Confi
 
 @_resolve.register
 def _(change: c.AssignResources, configuration: Configuration, facts: Facts) -> Configuration:
+    if change.operator is None:
+        msg = (
+            "the resources of all operators are those of each: ask for them, or make a plan of them"
+        )
+        raise RefusedError(msg)
     operator_of(configuration, change.operator)
     resources = Resources(
         cpus=change.cpus, memory_mb=change.memory_mb, amounts=dict(change.amounts)

@@ -35,6 +35,7 @@ INFINITE = float("inf")
             c.AssignWorkload(operator="a", starts=(0, 9), owners=(1, 0), tasks=2),
         ),
         (ask.assign_resources("a"), c.AssignResources(operator="a", cpus=1, amounts={})),
+        (ask.assign_resources(cpus=2), c.AssignResources(operator=None, cpus=2)),
         (ask.all_at_once(prepare=False), s.AllAtOnce(prepare=False)),
         (ask.batched(), s.Batched(bins=16, gap=0, prepare=True)),
         (ask.fluid(gap=4), s.Fluid(bins=1, gap=4)),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
-from rechannel.model.configuration import Combine
+from rechannel.model.configuration import Combine, Resources
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
 from rechannel.reconfigure import steps as steps_module
@@ -1011,3 +1011,16 @@ def test_what_begins_with_the_next_timestep_is_as_warm_as_it_gets():
     paper = Paper()
     paper.ask(ask.move("counts", 0, 1))
     assert soon_ids(paper) == []
+
+
+def test_resources_of_the_job_are_those_of_every_operator():
+    paper = Paper()
+    paper.ask([ask.set_interval(5), ask.assign_resources(cpus=2)])
+    assert paper.state.find("r1").touches == {"*job", "in", "counts", "sums"}
+    paper.ask(ask.assign_resources("counts"))
+    paper.step(3)
+    assert [paper.phase("r1"), paper.phase("r2")] == ["done", "done"]
+    found = {name: o.resources for name, o in paper.configuration.operators.items()}
+    assert found == {"in": Resources(cpus=2), "counts": None, "sums": Resources(cpus=2)}
+    said = plan(paper.state, ask.assign_resources(), ask.all_at_once(), paper.now, 1.0)
+    assert [affected.operator for affected in said.affected] == ["in", "sums"]
