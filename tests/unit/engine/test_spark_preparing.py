@@ -17,6 +17,7 @@ from rechannel.model.routing import even_starts
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
 from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.steps import apply_steps
 from rechannel.reconfigure.strategies import Strategy
 from tests.support.changing import Paper, configuration, keyed
 
@@ -200,3 +201,18 @@ def test_tasks_that_stay_when_others_go_take_their_bins_along(fetching):
     target = paper.configuration.operators["counts"].routing
     assert target is not None
     assert set(told["1"]) == set(target.bins_of(1)) > {2, 3}
+
+
+def test_where_steps_lead_is_found_out_once_for_all_operators(fetching, monkeypatch):
+    seen: list[int] = []
+
+    def counting(running: Configuration, steps: Any) -> Configuration:
+        seen.append(len(steps))
+        return apply_steps(running, steps)
+
+    monkeypatch.setattr("rechannel.engine.spark.preparing.apply_steps", counting)
+    paper = Paper()
+    made = fetching(several(), paper.configuration)
+    made.exchange.current.program.programs["sums"] = SimpleNamespace(store=made.exchange)
+    assert fetched(made, ask.place("counts", 0, "1"), paper)
+    assert len(seen) == 2 * len(Fetching.told)
