@@ -32,7 +32,7 @@ from rechannel.engine.ahead import (
 from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.placement import moved
-from rechannel.engine.preparing import ClusterPreparer
+from rechannel.engine.preparing import ClusterPreparer, held_by
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
@@ -203,7 +203,7 @@ class SparkPreparer(ClusterPreparer):
         super().finished(record)
         about = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
         if about and self._placing is not None:
-            self._placing.release(record.id)
+            self._placing.release(record.id, held_by(record))
 
     def _pass(
         self, tally: Tally, steps: Sequence[Step], now: Now, manifests: Mapping[str, Manifest]
