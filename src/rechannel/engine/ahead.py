@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from rechannel.kernels.ahead import Attended
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.steps import BinMove, Sizes, Step, apply_step, rewritten
+from rechannel.reconfigure.steps import BinMove, Sizes, Step, rewritten
 
 STEPS = 8
 """So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
@@ -39,11 +38,6 @@ SOONEST, LATEST = 0.25, 5.0
 def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
     """Moves of the next steps that take state to another task."""
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
-
-
-def after(configuration: Configuration, steps: Sequence[Step]) -> Configuration:
-    """What holds when steps are made. Raises ValueError, KeyError where they do not fit."""
-    return reduce(apply_step, steps, configuration)
 
 
 def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:

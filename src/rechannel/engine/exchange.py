@@ -6,9 +6,10 @@ version is made, in the thread of whoever asks. Taking over is assignment: nothi
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -36,6 +37,8 @@ from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.segment import open_segment
 from rechannel.state.store import Store
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
@@ -59,13 +62,20 @@ class Ready:
         return self.program.plan
 
     def close_beside(self, other: Ready) -> None:
-        """Close what only this version has open."""
-        for name, reader in self.readers.items():
-            if other.readers.get(name) is not reader:
-                reader.close()
-        for name, writer in self.writers.items():
-            if other.writers.get(name) is not writer:
-                writer.close()
+        """Close what only this version has open. What cannot be closed is told: the job goes on without it."""
+        _close_beside(self.readers, other.readers)
+        _close_beside(self.writers, other.writers)
+
+
+def _close_beside(
+    mine: Mapping[str, SourceReader | SinkWriter], others: Mapping[str, object]
+) -> None:
+    for name, opened in mine.items():
+        if others.get(name) is not opened:
+            try:
+                opened.close()
+            except Exception as error:
+                _LOG.warning("%r is not used and could not be closed: %s", name, error)
 
 
 def eras_of(store: Store, state: Callable[[], JournalState], operator: str) -> frozenset[str]:
@@ -159,9 +169,7 @@ class Opener:
             made = make(now_ms)
             writers = self.writers(made.program.plan, before.writers)
         except BaseException:
-            for name, reader in readers.items():
-                if name not in before.readers:
-                    reader.close()
+            _close_beside(readers, before.readers)
             raise
         moves_state = made.program.record["migrations"] != before.program.record["migrations"]
         ready = Ready(
@@ -389,5 +397,4 @@ class Exchange:
     def close(self) -> None:
         """Close what waits."""
         for version in list(self._waiting):
-            with suppress(Exception):
-                self.withdraw(version)
+            self.withdraw(version)

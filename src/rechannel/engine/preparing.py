@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +23,21 @@ PATIENCE_SECONDS = 300.0
 """How long executors may take to come before a change fails."""
 
 
+def held_by(record: Record) -> int | None:
+    """Executors that the Configuration has from a change that is over; None where it has none from it."""
+    begun = record.taken and Phase.REVERSING not in record.times
+    if record.phase is not Phase.DONE and not begun:
+        return None
+    asked = [part.executors for part in parts_of(record.change) if isinstance(part, SetExecutors)]
+    return asked[-1] if asked else None
+
+
 class ClusterPreparer:
-    """Asks the cluster, and says which programs this driver has."""
+    """Asks the cluster, and says which programs this driver has.
+
+    Changes ask for executors in threads of their own, and end in the driver's. However they end, at least so many stay
+    asked for as the Configuration has and as changes that are open ask for.
+    """
 
     def __init__(
         self,
@@ -40,6 +54,10 @@ class ClusterPreparer:
         self.places = places
         self._patience = patience
         self._sleep = sleep
+        self._holds = 0  # what the Configuration has; before anybody has asked: how many there were
+        self._asked: dict[str, int] = {}
+        self._over: set[str] = set()
+        self._lock = threading.Lock()
 
     @property
     def application(self) -> str:
@@ -49,11 +67,12 @@ class ClusterPreparer:
     def recovered(self, executors: int) -> None:
         """Ask for executors again that the driver before had. They may be refused here: then it goes on with fewer."""
         try:
-            if len(self.cluster.executors()) >= executors:
-                return
-            refusal = self.cluster.refuses_executors(executors)
+            there = len(self.cluster.executors()) >= executors
+            refusal = None if there else self.cluster.refuses_executors(executors)
             if refusal is None:
-                self.cluster.request(executors)
+                self._holds = executors
+                if not there:
+                    self.cluster.request(executors)
         except Exception as error:
             refusal = str(error)
         if refusal is not None:
@@ -62,12 +81,12 @@ class ClusterPreparer:
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Wait for executors that the change asks for. Raises NotReadyError when they do not come."""
+        """Wait for executors that the change asks for. Raises NotReadyError when they do not come, or it is over."""
         del now, manifests
         facts: dict[str, Any] = {}
         for part in parts_of(record.change):
             if isinstance(part, SetExecutors):
-                facts["executors"] = self._executors(part.executors)
+                facts["executors"] = self._executors(record.id, part.executors)
         return facts
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
@@ -78,13 +97,13 @@ class ClusterPreparer:
         del record
         return {}
 
-    def _executors(self, total: int) -> int:
-        there = len(self.cluster.executors())
-        if there >= total:
-            return there
-        self.cluster.request(total)
+    def _executors(self, id_: str, total: int) -> int:
+        self._ask(id_, total)
         waited = 0.0
         while len(self.cluster.executors()) < total:
+            if id_ in self._over:
+                msg = f"{id_} is over: nobody waits for {total} executors any more"
+                raise NotReadyError(msg)
             if waited >= self._patience:
                 msg = (
                     f"{total} executors were asked for and {len(self.cluster.executors())} are there after"
@@ -94,6 +113,20 @@ class ClusterPreparer:
             self._sleep(0.1)
             waited += 0.1
         return len(self.cluster.executors())
+
+    def _ask(self, id_: str, total: int) -> None:
+        with self._lock:
+            if id_ in self._over:
+                return
+            there = len(self.cluster.executors())
+            self._holds = self._holds or there
+            self._asked[id_] = total
+            if there < total:
+                self.cluster.request(self._needed())
+
+    def _needed(self) -> int:
+        """So many the Configuration has, or a change that is open asks for."""
+        return max(self._holds, *self._asked.values(), 1)
 
     def impossible(self, record: Record) -> str | None:
         """A program change whose functions this driver does not have: only one that ended had them."""
@@ -110,19 +143,24 @@ class ClusterPreparer:
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram) and record.phase is not Phase.DONE:
                 self.exchange.withdraw(part.version)
-            if isinstance(part, SetExecutors):
-                try:
-                    self._part_with(record.phase is Phase.DONE, part.executors)
-                except (
-                    Exception
-                ) as error:  # of the cluster: the change is over, and the job goes on
-                    _LOG.warning("executors that are not wanted any more may stay: %s", error)
+        if any(isinstance(part, SetExecutors) for part in parts_of(record.change)):
+            try:
+                self._part_with(record)
+            except Exception as error:  # of the cluster: the change is over, and the job goes on
+                _LOG.warning("executors that are not wanted any more may stay: %s", error)
 
-    def _part_with(self, done: bool, wanted: int) -> None:
-        """Ask for no more executors than there are to be, and let the others end."""
-        alive = self.cluster.executors()
-        if not done:
-            self.cluster.request(max(1, len(alive)))  # no more than came so far
-        elif len(alive) > wanted:
-            self.cluster.request(wanted)
-            self.cluster.decommission(surplus(wanted, alive, self.places()))
+    def _part_with(self, record: Record) -> None:
+        """Ask for no more executors than there are to be, and let the others end; once."""
+        with self._lock:
+            if record.id in self._over:
+                return
+            before = self._needed()
+            self._over.add(record.id)
+            self._asked.pop(record.id, None)
+            self._holds = held_by(record) or self._holds
+            alive, needed = self.cluster.executors(), self._needed()
+            if record.phase is not Phase.DONE:
+                self.cluster.request(max(len(alive), needed))  # no more than came so far
+            elif max(len(alive), before) > needed:
+                self.cluster.request(needed)
+                self.cluster.decommission(surplus(needed, alive, self.places()))

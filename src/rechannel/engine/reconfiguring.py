@@ -22,7 +22,7 @@ from rechannel.engine.place import Place
 from rechannel.engine.preparations import Preparations
 from rechannel.engine.preparer import Latest, NothingToPrepare, Preparer
 from rechannel.engine.steps import can_combine
-from rechannel.engine.takeover import take_over
+from rechannel.engine.takeover import arrived, elsewhere, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now
@@ -179,7 +179,10 @@ class Reconfigurer:
         """Take up what the driver before left open; the Configuration from here on."""
         place = replace(place, configuration=take_over(self._journal, self._preparer, place))
         if self.coordination.open:
-            self._append_all(resume(self.coordination, self.now(place), self._preparer.impossible))
+            moved = elsewhere(self._journal, self._preparer)
+            now, impossible = self.now(place), self._preparer.impossible
+            self._append_all(resume(self.coordination, now, impossible, elsewhere=moved))
+        arrived(self._journal, self._preparer)
         return place.configuration
 
     def turn(self, place: Place, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:

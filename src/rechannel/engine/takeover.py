@@ -1,5 +1,6 @@
 """What a driver makes of the Configuration that the one before left: executors are asked for again, and tasks that were
-put on executors of another application, whose ids mean nothing here, are where they may be.
+put on executors of another application, whose ids mean nothing here, are where they may be. What changes that are open
+say of such places is forgotten when they are resumed.
 """
 
 from __future__ import annotations
@@ -30,18 +31,25 @@ class Successor(Protocol):
         """Have as many executors as the driver before, if that can be."""
 
 
+def elsewhere(journal: Journal, successor: Successor) -> bool:
+    """Whether the executors that the journal names are those of another application; until `arrived`."""
+    return successor.application not in {"", journal.state.notes.get(APPLICATION)}
+
+
 def take_over(journal: Journal, successor: Successor, place: Place) -> Configuration:
     """The Configuration from the next timestep on. Where it is another one, that is in the journal."""
-    configuration, here = place.configuration, successor.application
+    configuration = place.configuration
     if configuration.executors is not None:
         successor.recovered(configuration.executors)
-    before = journal.state.notes.get(APPLICATION)
-    if here in {"", before}:
-        return configuration
-    if journal.state.configurations:  # else it is the first driver: its Configuration is its own
-        configuration = _told(journal, configuration, place.timestep, here)
-    journal.append(Note(kind=APPLICATION, body=here))
-    return configuration
+    if not journal.state.configurations or not elsewhere(journal, successor):
+        return configuration  # where there is none yet, it is the driver's own
+    return _told(journal, configuration, place.timestep, successor.application)
+
+
+def arrived(journal: Journal, successor: Successor) -> None:
+    """All that named executors of another application is settled; what is written from here on names this one's."""
+    if elsewhere(journal, successor):
+        journal.append(Note(kind=APPLICATION, body=successor.application))
 
 
 def _told(journal: Journal, before: Configuration, timestep: int, here: str) -> Configuration:

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 from rechannel.errors import RechannelError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes import Place, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
@@ -276,17 +277,38 @@ def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
     }
 
 
-def resume(state: Coordination, now: Now, impossible: Impossible) -> tuple[Event, ...]:
-    """What becomes of everything that was open when the driver before this one ended."""
+def resume(
+    state: Coordination, now: Now, impossible: Impossible, *, elsewhere: bool = False
+) -> tuple[Event, ...]:
+    """What becomes of everything that was open when the driver before this one ended.
+
+    elsewhere: executors have other names than for that driver.
+    """
     # Where no timestep runs again, nobody else will say of those that have made their last step that they are over.
     over = settled(state, now.timestep, now.time_ms) if now.drained else ()
     events: list[Event] = [*over]
     for record in state.open:
         if any(event.id == record.id for event in over):
             continue
-        why = None if record.under_way and record.taken else impossible(record)
+        why = _stale(record) if elsewhere else None
+        why = None if record.under_way and record.taken else why or impossible(record)
         if why is not None:
             events.append(finished(record, now, "failed", f"rolled back: {why}"))
         else:
-            events.append(Resumed(id=record.id, time_ms=now.time_ms, timestep=now.timestep))
+            events.append(
+                Resumed(
+                    id=record.id,
+                    time_ms=now.time_ms,
+                    timestep=now.timestep,
+                    unplaced=elsewhere,
+                )
+            )
     return tuple(events)
+
+
+def _stale(record: Record) -> str | None:
+    """Why a change cannot begin where executors have other names than when it was asked for, or None."""
+    places = [part for part in parts_of(record.change) if isinstance(part, Place)]
+    if all(part.executor is None for part in places):
+        return None
+    return "it names executors of another application; ask again"

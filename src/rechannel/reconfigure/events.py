@@ -75,10 +75,15 @@ class Reversed(_Event):
 
 
 class Resumed(_Event):
-    """A driver that was started again takes it up. timestep: the first that this driver decides."""
+    """A driver that was started again takes it up.
+
+    timestep: the first that this driver decides. unplaced: executors have other names from here on, so that its steps
+    and its way back put no tasks anywhere.
+    """
 
     kind: Literal["resumed"] = "resumed"
     timestep: int
+    unplaced: bool = False
 
 
 class Finished(_Event):

@@ -264,8 +264,20 @@ def _reversed(record: Record, event: Reversed) -> Record:
 
 
 def _resumed(record: Record, event: Resumed) -> Record:
-    del event
-    return replace(record, drivers=record.drivers + 1)
+    record = replace(record, drivers=record.drivers + 1)
+    return _unplaced(record) if event.unplaced else record
+
+
+def _unplaced(record: Record) -> Record:
+    operators = record.base.get("operators", {})
+    free = {name: {**data, "placement": []} for name, data in operators.items()}
+    fixed = None if record.fixed is None else tuple(step.unplaced() for step in record.fixed)
+    return replace(
+        record,
+        steps=tuple(step.unplaced() for step in record.steps),
+        fixed=fixed,
+        base={**record.base, "operators": free} if free else record.base,
+    )
 
 
 def _finished(record: Record, event: Finished) -> Record:

@@ -98,6 +98,12 @@ class Step:
         """Whether another version of the dataflow begins here."""
         return any(a.operator is None and a.name == "dataflow" for a in (*self.first, *self.last))
 
+    def unplaced(self) -> Step:
+        """The same step, but that it puts no task anywhere."""
+        first = tuple(assign for assign in self.first if assign.name != "placement")
+        last = tuple(assign for assign in self.last if assign.name != "placement")
+        return replace(self, first=first, last=last)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {

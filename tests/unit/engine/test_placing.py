@@ -213,3 +213,15 @@ def test_a_driver_that_finds_more_executors_than_were_asked_for_uses_them() -> N
     made.look(1)
     made.anchor("a", FOUR)
     assert set(made.places["a"].values()) == {"0", "1"}
+
+
+def test_executors_of_a_change_that_an_idle_stream_made_are_used_while_others_are_kept() -> None:
+    there = cluster(2)
+    made = placing(there, Recording())
+    made.keep("r1", 2)
+    made.keep("r2", 3)
+    there.request(3)
+    made.release("r1", 2)
+    made.look(2)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}

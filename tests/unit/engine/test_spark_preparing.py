@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -11,12 +12,14 @@ import pytest
 from rechannel.engine.cluster import Executor, FixedCluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.preparing import SparkPreparer
+from rechannel.errors import SessionError
 from rechannel.kernels.ahead import Attended
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import even_starts
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Change
-from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.steps import apply_steps
 from rechannel.reconfigure.strategies import Strategy
 from tests.support.changing import Paper, configuration, keyed
 
@@ -200,3 +203,35 @@ def test_tasks_that_stay_when_others_go_take_their_bins_along(fetching):
     target = paper.configuration.operators["counts"].routing
     assert target is not None
     assert set(told["1"]) == set(target.bins_of(1)) > {2, 3}
+
+
+def test_where_steps_lead_is_found_out_once_for_all_operators(fetching, monkeypatch):
+    seen: list[int] = []
+
+    def counting(running: Configuration, steps: Any) -> Configuration:
+        seen.append(len(steps))
+        return apply_steps(running, steps)
+
+    monkeypatch.setattr("rechannel.engine.spark.preparing.apply_steps", counting)
+    paper = Paper()
+    made = fetching(several(), paper.configuration)
+    made.exchange.current.program.programs["sums"] = SimpleNamespace(store=made.exchange)
+    assert fetched(made, ask.place("counts", 0, "1"), paper)
+    assert len(seen) == 2 * len(Fetching.told)
+
+
+class Stubborn(FixedCluster):
+    """Takes no requests."""
+
+    def request(self, total: int) -> None:
+        msg = f"no {total}"
+        raise SessionError(msg)
+
+
+def test_executors_that_stay_behind_a_change_without_a_timestep_are_used(fetching):
+    paper = Paper(configuration=configuration(counts=keyed(tasks=4)))
+    made = fetching(Stubborn(alive=several().alive), paper.configuration)
+    made.finished(replace(record(ask.executors(1)), phase=Phase.DONE))
+    made._placing.look(1)
+    made._placing.anchor("counts", paper.configuration.operators["counts"])
+    assert set(made.places()["counts"].values()) == {"0", "1"}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 import rechannel as rc
 from rechannel.engine.cluster import Executor, FixedCluster
 from rechannel.engine.takeover import APPLICATION
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.settings import Settings
 from rechannel.testing import Harness, MemoryStore, script
 
 
@@ -32,10 +35,10 @@ class Restarts:
         self.store = MemoryStore()
         self.rows = script("k BIGINT", [[{"k": 1}]])
 
-    def on(self, there: FixedCluster) -> Harness:
+    def on(self, there: FixedCluster, **options: Any) -> Harness:
         stream = rc.read().memory(self.rows, name="rows")
         counts = stream.key_by("k").aggregate(n=rc.count(), name="counts")
-        harness = Harness(counts.write.memory("out"), store=self.store, cluster=there)
+        harness = Harness(counts.write.memory("out"), store=self.store, cluster=there, **options)
         harness.start()
         return harness
 
@@ -48,6 +51,24 @@ def left_behind() -> Restarts:
     first.process.run()
     assert placement(first) == {1: "0"}
     return made
+
+
+def step_by_step() -> Restarts:
+    """A job with a task on a certain executor, and a change under way that has made one step of four."""
+    made = Restarts()
+    first = made.on(cluster("one"), settings=Settings(bins=8, keep_versions=9))
+    first.process.reconfigure(rc.place("counts", 1, "0"))
+    first.process.run()
+    made.rows.push([{"k": 2}])
+    first.process.reconfigure(rc.move("counts", [0, 1, 2, 3], 1), rc.fluid())
+    while not moving(first).taken:
+        assert first.process.step()
+    assert moving(first).base["operators"]["counts"]["placement"] == [[1, "0"]]
+    return made
+
+
+def moving(harness: Harness) -> Record:
+    return harness.process.driver.changes.coordination.find("r2")
 
 
 def placement(harness: Harness) -> dict[int, str]:
@@ -67,6 +88,51 @@ def test_executors_are_asked_for_again_and_places_of_another_application_forgott
     last = made.on(cluster("two"))
     last.process.run()
     assert last.output().num_rows == 1
+
+
+def test_a_change_that_is_led_back_in_another_application_puts_no_task_where_it_was():
+    again = step_by_step().on(cluster("two"), settings=Settings(bins=8, keep_versions=9))
+    again.process.abort("r2")
+    again.process.run()
+    assert moving(again).phase is Phase.UNDONE
+    assert placement(again) == {}
+
+
+def test_nor_does_one_whose_way_back_was_planned_in_the_application_before():
+    made, options = left_behind(), {"settings": Settings(bins=8, keep_versions=9)}
+    first = made.on(cluster("one"), **options)
+    change = [rc.place("counts", 1, "1"), rc.move("counts", list(range(8)), 1)]
+    made.rows.push([{"k": 2}])
+    first.process.reconfigure(change, rc.fluid(gap=3))
+    while not moving(first).taken:
+        assert first.process.step()
+    first.process.abort("r2")
+    assert any(assign.name == "placement" for assign in moving(first).left[0].first)
+    again = made.on(cluster("two"), **options)
+    again.process.run()
+    assert moving(again).phase is Phase.UNDONE
+    assert placement(again) == {}
+
+
+def test_what_waits_to_put_a_task_on_an_executor_of_another_application_fails():
+    made = Restarts()
+    first = made.on(cluster("one"))
+    for task, executor in ((0, "1"), (1, None)):
+        first.process.reconfigure(rc.place("counts", task, executor), at=99)
+    again = made.on(cluster("two"))
+    found = again.process.driver.changes.coordination
+    assert found.find("r1").reason == (
+        "rolled back: it names executors of another application; ask again"
+    )
+    assert [str(record.phase) for record in found.records] == ["failed", "waiting"]
+    assert made.on(cluster("two")).process.driver.changes.coordination.find("r2").open
+
+
+def test_in_the_same_application_changes_go_on_with_their_places():
+    again = step_by_step().on(cluster("one"), settings=Settings(bins=8, keep_versions=9))
+    again.process.abort("r2")
+    again.process.run()
+    assert placement(again) == {1: "0"}
 
 
 def test_in_the_same_application_tasks_stay_where_they_were_put():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from dataclasses import fields, replace
 
@@ -28,6 +29,7 @@ from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.state.keys import segments_of
 from rechannel.testing import Harness, MemoryStore, Process, script
+from rechannel.testing.recorder import Recorder
 
 BOTH = {"n": rc.count(), "total": rc.sum("v")}
 
@@ -486,6 +488,29 @@ def test_a_change_whose_version_is_gone_fails_at_its_border_and_nothing_else():
     record = process.driver.changes.coordination.find("r1")
     assert record.phase == "failed"
     assert record.reason.startswith("its functions and streams are not in this driver's memory")
+    assert table(harness) == {"a": {"n": 2}}
+
+
+class Stuck(Recorder):
+    """A sink that cannot be closed."""
+
+    def close(self) -> None:
+        msg = "the connection is gone"
+        raise OSError(msg)
+
+
+def test_a_sink_that_cannot_be_closed_does_not_end_the_job_whose_version_does_not_begin(caplog):
+    words, harness = bench()
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    harness.recorders["late"] = Stuck()
+    counts = stream_of(process.exchange.current.program.dataflow, "counts")
+    process.reconfigure(rc.add(counts.write.memory("late", name="late")), at=9)
+    with caplog.at_level(logging.WARNING):
+        process.abort("r1")
+    assert phases(process) == ["aborted"]
+    assert "'late' is not used and could not be closed: the connection is gone" in caplog.text
+    feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 2}}
 
 

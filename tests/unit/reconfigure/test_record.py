@@ -130,6 +130,19 @@ def test_what_was_prepared_has_to_be_prepared_by_the_next_driver():
     assert (moving.phase, moving.drivers) == (Phase.MOVING, 2)
 
 
+def test_where_executors_have_other_names_neither_its_steps_nor_the_way_back_put_tasks_anywhere():
+    placed = Assign(operator="counts", name="placement", value=[[0, "1"]])
+    step = replace(WHOLE, first=(FIRST, placed), last=(placed, LAST))
+    asked = ASKED.model_copy(update={"steps": (step.to_json(),)})
+    base = {"operators": {"counts": {"tasks": 2, "placement": [[0, "1"]]}}, "job": {}}
+    planned = Planned(id="r1", time_ms=300, steps=(step.to_json(),), base=base)
+    record = begun(asked).after(planned)
+    assert record.after(EVENTS["resumed"]).steps == (step,)
+    after = record.after(Resumed(id="r1", time_ms=600, timestep=9, unplaced=True))
+    assert (after.steps, after.fixed) == ((WHOLE,), (WHOLE,))
+    assert after.base == {"operators": {"counts": {"tasks": 2, "placement": []}}, "job": {}}
+
+
 def test_steps_are_made_one_by_one():
     record = begun(ASKED).after(EVENTS["planned"])
     assert (record.left, record.base) == ((WHOLE, WHOLE), {"operators": {}})

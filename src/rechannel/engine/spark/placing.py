@@ -75,9 +75,7 @@ class Placing:
         with self._lock:
             if self._looked and executors != self._total:
                 self._going = self._surplus(executors, alive)
-                waiting = self._kept_for.items()
-                self._kept_for = {id_: total for id_, total in waiting if total != executors}
-                self._most = executors or self._most
+                self._border(executors)
             self._total, self._looked = executors, True
             self._use(alive)
 
@@ -90,11 +88,24 @@ class Placing:
                 self._most = max(len(self._executors), self._total or 0)
             self._kept_for[id_] = executors
 
-    def release(self, id_: str) -> None:
-        """The change is over, whatever came of it: who is alive and not on its way out is there for all."""
+    def release(self, id_: str, executors: int | None = None) -> None:
+        """The change is over, whatever came of it: who is alive and not on its way out is there for all.
+
+        executors: how many hold from it on, where it was made. On an idle stream no timestep has begun with them,
+        and the first one that does is no border of a change any more.
+        """
         with self._lock:
             self._kept_for.pop(id_, None)
             self._going = frozenset()
+            if self._looked and executors not in {None, self._total}:
+                self._border(executors)
+                self._total = executors
+
+    def _border(self, executors: int | None) -> None:
+        """From here on so many are asked for: those that were kept for that are used."""
+        waiting = self._kept_for.items()
+        self._kept_for = {id_: total for id_, total in waiting if total != executors}
+        self._most = executors or self._most
 
     def _see(self) -> tuple[Executor, ...]:
         try:

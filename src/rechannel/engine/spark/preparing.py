@@ -23,7 +23,6 @@ import pyarrow as pa
 from rechannel.engine.ahead import (
     STEPS,
     Tally,
-    after,
     carried,
     coming,
     may_place_anew,
@@ -33,19 +32,20 @@ from rechannel.engine.ahead import (
 from rechannel.engine.cluster import Cluster, Executor
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.placement import moved
-from rechannel.engine.preparing import ClusterPreparer
+from rechannel.engine.preparing import ClusterPreparer, held_by
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.versions import Program
 from rechannel.kernels.ahead import Attended, Errand, attend
+from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.resolve import resolve
-from rechannel.reconfigure.steps import BinMove, Step
+from rechannel.reconfigure.steps import BinMove, Step, apply_steps
 from rechannel.state.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
@@ -203,18 +203,21 @@ class SparkPreparer(ClusterPreparer):
         super().finished(record)
         about = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
         if about and self._placing is not None:
-            self._placing.release(record.id)
+            self._placing.release(record.id, held_by(record))
 
     def _pass(
         self, tally: Tally, steps: Sequence[Step], now: Now, manifests: Mapping[str, Manifest]
     ) -> bool:
         """Have what moves with the next steps fetched where it goes; whether there was anything to do."""
         over: list[Attended] = []
+        if self._placing is None:
+            return False
+        first, last = (apply_steps(now.configuration, steps[:many]) for many in (1, STEPS))
         for operator, program in self.exchange.current.program.programs.items():
             # Where stores have no ranges every host reads the files themselves.
-            if self._placing is None or getattr(program.store, "ranges", None) is None:
+            if getattr(program.store, "ranges", None) is None:
                 continue
-            there = _bound(self._placing, operator, steps, now)
+            there = _bound(self._placing, operator, steps, now, first, last)
             manifest = manifests.get(operator, Manifest())
             errands = [_errand(manifest, own) for own in there.values()]
             size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
@@ -283,11 +286,18 @@ def _line(error: Exception) -> str:
 
 
 def _bound(
-    placing: Placing, operator: str, steps: Sequence[Step], now: Now
+    placing: Placing,
+    operator: str,
+    steps: Sequence[Step],
+    now: Now,
+    first: Configuration,
+    last: Configuration,
 ) -> dict[Executor, list[BinMove]]:
-    """Bins of an operator by where they go: alone with the next steps, or with a task that has to run elsewhere."""
+    """Bins of an operator by where they go: alone with the next steps, or with a task that has to run elsewhere.
+
+    first, last: what holds behind the next step, and behind all that are looked at.
+    """
     there: dict[Executor, list[BinMove]] = {}
-    first, last = (after(now.configuration, steps[:many]) for many in (1, STEPS))
     moves = [move for move in coming(steps) if move.operator == operator]
     if moves:
         places = placing.expected(operator, first.operators[operator], first.executors)
