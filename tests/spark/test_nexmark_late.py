@@ -109,7 +109,10 @@ def side(name, kind, late):
     return mine.select(list(columns.values())).rename_columns(list(columns))
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "q5" else pytest.param(n, marks=pytest.mark.slow) for n in OPERATORS],
+)
 def test_late_rows_are_told_and_the_others_shown(spark, name, tmp_path):
     asked = query(name)
     shown, late = run(asked, tmp_path / "state")
