@@ -121,7 +121,8 @@ def first_changes(parameters: Parameters) -> list[Any]:
     """What is set before the first row: which task owns what, and where it runs."""
     tasks = first_tasks(parameters)
     hosts = parameters["hosts"]
-    placed = [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in range(tasks)]
+    several = range(tasks) if hosts > 1 else ()  # one executor has them all
+    placed = [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in several]
     if parameters["change"] != "move":
         return placed
     return [rc.assign_workload(OPERATOR, first_routing(parameters["bins"])), *placed]

@@ -54,7 +54,8 @@ def load(parameters: Parameters) -> Measurement:
 def set_out(job: rc.RunningJob, parameters: Parameters) -> None:
     """Put bins and tasks where they are before the change that is measured."""
     first = first_changes(parameters)
-    job.reconfigure(first, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
+    if first:
+        job.reconfigure(first, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
 
 
 def capacity(parameters: Parameters) -> Measurement:
