@@ -10,19 +10,15 @@ undisturbed run shows what Spark SQL makes of the same events is a test of its o
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from multiprocessing import get_context
 from random import Random
-
-import pytest
 
 from rechannel.settings import Settings
 from rechannel.testing import FaultKind, Harness
 from tests.property.queries import QUERIES, Asked, asked
+from tests.property.schedules import check_schedules
 from tests.property.test_simulation import (
     Disturbed,
     bench,
@@ -36,7 +32,6 @@ from tests.property.test_simulation import (
 
 SHAPES = 4
 """Inputs of every query."""
-PIECE = 10
 
 
 @cache
@@ -112,37 +107,8 @@ NEEDED = (
 )
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessPoolExecutor]:
-    """A process per CPU: schedules know nothing of each other."""
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        yield pool
-
-
-def run_all(seeds: Sequence[int]) -> Counter[str]:
-    """Several schedules; how often each thing happened."""
-    happened: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            happened += schedule(seed)
-        except Exception as error:
-            msg = f"schedule {seed} fails; RECHANNEL_SEED={seed} replays it"
-            raise AssertionError(msg) from error
-    return happened
-
-
 def test_no_schedule_makes_a_difference_to_a_query(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    alone = os.environ.get("RECHANNEL_SEED")
-    if alone:
-        run_all([int(alone)])
-        return
     seeds = range((60 if thorough else 3) * len(QUERIES))
-    pieces = [seeds[start : start + PIECE] for start in range(0, len(seeds), PIECE)]
-    happened = sum(workers.map(run_all, pieces), Counter[str]())
-    assert happened["schedules"] == len(seeds)
-    for kind in ("before", "after", "twice", "late"):
-        assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
-    missing = [name for name in NEEDED if not happened[name]]
-    assert not missing, f"never happened: {missing}"
+    check_schedules(schedule, seeds, NEEDED, workers)

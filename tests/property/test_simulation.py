@@ -17,13 +17,11 @@ and comes back. At the end:
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from random import Random
 
 import numpy as np
@@ -62,12 +60,11 @@ from tests.property.reconfigurations import (
     random_edit,
     random_strategy,
 )
+from tests.property.schedules import check_schedules
 from tests.property.twin_lookups import Given
 from tests.property.twin_values import alike
 
 PARTS = 2
-PIECE = 10
-"""Schedules that a process runs between two words to its parent."""
 LIVES = 6
 """Drivers that may be disturbed; the next one is left alone, so that every schedule ends."""
 
@@ -492,39 +489,10 @@ NEEDED = (
 )
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessPoolExecutor]:
-    """A process per CPU: schedules know nothing of each other."""
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        yield pool
-
-
-def simulate_all(seeds: Sequence[int]) -> Counter[str]:
-    """Several schedules; how often each thing happened."""
-    happened: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            happened += simulate(seed)
-        except Exception as error:
-            msg = f"schedule {seed} fails; RECHANNEL_SEED={seed} replays it"
-            raise AssertionError(msg) from error
-    return happened
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_schedule_makes_a_difference(
     part: int, thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    alone = os.environ.get("RECHANNEL_SEED")
-    if alone:
-        simulate_all([int(alone)])
-        return
     per_part = (10_000 if thorough else 500) // PARTS
     seeds = range(part * per_part, (part + 1) * per_part)
-    pieces = [seeds[start : start + PIECE] for start in range(0, per_part, PIECE)]
-    happened = sum(workers.map(simulate_all, pieces), Counter[str]())
-    assert happened["schedules"] == per_part
-    for kind in ("before", "after", "twice", "late"):
-        assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
-    missing = [name for name in NEEDED if not happened[name]]
-    assert not missing, f"never happened: {missing}"
+    check_schedules(simulate, seeds, NEEDED, workers)

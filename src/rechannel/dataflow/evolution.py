@@ -33,15 +33,13 @@ from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.runnings import RunningSpec
 from rechannel.dataflow.specs import (
     AggregateSpec,
-    CombineSpec,
     ReduceSpec,
-    SessionSpec,
     TrackBatchesSpec,
     TrackSpec,
-    WindowSpec,
 )
 from rechannel.dataflow.stream import Columns, Stream
 from rechannel.dataflow.succession import INSTEAD
+from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.columns import Computed, Where

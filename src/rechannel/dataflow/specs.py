@@ -7,8 +7,7 @@ a running stream, the columns of its state may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import gcd
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,17 +18,14 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
-from rechannel.kernels.marks import MICROS, need_time
+from rechannel.kernels.marks import need_time
 from rechannel.kernels.reduce import ReduceLogic
-from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
-from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
 from rechannel.kernels.window_reduce import WindowReduceLogic
-from rechannel.kernels.windows import END, START, WindowLogic
 from rechannel.model.ddl import columns_text
 
 
-def _split(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+def split_keys(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
     """Key columns, in the order of the keys, and all others."""
     others = [field for field in schema if field.name not in keys]
     return pa.schema([schema.field(key) for key in keys]), pa.schema(others)
@@ -94,179 +90,6 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CombineSpec:
-    """The rows of a key in a window, combined two by two; inverse takes some out again. See `kernels.window_reduce`."""
-
-    function: Callable[[Any, Any], Any]
-    inverse: Callable[[Any, Any], Any] | None = None
-    aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
-    ordered: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        """Check that they can be called."""
-        _need_callable(self.function, "reduce", "(earlier, later) -> combined")
-        if self.inverse is not None:
-            _need_callable(self.inverse, "inverse of reduce", "(combined, leaving) -> the others")
-
-    def inner(
-        self, keys: tuple[str, ...], schema: pa.Schema, time: str | None
-    ) -> WindowReduceLogic:
-        """What is kept of the rows of a window: all columns but keys and event time. Raises DataflowError."""
-        key_schema, others = _split(keys, schema)
-        values = pa.schema([each for each in others if each.name not in (time, END)])
-        for name in (START, FIRST.name, LAST.name):
-            if name in others.names:
-                msg = f"reduce: column {name!r} has the name of a column of windows; rename it"
-                raise DataflowError(msg)
-        if not len(values):
-            msg = "reduce combines the columns that are neither keys nor the event time, and there are none"
-            raise DataflowError(msg)
-        return WindowReduceLogic(
-            key_schema=key_schema,
-            value_schema=values,
-            function=self.function,
-            inverse=self.inverse,
-        )
-
-    def need_orderless(self, windows: str, inner: AggregateLogic | WindowReduceLogic) -> None:
-        """The function says itself that order does not matter."""
-
-    def fingerprint(self) -> str:
-        """The state is the stream's own columns; totals are of one pair of functions."""
-        return "reduce()" if self.inverse is None else "reduce(inverse)"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WindowSpec:
-    """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
-
-    every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
-    column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
-    early_ms: at which interval those that are not complete are shown. copies: of windows that overlap, whether a row
-    comes once for every window that holds it, and not once for its pane.
-    """
-
-    aggregates: AggregateSpec | CombineSpec
-    size_us: int
-    every_us: int
-    offset_us: int
-    lateness_us: int
-    on_close: bool
-    assigned: bool = False
-    column: str | None = None
-    processing: bool = False
-    finished: bool = False
-    early_ms: int | None = None
-    copies: bool = False
-
-    @property
-    def needs_time(self) -> bool:
-        """Whether it goes by the rows' own time."""
-        return not self.processing
-
-    @property
-    def kind(self) -> str:
-        """One word."""
-        return "window"
-
-    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
-        """Check columns and types. Raises DataflowError."""
-        for name in self.aggregates.aggregates:
-            if name == END:
-                msg = f"aggregate {name!r} has the name of the window's end; name it otherwise"
-                raise DataflowError(msg)
-        if self.processing:
-            known = [field for field in schema if field.name not in (START, END)]
-            schema = pa.schema([*known, pa.field(START, MICROS)])
-            keys = (*keys, START)
-        inner = self.aggregates.inner(keys, schema, self.column)
-        own = self.assigned or self.copies  # else the window is not what a late row came with
-        rows = schema if own else schema.remove(schema.get_field_index(START))
-        if self.every_us == self.size_us or self.copies:
-            return WindowLogic(
-                inner=inner,
-                row_schema=rows,
-                size_us=self.size_us,
-                offset_us=None if self.assigned or self.copies else self.offset_us,
-                lateness_us=self.lateness_us,
-                on_close=self.on_close,
-                processing=self.processing,
-                early_ms=self.early_ms,
-            )
-        self.aggregates.need_orderless("windows that overlap", inner)
-        return SlidingLogic(
-            inner=inner,
-            row_schema=rows,
-            size_us=self.pane_us,
-            length_us=self.size_us,
-            every_us=self.every_us,
-            offset_us=self.offset_us,
-            processing=self.processing,
-        )
-
-    @property
-    def pane_us(self) -> int:
-        """The longest pane of which every window is a whole number."""
-        return gcd(self.size_us, self.every_us)
-
-    def needs_copies(self, aggregates: AggregateSpec | CombineSpec, *, keyed: bool) -> bool:
-        """Whether windows that overlap must each hold rows of their own: panes have no order, and are merged once."""
-        if self.every_us == self.size_us or self.processing:
-            return False
-        corrected = self.lateness_us > 0 or not self.on_close or self.early_ms is not None
-        return corrected or aggregates.ordered or not keyed
-
-    def fingerprint(self) -> str:
-        """The windows, and the aggregates."""
-        return f"window({self.fixed}; {self.aggregates.fingerprint()})"
-
-    @property
-    def fixed(self) -> str:
-        """Which windows there are, and how long."""
-        kind = ", processing" if self.processing else f" of {self.column}"
-        early = "" if self.early_ms is None else ", early"
-        copies = ", copies" if self.copies else ""
-        windows = f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
-        return f"{windows}{kind}{early}{copies}"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SessionSpec:
-    """Aggregates of the rows of a key in each session. See `kernels.sessions`. on: the column of event times."""
-
-    aggregates: AggregateSpec | CombineSpec
-    gap_us: int
-    on: str
-
-    needs_time = True
-
-    @property
-    def kind(self) -> str:
-        """One word."""
-        return "sessions"
-
-    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
-        """Check columns and types. Raises DataflowError."""
-        for name in (START, END, FIRST.name, LAST.name):
-            if name in self.aggregates.aggregates or name in keys:
-                msg = f"{name!r} is the name of a column of sessions; name it otherwise"
-                raise DataflowError(msg)
-        need_time(self.on, schema)
-        inner = self.aggregates.inner(keys, schema, self.on)
-        self.aggregates.need_orderless("sessions", inner)
-        return SessionLogic(inner=inner, row_schema=schema, on=self.on, gap_us=self.gap_us)
-
-    def fingerprint(self) -> str:
-        """The gap, and the aggregates."""
-        return f"sessions({self.fixed}; {self.aggregates.fingerprint()})"
-
-    @property
-    def fixed(self) -> str:
-        """What makes a session."""
-        return f"{self.gap_us} by {self.on}"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class DeduplicateSpec:
     """The first row of every key. See `kernels.deduplicate`."""
 
@@ -285,7 +108,7 @@ class DeduplicateSpec:
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check columns and types. Raises DataflowError."""
-        key_schema, _ = _split(keys, schema)
+        key_schema, _ = split_keys(keys, schema)
         for reserved in (TIMESTEP, UNTIL):
             if reserved.name in keys:
                 msg = f"key {reserved.name!r} has the name of a column of the state; rename it"
@@ -315,7 +138,7 @@ class ReduceSpec:
 
     def __post_init__(self) -> None:
         """Check that it can be called."""
-        _need_callable(self.function, "running_reduce", "(earlier, later) -> combined")
+        need_callable(self.function, "running_reduce", "(earlier, later) -> combined")
 
     @property
     def kind(self) -> str:
@@ -324,7 +147,7 @@ class ReduceSpec:
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check that there is something to combine. Raises DataflowError."""
-        key_schema, values = _split(keys, schema)
+        key_schema, values = split_keys(keys, schema)
         return ReduceLogic(
             key_schema=key_schema,
             value_schema=values,
@@ -347,11 +170,11 @@ class TrackSpec(Timeouts):
 
     def __post_init__(self) -> None:
         """Check that the functions can be called."""
-        _need_callable(self.update, "track", "(key, state, rows) -> state")
+        need_callable(self.update, "track", "(key, state, rows) -> state")
         if self.initialise is not None:
-            _need_callable(self.initialise, "initialise of track", "(key, first row) -> state")
+            need_callable(self.initialise, "initialise of track", "(key, first row) -> state")
         if self.expired is not None:
-            _need_callable(self.expired, "expired of track", "(key, state) -> state to show")
+            need_callable(self.expired, "expired of track", "(key, state) -> state to show")
 
     @property
     def kind(self) -> str:
@@ -360,7 +183,7 @@ class TrackSpec(Timeouts):
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and state. Raises DataflowError."""
-        key_schema, values = _split(keys, schema)
+        key_schema, values = split_keys(keys, schema)
         return TrackLogic(
             key_schema=key_schema,
             value_schema=values,
@@ -386,9 +209,9 @@ class TrackBatchesSpec(Timeouts):
 
     def __post_init__(self) -> None:
         """Check that the function can be called."""
-        _need_callable(self.update, "track_batches", "(frame) -> state columns")
+        need_callable(self.update, "track_batches", "(frame) -> state columns")
         if self.expired is not None:
-            _need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
+            need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
 
     @property
     def kind(self) -> str:
@@ -397,7 +220,7 @@ class TrackBatchesSpec(Timeouts):
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and state. Raises DataflowError."""
-        key_schema, values = _split(keys, schema)
+        key_schema, values = split_keys(keys, schema)
         return TrackBatchesLogic(
             key_schema=key_schema,
             value_schema=values,
@@ -413,7 +236,8 @@ class TrackBatchesSpec(Timeouts):
         return self.described(columns_text(self.state))
 
 
-def _need_callable(function: object, operator: str, shape: str) -> None:
+def need_callable(function: object, operator: str, shape: str) -> None:
+    """Raise DataflowError that tells the shape where a function is none."""
     if not callable(function):
         msg = f"{operator} needs a function {shape}, not {type(function).__name__}"
         raise DataflowError(msg)

@@ -13,9 +13,10 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches
 from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
-from rechannel.dataflow.specs import AggregateSpec, CombineSpec, SessionSpec, WindowSpec
+from rechannel.dataflow.specs import AggregateSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
+from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches

@@ -10,8 +10,8 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.groupwise import ApplySpec
 from rechannel.dataflow.naming import caller
-from rechannel.dataflow.specs import WindowSpec
 from rechannel.dataflow.tops import TopSpec
+from rechannel.dataflow.window_specs import WindowSpec
 from rechannel.errors import DataflowError
 from rechannel.kernels.windows import AssignWindows
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from rechannel.engine.ahead import AGAIN
 from rechannel.engine.preparer import Preparer
@@ -20,6 +20,9 @@ from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
 
 THREADS = 4
+
+Begun: TypeAlias = tuple[int, "Future[None] | None"]
+"""When something was begun, and the work."""
 
 
 class Preparations:
@@ -35,8 +38,8 @@ class Preparations:
         self._own: ThreadPoolExecutor | None = None
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
-        self._ahead: dict[str, tuple[int, Future[None]]] = {}
-        self._again: dict[str, tuple[int, Future[None] | None]] = {}
+        self._ahead: dict[str, Begun] = {}
+        self._again: dict[str, Begun] = {}
 
     def begin(
         self,
@@ -90,11 +93,7 @@ class Preparations:
         self, record: Record, now: Callable[[], Now], manifests: Mapping[str, Manifest]
     ) -> None:
         """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
-        since, busy = self._ahead.get(record.id, (0, None))
-        if (busy is not None and not busy.done()) or len(record.taken) < since + AGAIN:
-            return
-        future = self._pool().submit(self._preparer.ahead, record, now(), manifests)
-        self._ahead[record.id] = (len(record.taken), future)
+        self._now_and_then(self._ahead, record, len(record.taken), 0, now, manifests)
 
     def once_more(
         self,
@@ -104,16 +103,29 @@ class Preparations:
         manifests: Mapping[str, Manifest],
     ) -> None:
         """What was fetched for a change that waits may be merged meanwhile: fetch it again, now and then."""
-        since, busy = self._again.get(record.id, (timestep, None))
-        if timestep < since + AGAIN or (busy is not None and not busy.done()):
-            return
-        future = self._pool().submit(self._preparer.ahead, record, now(), manifests)
-        self._again[record.id] = timestep, future
+        self._now_and_then(self._again, record, timestep, timestep, now, manifests)
+
+    def _now_and_then(
+        self,
+        begun: dict[str, Begun],
+        record: Record,
+        at: int,
+        first: int,
+        now: Callable[[], Now],
+        manifests: Mapping[str, Manifest],
+    ) -> None:
+        """Prepare what comes next, `AGAIN` later than the last time (or than `first`), and not while it is done."""
+        since, busy = begun.get(record.id, (first, None))
+        if at >= since + AGAIN and not _busy(busy):
+            begun[record.id] = (
+                at,
+                self._pool().submit(self._preparer.ahead, record, now(), manifests),
+            )
 
     def fetching(self, record: Record) -> bool:
         """Whether what moves next is still on its way."""
         _, busy = self._ahead.get(record.id, (0, None))
-        return busy is not None and not busy.done()
+        return _busy(busy)
 
     def let_go(self, record: Record) -> dict[str, Any]:
         """What was done ahead of a record that is over; nothing more is."""
@@ -135,3 +147,7 @@ class Preparations:
         if self._own is None:
             self._own = ThreadPoolExecutor(THREADS, "rechannel-prepare")
         return self._own
+
+
+def _busy(work: Future[None] | None) -> bool:
+    return work is not None and not work.done()

@@ -21,11 +21,11 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Columns, Late, Thinned
 from rechannel.kernels.marks import micros
-from rechannel.kernels.plain import EveryRow, as_they_came
+from rechannel.kernels.plain import EveryRow, as_they_came, column_of, late_rows
 from rechannel.kernels.sorting import from_numpy
 from rechannel.kernels.spacing import spaced
 from rechannel.kernels.spreading import spread
-from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.eventtime import NEVER, Clock, less
 
 TIMESTEP = pa.field("timestep", pa.int64(), False)
 UNTIL = pa.field("until_us", pa.int64(), False)
@@ -102,7 +102,7 @@ class DeduplicateLogic(EveryRow):
         """Keys of which rows may be the same that are not late; all where they are for ever."""
         if self.within_us is None:
             return None
-        alive: Mask = _untils(state) > _less(clock.watermark, self.within_us)
+        alive: Mask = _untils(state) > less(clock.watermark, self.within_us)
         return alive
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
@@ -123,20 +123,13 @@ class DeduplicateLogic(EveryRow):
 
     def _times(self, arrivals: Arrivals) -> Times:
         """Event times of all rows, and which have none."""
-        return micros(self._column(arrivals))
-
-    def _column(self, arrivals: Arrivals) -> pa.Array:
-        """Event times of all rows."""
-        name = self.on or ""
-        if name in self.key_schema.names:
-            column = arrivals.keys[self.key_schema.get_field_index(name)]
-            return column.take(pa.array(arrivals.groups.ids))
-        return arrivals.values[self.value_schema.get_field_index(name)]
+        columns = self.key_schema, self.value_schema
+        return micros(column_of(self.on or "", arrivals, columns))
 
     def _late(self, arrivals: Arrivals, times: Times) -> Mask | None:
         """Which rows are late; None where none is."""
         instants, nulls = times
-        late: Mask = instants <= _less(arrivals.clock.before, self.within_us or 0)
+        late: Mask = instants <= less(arrivals.clock.before, self.within_us or 0)
         if nulls is not None:
             late |= nulls
         return late if late.any() else None
@@ -151,16 +144,11 @@ class DeduplicateLogic(EveryRow):
         rows = np.flatnonzero(late)
         if not self.keep_late:
             return Late(count=len(rows))
-        owners = arrivals.groups.ids[rows]
-        batch = self._rows(arrivals, rows, owners)
-        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+        columns = self.key_schema, self.value_schema
+        return late_rows(arrivals, rows, columns, self.row_schema)
 
 
 def _untils(state: Columns) -> IntArray:
     """Until when rows are the same; of tombstones, which have no state, NEVER."""
     untils: IntArray = state[0].fill_null(NEVER).to_numpy(zero_copy_only=False)
     return untils
-
-
-def _less(watermark: int, within_us: int) -> int:
-    return watermark if watermark in (NEVER, ENDED) else watermark - within_us

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Arrivals, Asked, Columns, Held, Late, Thinned, columns_of
-from rechannel.kernels.sorting import group_rows, take
+from rechannel.kernels.sorting import fast_take, group_rows, take
 from rechannel.model.eventtime import Clock
 
 
@@ -197,6 +198,27 @@ def held_by(arrivals: Arrivals) -> Held:
         msg = "the state of these keys was looked up, and not collected"
         raise ValueError(msg)
     return arrivals.held
+
+
+def column_of(name: str, arrivals: Arrivals, columns: tuple[pa.Schema, pa.Schema]) -> pa.Array:
+    """A column of all rows, be it a key or not. columns: (keys, others)."""
+    keys, others = columns
+    if name in others.names:
+        return arrivals.values[others.get_field_index(name)]
+    return fast_take(arrivals.keys[keys.get_field_index(name)], arrivals.groups.ids)
+
+
+def some_of(arrivals: Arrivals, keys: IntArray, rows: IntArray, groups: Groups) -> Arrivals:
+    """Some of the keys and of the rows. groups: which of these rows are of which of these keys."""
+    return replace(
+        arrivals,
+        keys=take(arrivals.keys, keys),
+        hashes=arrivals.hashes[keys],
+        values=take(arrivals.values, rows),
+        groups=groups,
+        old=take(arrivals.old, keys),
+        found=arrivals.found[keys],
+    )
 
 
 def as_they_came(

@@ -14,7 +14,7 @@ so all keys of which a timer seems to have gone off are looked up before that is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,8 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Arrivals, Columns, Late
 from rechannel.kernels.marks import micros
-from rechannel.kernels.plain import late_rows
-from rechannel.kernels.sorting import take
-from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.kernels.plain import column_of, late_rows, some_of
+from rechannel.model.eventtime import NEVER, less
 
 UNTIL = pa.field("_until", pa.int64(), False)
 
@@ -66,14 +65,15 @@ class Timer:
                 untils=np.full(arrivals.groups.count, now, dtype=np.int64),
                 late=np.empty(0, dtype=np.int64),
             )
-        times, nulls = micros(_column(self.on, arrivals, columns))
-        late = times <= self._behind(arrivals.clock)
+        times, nulls = micros(column_of(self.on, arrivals, columns))
+        late = times <= less(arrivals.clock.before, self.timeout_us)
         late = late if nulls is None else late | nulls
         rows = np.flatnonzero(~late)
         owners = arrivals.groups.ids[rows]
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         keys = owners[starts]
-        given = _some(arrivals, rows, Groups(starts, len(rows)), keys)
+        whole = len(rows) == arrivals.groups.rows
+        given = arrivals if whole else some_of(arrivals, keys, rows, Groups(starts, len(rows)))
         latest = np.maximum.reduceat(times[rows], starts) if len(rows) else times[:0]
         known = np.where(given.found, untils_of(given.old), NEVER)
         return Timely(
@@ -98,35 +98,8 @@ class Timer:
             return Late(count=len(rows))
         return late_rows(arrivals, rows, columns, self.row_schema)
 
-    def _behind(self, clock: Clock) -> int:
-        """Rows of up to then are late."""
-        return clock.before if clock.before in (NEVER, ENDED) else clock.before - self.timeout_us
-
 
 def untils_of(state: Columns) -> IntArray:
     """When timers go off; of tombstones that were migrated, which have no state, NEVER."""
     untils: IntArray = state[-1].fill_null(NEVER).to_numpy(zero_copy_only=False)
     return untils
-
-
-def _column(name: str, arrivals: Arrivals, columns: tuple[pa.Schema, pa.Schema]) -> pa.Array:
-    """A column of all rows."""
-    keys, others = columns
-    if name in keys.names:
-        return arrivals.keys[keys.get_field_index(name)].take(pa.array(arrivals.groups.ids))
-    return arrivals.values[others.get_field_index(name)]
-
-
-def _some(arrivals: Arrivals, rows: IntArray, groups: Groups, keys: IntArray) -> Arrivals:
-    """Some of the rows, with their keys."""
-    if len(rows) == arrivals.groups.rows:
-        return arrivals
-    return replace(
-        arrivals,
-        keys=take(arrivals.keys, keys),
-        hashes=arrivals.hashes[keys],
-        values=take(arrivals.values, rows),
-        groups=groups,
-        old=take(arrivals.old, keys),
-        found=arrivals.found[keys],
-    )

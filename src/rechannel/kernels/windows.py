@@ -20,7 +20,7 @@ from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Asked, Columns, Late, Thinned, columns_of
 from rechannel.kernels.marks import MICROS, micros, need_time
-from rechannel.kernels.plain import late_rows
+from rechannel.kernels.plain import column_of, late_rows, some_of
 from rechannel.kernels.sorting import fast_take, from_numpy, take
 from rechannel.kernels.spreading import spread
 from rechannel.kernels.window_reduce import WindowReduceLogic
@@ -341,13 +341,7 @@ def values_read(
     inner: AggregateLogic | WindowReduceLogic,
 ) -> Columns:
     """What aggregates read of rows of which all columns travelled. columns: (keys, others)."""
-    keys, others = columns
-    return [
-        arrivals.values[others.names.index(name)]
-        if name in others.names
-        else fast_take(arrivals.keys[keys.names.index(name)], arrivals.groups.ids)
-        for name in inner.value_schema.names
-    ]
+    return [column_of(name, arrivals, columns) for name in inner.value_schema.names]
 
 
 def completes(clock: Clock, size_us: int, offset_us: int | None) -> bool:
@@ -372,12 +366,4 @@ def _select(arrivals: Arrivals, keys: IntArray) -> Arrivals:
     rows = np.flatnonzero(chosen[groups.ids])
     sizes = groups.sizes[keys]
     starts = np.cumsum(sizes) - sizes
-    return replace(
-        arrivals,
-        keys=take(arrivals.keys, keys),
-        hashes=arrivals.hashes[keys],
-        values=take(arrivals.values, rows),
-        groups=Groups(starts=starts, rows=len(rows)),
-        old=take(arrivals.old, keys),
-        found=arrivals.found[keys],
-    )
+    return some_of(arrivals, keys, rows, Groups(starts=starts, rows=len(rows)))

@@ -139,7 +139,7 @@ def advance(
             mark = Mark(latest=ENDED, active_ms=now_ms)
         marks[each.name] = mark
     counted = [
-        _less(marks[each.name].latest, each.delay_us)
+        less(marks[each.name].latest, each.delay_us)
         for each in inputs
         if each.idle_ms is None or now_ms - marks[each.name].active_ms <= each.idle_ms
     ]
@@ -147,5 +147,6 @@ def advance(
     return Times(watermark=watermark, marks=marks)
 
 
-def _less(latest: int, delay_us: int) -> int:
+def less(latest: int, delay_us: int) -> int:
+    """So much before an event time; what is no time stays as it is."""
     return latest if latest in (NEVER, ENDED) else latest - delay_us

@@ -39,6 +39,9 @@ JOB = "*job"
 PROGRAM = "*program"
 """What a change of the dataflow itself touches: everything."""
 
+MOST_COMPLAINTS = 20
+"""That anybody reads."""
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -301,7 +304,9 @@ def read_as(adapter: TypeAdapter[Any], data: Mapping[str, Any], what: str) -> An
 
 
 def complaints(error: ValidationError) -> str:
-    """What is wrong, field by field, in one line."""
+    """What is wrong, field by field, in one line; where that is very much, how much."""
+    if error.error_count() > MOST_COMPLAINTS:
+        return f"{error.error_count()} values are wrong"
     return "; ".join(
         f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}"
         for one in error.errors(include_url=False)

@@ -16,7 +16,7 @@ from rechannel.reconfigure.changes import AssignWorkload, Change, Rebalance
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.planfile import check_way
-from rechannel.reconfigure.requests import planned_route, projection
+from rechannel.reconfigure.requests import projection, route_to
 from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy
@@ -169,9 +169,9 @@ def plan(
     before = projection(state, now)
     said = advice(before, change, now.facts)
     change = pinned(before, change, now)
-    way = planned_route(before, change, now)
-    steps = steps_of(way, strategy, now.budget(strategy))
     target = resolve(before, change, now.facts)
+    way = route_to(target, before, change, now)
+    steps = steps_of(way, strategy, now.budget(strategy))
     names = {m.operator for m in way.moves} | {
         a.operator for a in (*way.first, *way.last) if a.operator is not None
     }

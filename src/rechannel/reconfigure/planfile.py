@@ -30,9 +30,6 @@ Hash: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]{1,20}$")]
 Task: TypeAlias = Annotated[int, Field(ge=0, lt=MOST_TASKS)]
 
 
-_COMPLAINTS = 20
-
-
 class Closed(BaseModel):
     """Fields that nobody knows are refused, and numbers that are none."""
 
@@ -120,7 +117,5 @@ def check_way(data: Mapping[str, Any]) -> None:
     try:
         WayInPlan.model_validate_json(json.dumps(way), strict=True)
     except ValidationError as error:
-        many = error.error_count() > _COMPLAINTS
-        why = f"{error.error_count()} values are wrong" if many else complaints(error)
-        msg = f"this is no plan ({why}); write one with plan.save(path)"
+        msg = f"this is no plan ({complaints(error)}); write one with plan.save(path)"
         raise RefusedError(msg) from None

@@ -38,6 +38,22 @@ def hears(one: socket.socket) -> bytes:
         return b""
 
 
+def answers(one: socket.socket) -> int:
+    """The status of the next answer, which is read to its end, in however many pieces it comes."""
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="GET", target="/", headers=[("Host", "localhost")]))
+    client.send(h11.EndOfMessage())
+    code = 0
+    while True:
+        event = client.next_event()
+        if event is h11.NEED_DATA:
+            client.receive_data(hears(one))
+        elif isinstance(event, h11.Response):
+            code = event.status_code
+        elif isinstance(event, h11.EndOfMessage):
+            return code
+
+
 def status(server) -> int:
     return httpx.get(f"{server.url}/status", trust_env=False, timeout=PATIENCE).status_code
 
@@ -74,7 +90,7 @@ def test_the_next_request_of_a_connection_has_no_more_time(connect, monkeypatch)
     whole = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for _ in range(2):
         one.sendall(whole)
-        assert hears(one).startswith(b"HTTP/1.1 200")
+        assert answers(one) == 200
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
     one.sendall(whole + b"GET /sta")
     while hears(one):
@@ -90,7 +106,7 @@ def test_a_request_that_takes_long_to_answer_has_its_time(connect, monkeypatch):
         one.recv(1)
     one.settimeout(PATIENCE)
     one.sendall(b"nonsense!")
-    assert hears(one).startswith(b"HTTP/1.1 422")
+    assert answers(one) == 422
 
 
 def test_the_one_that_is_silent_for_longest_makes_room(connect, server, monkeypatch):
@@ -106,14 +122,14 @@ def test_who_comes_when_all_others_are_being_answered_is_turned_away(connect, mo
         one.sendall(HALF)
     late = connect()
     late.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert hears(late).startswith(b"HTTP/1.1 200")  # so those before it have begun
+    assert answers(late) == 200  # so those before it have begun
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
     late.close()
     while hears(connect()):
         pass
     for one in busy:
         one.sendall(b"nonsense!")
-        assert hears(one).startswith(b"HTTP/1.1 422")
+        assert answers(one) == 422
 
 
 class Line:
