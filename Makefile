@@ -3,7 +3,8 @@
 PYTHON ?= python3
 export PYTHON
 
-# Test processes beside each other (each starts a Spark of its own); 0 runs all tests in one process.
+# Test processes beside each other (each starts a Spark of its own); 0 runs all tests in one process. Files go to them
+# in the order of their names: long ones are not left for the end, when one process would wait for the other.
 WORKERS ?= 2
 # Further arguments for pytest, for example TESTS=tests/unit.
 TESTS ?=
@@ -14,7 +15,7 @@ BENCH_FLAGS ?= --quick
 BENCH_OUT ?= benchmarks/results
 
 BIN := .venv/bin
-PYTEST := -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.

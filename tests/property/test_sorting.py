@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.kernels import sorting
-from rechannel.kernels.sorting import group_rows, sort_index, take
+from rechannel.kernels.sorting import group_rows, nested_order, running_max, sort_index, take
 
 # Hashes near each other differ in the bits where the row number is packed, far ones in all others.
 HASHES = st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1), st.integers(2**64 - 9, 2**64 - 1))
@@ -31,6 +31,40 @@ def same_key(value: object) -> object:
 def test_the_order_is_that_of_a_stable_sort(hashes: list[int]):
     expected = sorted(range(len(hashes)), key=hashes.__getitem__)
     assert sort_index(np.array(hashes, dtype=np.uint64)).tolist() == expected
+
+
+EDGES = {np.uint64: [0, 1, 2**63, 2**64 - 1], np.int64: [-(2**63), -1, 0, 2**63 - 1]}
+
+
+@given(st.data())
+def test_the_order_by_several_columns_is_that_of_a_stable_sort_by_one_after_the_other(data):
+    rows = data.draw(st.integers(0, 60))
+    columns = []
+    for kind in data.draw(st.lists(st.sampled_from(list(EDGES)), min_size=1, max_size=4)):
+        value = data.draw(
+            st.sampled_from(
+                [st.integers(0, 3), st.sampled_from(EDGES[kind]), st.integers(0, 9_999)]
+            )
+        )
+        values = np.array(data.draw(st.lists(value, min_size=rows, max_size=rows)), dtype=kind)
+        at = sorted(data.draw(st.lists(st.integers(0, rows), max_size=3)))
+        parts = np.split(values, at)  # stretches that ascend, as those of several producers
+        columns.append(np.concatenate([np.sort(part) for part in parts]).astype(kind))
+    expected = sorted(range(rows), key=lambda row: tuple(int(column[row]) for column in columns))
+    assert nested_order(*columns).tolist() == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*EDGES[np.int64], 5, 6])), max_size=40)
+)
+def test_the_largest_value_so_far_is_that_of_the_owner(rows: list[tuple[int, int]]):
+    rows.sort(key=lambda row: row[0])
+    owners, values = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
+    expected = [
+        max(value for other, value in rows[: at + 1] if other == owner)
+        for at, (owner, _) in enumerate(rows)
+    ]
+    assert running_max(owners, values).tolist() == expected
 
 
 @given(st.data())

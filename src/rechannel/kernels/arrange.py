@@ -19,7 +19,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late
 from rechannel.kernels.marks import micros
 from rechannel.kernels.plain import ManyRows, late_rows
 from rechannel.kernels.sides import ROW, row_numbers
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, nested_order, take
 from rechannel.model.eventtime import Clock
 
 Mask = npt.NDArray[np.bool_]
@@ -91,7 +91,7 @@ class ArrangeLogic(ManyRows):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """The rows in their order."""
-        order = np.lexsort((self.minor(keys), self._times(keys, state)[0], hashes))
+        order = nested_order(hashes, self._times(keys, state)[0], self.minor(keys))
         rows = self.finish(take(keys, order), take(state, order))
         return rows.select(self.row_schema.names), hashes[order]
 
@@ -108,7 +108,7 @@ class ArrangeLogic(ManyRows):
         numbers = row_numbers(nothing, arrivals.timestep, arrivals.groups)[rows]
         hashes = arrivals.hashes[ids[rows]]
         # Keys that share a hash lie between each other.
-        order = np.lexsort((numbers, hashes))
+        order = nested_order(hashes, numbers)
         rows = rows[order]
         columns = [
             *take(arrivals.keys, ids[rows]),

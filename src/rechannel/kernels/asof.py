@@ -22,7 +22,7 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.plain import held_by
 from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of, void_of
-from rechannel.kernels.sorting import from_numpy, group_rows, last_not_after, take
+from rechannel.kernels.sorting import from_numpy, group_rows, last_not_after, nested_order, take
 from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 
@@ -94,7 +94,7 @@ class AsofLogic(TwoSided):
             owners = np.empty_like(groups.ids)
             owners[untangled] = groups.ids
         right = np.flatnonzero((sides == RIGHT) & (times <= clock.watermark))
-        right = right[np.lexsort((numbers[right], times[right], owners[right]))]
+        right = right[nested_order(owners[right], times[right], numbers[right])]
         needed = np.ones(len(hashes), dtype=np.bool_)
         needed[right[:-1][owners[right[1:]] == owners[right[:-1]]]] = False
         return needed
@@ -243,7 +243,7 @@ class _Rows:
 
     def in_order(self, rows: IntArray) -> IntArray:
         """Rows by key and time; those of one time as they came."""
-        order = np.lexsort((self.numbers[rows], self.times[rows], self.owners[rows]))
+        order = nested_order(self.owners[rows], self.times[rows], self.numbers[rows])
         return rows[order]
 
     def passed(self, right: IntArray, watermark: int) -> IntArray:
@@ -257,7 +257,7 @@ class _Rows:
         """Rows to be written. dropped: those of them that end."""
         rows = np.flatnonzero(written)
         owners, numbers = self.owners[rows], self.numbers[rows]
-        order = np.lexsort((numbers, self.hashes[owners]))
+        order = nested_order(self.hashes[owners], numbers)
         rows, owners, numbers = rows[order], owners[order], numbers[order]
         return Changed(
             hashes=self.hashes[owners],

@@ -26,7 +26,7 @@ from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.plain import ManyRows, held_by
 from rechannel.kernels.prefix import CHUNK_ROWS, scanned, scanned_back
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, nested_order, take
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
 
@@ -129,7 +129,7 @@ class CountedLogic(ManyRows):
         came = self.inner.combine(arrivals.values, Groups(starts, groups.rows))
         owners = np.concatenate([held.owners, groups.ids[starts]])
         numbers = np.concatenate([there, numbers[starts]])
-        order = np.lexsort((numbers, owners))
+        order = nested_order(owners, numbers)
         states = [pa.concat_arrays(pair) for pair in zip(held.state, came, strict=True)]
         owners, numbers = owners[order], numbers[order]
         met = Groups(_edges(owners, numbers), len(order))
@@ -198,7 +198,7 @@ class CountedLogic(ManyRows):
         owners, numbers = panes.owners[rows], panes.numbers[rows]
         hashes = arrivals.hashes[owners]
         # Keys that share a hash lie between each other.
-        order = np.lexsort((numbers, hashes))
+        order = nested_order(hashes, numbers)
         rows, owners = rows[order], owners[order]
         dropped = ~stays[rows]
         return Changed(

@@ -21,7 +21,7 @@ from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, late_rows
 from rechannel.kernels.sides import ROW, row_numbers
-from rechannel.kernels.sorting import from_numpy, take
+from rechannel.kernels.sorting import from_numpy, nested_order, take
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import Clock
 
@@ -111,7 +111,7 @@ class WholeWindows(ManyRows):
         numbers = row_numbers(sides, arrivals.timestep, arrivals.groups)
         rows = np.flatnonzero(~late)
         owners = arrivals.groups.ids[rows]
-        order = np.lexsort((numbers[rows], arrivals.hashes[owners]))
+        order = nested_order(arrivals.hashes[owners], numbers[rows])
         rows, owners = rows[order], owners[order]
         return Changed(
             hashes=arrivals.hashes[owners],

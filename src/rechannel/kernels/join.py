@@ -25,7 +25,14 @@ from rechannel.kernels.logic import Applied, Arrivals, Asked, Changed, Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import held_by
 from rechannel.kernels.sides import LEFT, RIGHT, ROW, Side, first_of, row_numbers, sides_of, void_of
-from rechannel.kernels.sorting import Stacked, from_numpy, last_not_after, sort_index, take
+from rechannel.kernels.sorting import (
+    Stacked,
+    from_numpy,
+    last_not_after,
+    nested_order,
+    sort_index,
+    take,
+)
 from rechannel.kernels.twosided import TwoSided, nullable
 from rechannel.kernels.windows import END, completes
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -344,7 +351,7 @@ class _Pool:
         ours = known[ranges(first, sizes)]
         # A right row's stretches lie one behind the other: of left rows that were there, and of those that came.
         asked = np.repeat(np.concatenate([np.arange(len(right))] * 2), sizes)
-        order = np.lexsort((ours, asked))
+        order = nested_order(asked, ours)
         return ours[order], right[asked[order]]
 
     def _meets(self, left: IntArray, right: IntArray) -> Mask:
@@ -372,7 +379,7 @@ class _Pool:
         What was there asks only for what came.
         """
         halves = 2 * self.owners + self.came
-        known = known[np.lexsort((self.times[known], halves[known]))]
+        known = known[nested_order(halves[known], self.times[known])]
         values, asked = (halves[known], self.times[known]), self.times[asking]
         halves = np.concatenate([2 * self.owners[asking], 2 * self.owners[asking] + 1])
         first, last = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
 from rechannel.kernels.send import wire_schema
-from rechannel.kernels.sorting import group_rows, sort_index, take
+from rechannel.kernels.sorting import group_rows, nested_order, sort_index, take
 from rechannel.kernels.wire import DATA, MARK, REPORT, Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
@@ -111,4 +111,4 @@ def _order(
     inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
     stream = values[-1].to_numpy(zero_copy_only=False)
     among = () if minor is None else (minor,)
-    return np.lexsort((stream, inputs, *among, hashes))
+    return nested_order(hashes, *among, inputs, stream)

@@ -23,8 +23,8 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
 from rechannel.kernels.marks import MICROS, micros
-from rechannel.kernels.plain import ManyRows, held_by, late_rows
-from rechannel.kernels.sorting import from_numpy, last_not_after, take
+from rechannel.kernels.plain import ManyRows, column_of, held_by, late_rows
+from rechannel.kernels.sorting import from_numpy, last_not_after, nested_order, running_max, take
 from rechannel.kernels.window_reduce import WindowReduceLogic
 from rechannel.kernels.windows import END, START, values_read
 from rechannel.model.eventtime import Clock
@@ -68,6 +68,11 @@ class SessionLogic(ManyRows):
         return pa.schema(
             [self.row_schema.field(name) for name in names if name not in self.keys.names]
         )
+
+    @property
+    def ordered(self) -> bool:
+        """By time; rows of one time matter to a function of the user, and to who gets late ones."""
+        return self.inner.ordered or self.keep_late
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -127,7 +132,8 @@ class SessionLogic(ManyRows):
     def apply(self, arrivals: Arrivals) -> Applied:
         """Put rows into sessions, and sessions together."""
         held = held_by(arrivals)
-        times, nulls = micros(self._times(arrivals))
+        columns = self.keys, self.value_schema
+        times, nulls = micros(column_of(self.on, arrivals, columns))
         first = held.keys[-2].to_numpy(zero_copy_only=False)
         last = self.minor(held.keys)
         late = self._late(arrivals, held.owners, first, last, times)
@@ -153,20 +159,23 @@ class SessionLogic(ManyRows):
     def _changed(self, arrivals: Arrivals, held: Held, rows: IntArray, met: _Met) -> Changed:
         """Sessions with the rows that came, and tombstones of those in whose place they are."""
         count = len(held.owners)
+        came = met.order >= count
+        of = met.session[came]  # of the rows that came, by key and time
         grown = np.zeros(met.count, dtype=np.bool_)
-        grown[met.session[count:]] = True
+        grown[of] = True
         place = np.cumsum(grown) - 1  # of every session that changes among those
-        order = np.argsort(met.session[count:], kind="stable")
-        fresh = rows[order]
-        groups = Groups(np.flatnonzero(np.diff(met.session[count:][order], prepend=-1)), len(fresh))
+        fresh = rows[met.order[came] - count]
+        groups = Groups(np.flatnonzero(np.diff(of, prepend=-1)), len(fresh))
         read = values_read(arrivals, (self.keys, self.value_schema), self.inner)
-        came = self.inner.combine(take(read, fresh), groups)
-        old = np.flatnonzero(grown[met.session[:count]])  # sessions that were there and change
-        both = np.concatenate([place[met.session[old]], np.arange(groups.count)])
+        new_states = self.inner.combine(take(read, fresh), groups)
+        within = np.empty(count, dtype=np.int64)  # the session that every one of before is in now
+        within[met.order[~came]] = met.session[~came]
+        old = np.flatnonzero(grown[within])  # sessions that were there and change
+        both = np.concatenate([place[within[old]], np.arange(groups.count)])
         sort = np.argsort(both, kind="stable")
         states = [
             pa.concat_arrays([before, new])
-            for before, new in zip(take(held.state, old), came, strict=True)
+            for before, new in zip(take(held.state, old), new_states, strict=True)
         ]
         starts = np.flatnonzero(np.diff(both[sort], prepend=-1))
         merged = self.inner.merged_states(take(states, sort), Groups(starts, len(sort)))
@@ -175,7 +184,7 @@ class SessionLogic(ManyRows):
         # One that did not get longer is written under the key that it had.
         was_first = held.keys[-2].to_numpy(zero_copy_only=False)[old]
         was_last = self.minor(held.keys)[old]
-        at = place[met.session[old]]
+        at = place[within[old]]
         ended = np.flatnonzero((was_first != first[at]) | (was_last != last[at]))
         gone = old[ended]
         owners = np.concatenate([owners, held.owners[gone]])
@@ -190,19 +199,12 @@ class SessionLogic(ManyRows):
         ]
         dropped = np.arange(len(owners)) >= len(new)
         hashes = arrivals.hashes[owners]
-        order = np.lexsort((self.minor(columns[: len(self.key_schema)]), hashes))
+        order = nested_order(hashes, self.minor(columns[: len(self.key_schema)]))
         return Changed(
             hashes=hashes[order],
             columns=take(columns, order),
             dropped=dropped[order] if len(gone) else None,
         )
-
-    def _times(self, arrivals: Arrivals) -> pa.Array:
-        """Event times of all rows."""
-        if self.on in self.keys.names:
-            column = arrivals.keys[self.keys.get_field_index(self.on)]
-            return column.take(pa.array(arrivals.groups.ids))
-        return arrivals.values[self.value_schema.get_field_index(self.on)]
 
     def _late(
         self, arrivals: Arrivals, owners: IntArray, first: IntArray, last: IntArray, times: IntArray
@@ -233,9 +235,11 @@ class SessionLogic(ManyRows):
 class _Met:
     """Spans of time of keys, put together where they are less than a gap apart.
 
-    session: which one every span is in. owners, first, last: of every session; they ascend by owner and time.
+    order: spans by owner and begin. session: which one each of those is in. owners, first, last: of every session; they
+    ascend by owner and time.
     """
 
+    order: IntArray
     session: IntArray
     owners: IntArray
     first: IntArray
@@ -249,23 +253,17 @@ class _Met:
     @classmethod
     def sweep(cls, owners: IntArray, first: IntArray, last: IntArray, gap: int) -> _Met:
         """Sweep over the spans of every key by their begin, and look how far those before have come."""
-        order = np.lexsort((first, owners))
+        order = nested_order(owners, first)
         owner, begin, end = owners[order], first[order], last[order]
-        reach = _running_max(owner, end)
+        reach = running_max(owner, end)
         new = np.ones(len(order), dtype=np.bool_)
         new[1:] = (owner[1:] != owner[:-1]) | (begin[1:] >= reach[:-1] + gap)
-        numbers = np.empty(len(order), dtype=np.int64)
-        numbers[order] = np.cumsum(new) - 1
         starts = np.flatnonzero(new)
         ends = (np.append(starts[1:], len(order)) - 1)[: len(starts)]
-        return cls(session=numbers, owners=owner[starts], first=begin[starts], last=reach[ends])
-
-
-def _running_max(owners: IntArray, values: IntArray) -> IntArray:
-    """The largest value so far of every owner; owners ascend."""
-    order = np.argsort(values, kind="stable")
-    ranks = np.empty(len(values), dtype=np.int64)
-    ranks[order] = np.arange(len(values))
-    base = owners * len(values)
-    largest: IntArray = values[order][np.maximum.accumulate(base + ranks) - base]
-    return largest
+        return cls(
+            order=order,
+            session=np.cumsum(new) - 1,
+            owners=owner[starts],
+            first=begin[starts],
+            last=reach[ends],
+        )

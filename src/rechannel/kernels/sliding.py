@@ -22,7 +22,7 @@ from rechannel.kernels.groups import IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.running_totals import Running
-from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
+from rechannel.kernels.sorting import from_numpy, group_rows, nested_order, sort_index, take
 from rechannel.kernels.windows import Mask, WindowLogic
 from rechannel.model.eventtime import Clock
 
@@ -126,14 +126,14 @@ class SlidingLogic(WindowLogic):
         rows = np.repeat(np.arange(len(panes)), count)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
         window = begin[rows] + nth * self.every_us
-        order = np.lexsort((window, hashes[rows]))
+        order = nested_order(hashes[rows], window)
         yield self._met(keys, state, hashes, rows[order], window[order])
 
     def shown(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: IntArray
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """Windows of which the state is known. keys: without the window; ends: of the windows."""
-        order = np.lexsort((ends, hashes))
+        order = nested_order(hashes, ends)
         return self._met([*keys, keys[0]], state, hashes, order, ends[order])
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ number took are put right afterwards, when there are any.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +23,14 @@ from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 
+Integers: TypeAlias = IntArray | npt.NDArray[np.uint64]
+
 
 def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
     """Stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
     rows = len(hashes)
     if minor is not None:
-        if _in_order(hashes, minor):
-            return np.arange(rows, dtype=np.int64)
-        return np.lexsort((minor, hashes))
+        return nested_order(hashes, minor)
     if rows < 2:
         return np.arange(rows, dtype=np.int64)
     low = np.uint64((1 << (rows - 1).bit_length()) - 1)
@@ -43,13 +43,43 @@ def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
     return order
 
 
-def _in_order(hashes: HashArray, minor: IntArray) -> bool:
-    """Whether rows lie by hash and minor already."""
-    falls = hashes[1:] < hashes[:-1]
-    if bool(falls.any()):
-        return False
-    falls = (hashes[1:] == hashes[:-1]) & (minor[1:] < minor[:-1])
-    return not bool(falls.any())
+def nested_order(first: Integers, *others: Integers) -> IntArray:
+    """Stable order of rows by the first column, of those that are alike by the next one, and so on.
+
+    As `numpy.lexsort` with the columns the other way round, but rows that nearly lie so, or in a few stretches that do,
+    cost little: only what is alike so far and does not lie in order is sorted by a further column.
+    """
+    rows = len(first)
+    order = np.arange(rows, dtype=np.int64)
+    if not bool((first[1:] >= first[:-1]).all()):
+        order = np.argsort(first, kind="stable")
+    moved = first[order]
+    edges = moved[1:] != moved[:-1]
+    for column in others:
+        moved = column[order]
+        falls = (moved[1:] < moved[:-1]) & ~edges
+        if falls.any():
+            owners = np.zeros(rows, dtype=np.int64)
+            np.cumsum(edges, out=owners[1:])
+            wrong = np.zeros(int(owners[-1]) + 1, dtype=np.bool_)
+            wrong[owners[1:][falls]] = True
+            unsorted = np.flatnonzero(wrong[owners])
+            some = order[unsorted]
+            order[unsorted] = some[_by_owner(owners[unsorted], column[some])]
+            moved = column[order]
+        edges |= moved[1:] != moved[:-1]
+    return order
+
+
+def _by_owner(owners: IntArray, values: Integers) -> IntArray:
+    """Stable order of rows by value within their owner; owners ascend. Both become one number, if that has 64 bits."""
+    least = values.min()
+    span = int(values.max()) - int(least) + 1
+    if (int(owners[-1]) + 1) * span >= 1 << 64:
+        return np.lexsort((values, owners))
+    # Differences of numbers with a sign are right without one: they are less than 2^64.
+    offsets = values.view(np.uint64) - least.view(np.uint64)
+    return np.argsort(owners.view(np.uint64) * np.uint64(span) + offsets, kind="stable")
 
 
 def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
@@ -165,16 +195,27 @@ def last_not_after(
 ) -> IntArray:
     """Place of the last (owner, value) that is not behind what is asked for, -1 if there is none; both ascend."""
     known = len(owners)
-    order = np.lexsort(
-        (
-            np.arange(known + len(asked)) >= known,
-            np.concatenate([values, asked]),
-            np.concatenate([owners, asked_owners]),
-        )
-    )
+    # Stable: what is known comes before what is asked for and alike.
+    order = nested_order(np.concatenate([owners, asked_owners]), np.concatenate([values, asked]))
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.cumsum(order < known) - 1
     return places[known:]
+
+
+def running_max(owners: IntArray, values: IntArray) -> IntArray:
+    """The largest value so far of every owner; owners ascend."""
+    if not len(values):
+        return values
+    least = int(values.min())
+    span = int(values.max()) - least + 1
+    if (int(owners[-1]) + 1) * span >= 1 << 63:  # places among all values are small numbers too
+        order = np.argsort(values, kind="stable")
+        ranks = np.empty(len(values), dtype=np.int64)
+        ranks[order] = np.arange(len(values))
+        return values[order][running_max(owners, ranks)]
+    base = owners * span - least
+    largest: IntArray = np.maximum.accumulate(base + values) - base
+    return largest
 
 
 def _untangle(starts: IntArray, rows: int, keys: Columns) -> tuple[Groups, IntArray]:
@@ -195,7 +236,7 @@ def _untangle(starts: IntArray, rows: int, keys: Columns) -> tuple[Groups, IntAr
         heads, lengths = _pieces(owners[left])
         ids[left] = len(firsts) + np.repeat(np.arange(len(heads)), lengths)
         firsts = np.append(firsts, left[heads])
-    order = np.lexsort((_ranks(owners[firsts], take(keys, firsts))[ids], owners))
+    order = nested_order(owners, _ranks(owners[firsts], take(keys, firsts))[ids])
     heads, _ = _pieces(ids[order])
     return Groups(heads, rows), order
 

@@ -3,14 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import rechannel as rc
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, RefusedError
-from rechannel.kernels import sliding, windows
+from rechannel.kernels import sliding, sorting, windows
 from rechannel.kernels.windows import AssignWindows
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script
@@ -151,11 +150,14 @@ def test_a_window_of_many_panes_costs_its_panes_and_not_their_windows():
     harness.start()
     start = datetime(2026, 1, 1, tzinfo=UTC)
     made = []
-    lexsort = np.lexsort
     for seconds in range(500):
         rows.push([{"user": "ann", "x": 1, "at": start + timedelta(seconds=seconds)}])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(np, "lexsort", lambda keys: made.append(len(keys[0])) or lexsort(keys))
+        patch.setattr(
+            sliding,
+            "nested_order",
+            lambda *by: made.append(len(by[0])) or sorting.nested_order(*by),
+        )
         harness.process.run()
     assert max(made) <= 2 * 400
     shown = [r for t in harness.outputs("out").values() for r in t.to_pylist()]
