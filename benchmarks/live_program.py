@@ -119,13 +119,17 @@ def first_routing(bins: int) -> Routing:
 
 def first_changes(parameters: Parameters) -> list[Any]:
     """What is set before the first row: which task owns what, and where it runs."""
-    tasks = first_tasks(parameters)
-    hosts = parameters["hosts"]
-    several = range(tasks) if hosts > 1 else ()  # one executor has them all
-    placed = [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in several]
+    placed = first_places(parameters)
     if parameters["change"] != "move":
         return placed
     return [rc.assign_workload(OPERATOR, first_routing(parameters["bins"])), *placed]
+
+
+def first_places(parameters: Parameters) -> list[Any]:
+    """On which host every task runs: half of them on each. They hold as long as these executors live."""
+    tasks, hosts = first_tasks(parameters), parameters["hosts"]
+    several = range(tasks) if hosts > 1 else ()  # one executor has them all
+    return [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in several]
 
 
 def changes(parameters: Parameters) -> Sequence[Any]:

@@ -21,6 +21,7 @@ from benchmarks.live_program import (
     SOURCE,
     changes,
     first_changes,
+    first_places,
     journal,
     start,
 )
@@ -53,9 +54,23 @@ def load(parameters: Parameters) -> Measurement:
 
 def set_out(job: rc.RunningJob, parameters: Parameters) -> None:
     """Put bins and tasks where they are before the change that is measured."""
-    first = first_changes(parameters)
-    if first:
-        job.reconfigure(first, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
+    at_once(job, first_changes(parameters))
+
+
+def at_once(job: rc.RunningJob, changes: list[Any]) -> None:
+    """Make changes, if there are any."""
+    if changes:
+        job.reconfigure(changes, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
+
+
+def started(spark: Any, parameters: Parameters) -> rc.RunningJob:
+    """The job on its first state. Loaded state says which task has which bins, but knows nothing of these executors."""
+    job = start(spark, parameters)
+    if parameters["load"]:
+        at_once(job, first_places(parameters))
+    else:
+        set_out(job, parameters)
+    return job
 
 
 def capacity(parameters: Parameters) -> Measurement:
@@ -63,7 +78,7 @@ def capacity(parameters: Parameters) -> Measurement:
     take_template(parameters)
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
-        job = start(spark, {**parameters, "rate": None})
+        job = started(spark, {**parameters, "rate": None, "load": True})
         # The interval is state: the loaded job's holds until it is changed.
         job.reconfigure(rc.set_interval(0))
         until(job, time.time() + parameters["capacity_seconds"])
@@ -106,9 +121,7 @@ def live(parameters: Parameters) -> LiveMeasurement:
     take_template(parameters)
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
-        job = start(spark, parameters)
-        if not parameters["load"]:
-            set_out(job, parameters)
+        job = started(spark, parameters)
         asked = wait_for_change(job, parameters)
         if parameters["strategy"] is None:
             done = asked + parameters["control_seconds"]
@@ -151,7 +164,7 @@ def restart_in_session(parameters: Parameters) -> LiveMeasurement:
     take_template(parameters)
     with cluster(parameters) as made:
         spark = session(made.url, parameters)
-        job = start(spark, parameters)
+        job = started(spark, parameters)
         asked = wait_for_change(job, parameters)
         job.stop()
         job, told = started_again(spark, parameters)
@@ -195,7 +208,7 @@ def run_driver(part: str, url: str, parameters: Parameters) -> Mapping[str, Any]
 def first_driver(url: str, parameters: Parameters) -> dict[str, Any]:
     """The job until it is stopped."""
     spark = session(url, parameters)
-    job = start(spark, parameters)
+    job = started(spark, parameters)
     asked = wait_for_change(job, parameters)
     job.stop()
     spark.stop()
