@@ -4,20 +4,23 @@ import threading
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import InheritableThread
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
-from rechannel.engine.spark import binding, wiring
+from rechannel.engine.spark import binding, private_stages, wiring
 from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.engine.spark.private import Anchors, Executors, JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
-from rechannel.engine.spark.runner import ROWS
+from rechannel.engine.spark.stages import ROWS, FrameStages
 from rechannel.engine.spark.terms import Kind
-from rechannel.errors import NonDeterministicError
+from rechannel.errors import NonDeterministicError, SessionError
 from rechannel.kernels.wire import SCHEMA
 from rechannel.telemetry.spark_tasks import open_spark_tasks
 from tests.spark.children import Child
@@ -140,6 +143,97 @@ def test_release_of_the_fallback_drops_the_cache(spark, tmp_path):
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) - before
     made.release()
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) == before
+
+
+@pytest.fixture(params=["planned", "frames", "public"])
+def stages(spark, request):
+    """Every way to put stages together."""
+    if request.param == "planned":
+        return planned_stages(spark)
+    return FrameStages(spark, SharedExchange if request.param == "frames" else PersistedExchange)
+
+
+def collected(stages, rows):
+    """(partition of the exchange, blob) of every row."""
+    found = stages.collect(rows).to_pylist()
+    return sorted((row["p"], row["blob"].decode()) for row in found)
+
+
+def with_reader(batches):
+    """Rows whose blobs say which task saw them."""
+    for batch in batches:
+        told = [b"%s by %d" % (blob, me()["partition"]) for blob in batch.column(1).to_pylist()]
+        yield pa.RecordBatch.from_arrays(
+            [batch.column(0), pa.array(told, pa.binary())], schema=SCHEMA
+        )
+
+
+def test_stages_are_called_exchanged_and_collected(stages, tmp_path):
+    marks = Marks(tmp_path / "marks")
+    rows = stages.call(stages.numbers(TASKS), Front(marks.place), None)
+    exchange = stages.exchange(rows, PARTITIONS)
+    for first, stop in [(1, 4), (0, PARTITIONS)]:
+        found = collected(stages, stages.call(exchange.read(first, stop), with_reader, None))
+        assert found == [(to, f"{text} by {at}") for at, to, text in expected(first, stop)]
+    assert Counter(mark["task"] for mark in marks.of("ran")) == dict.fromkeys("012", 1)
+    exchange.release()
+
+
+def by_number(batches):
+    """A front whose rows tell the number that it was given: a joined front's partition is another one."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            blobs = [b"%d to %d" % (number, to) for to in range(PARTITIONS)]
+            columns = [pa.array(range(PARTITIONS), pa.int32()), pa.array(blobs, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def test_stages_over_dataframes_and_of_several_producers(spark, stages):
+    numbers = stages.call(stages.numbers(TASKS), by_number, None)
+    frame = stages.call(spark.range(0, TASKS, 1, TASKS).where("id < 9"), by_number, None)
+    shared = stages.exchange(numbers, PARTITIONS)
+    every = [(to, text) for _, to, text in expected(0, PARTITIONS)]
+    some = [(to - 2, text) for to, text in every if to >= 2]
+    for parts, wanted in [
+        ([(numbers, 0), (numbers, 0)], every + every),
+        ([(frame, 0), (numbers, 0)], every + every),
+        ([(frame, 0), (frame, 0)], every + every),
+        ([(shared.read(2, PARTITIONS), 2), (numbers, 0), (frame, 0)], some + every + every),
+    ]:
+        exchange = stages.exchange(stages.joined(parts), PARTITIONS)
+        assert collected(stages, exchange.read(0, PARTITIONS)) == sorted(wanted)
+        assert collected(stages, exchange.read(0, 1)) == sorted(row for row in wanted if not row[0])
+        exchange.release()
+    shared.release()
+
+
+def test_stages_belong_to_their_session_whichever_a_thread_has(spark, tmp_path):
+    other, found = spark.newSession(), []
+
+    def elsewhere():
+        spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(other._jsparkSession)
+        made = planned_stages(spark)
+        found.append(made.call(made.numbers(1), Front(tmp_path), None).session())
+
+    thread = InheritableThread(elsewhere)
+    thread.start()
+    thread.join()
+    assert found[0].equals(spark._jsparkSession)
+    assert not found[0].equals(other._jsparkSession)
+
+
+def test_where_plans_are_others_every_timestep_is_planned(
+    spark, tmp_path, undisturbed, monkeypatch
+):
+    monkeypatch.setattr(private_stages, "_inner", Mock(side_effect=SessionError("other plans")))
+    planned_stages.cache_clear()
+    made = Mock(side_effect=FrameStages)
+    monkeypatch.setattr(wiring, "FrameStages", made)
+    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=2)
+    planned_stages.cache_clear()
+    made.assert_called_once_with(spark, SharedExchange)
+    assert states(job) == undisturbed[0]
+    assert outputs(tmp_path / "out") == undisturbed[1]
 
 
 def dice(value):

@@ -212,3 +212,9 @@ def identity() -> tuple[int, str, dict[str, int]]:
     stage, attempt = int(context.stageId()), int(context.taskAttemptId())
     name = f"{attempt}-{uuid.uuid4().hex[:12]}"
     return context.partitionId(), name, {"stage": stage, "task": attempt}
+
+
+def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """mapInArrow function that is only planned."""
+    for _ in batches:
+        yield from ()

@@ -13,7 +13,8 @@ from rechannel.engine.runner import Report
 from rechannel.engine.spark.binding import arrow_schema
 from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
-from rechannel.engine.spark.runner import ROWS, reports_of
+from rechannel.engine.spark.runner import reports_of
+from rechannel.engine.spark.stages import ROWS
 from rechannel.kernels.load import Load, Scatter
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.model.routing import Routing

@@ -29,40 +29,38 @@ class SharedExchange:
 
     def __init__(self, spark: SparkSession, rows: DataFrame, partitions: int) -> None:
         """Plan the exchange of `rows` by their integer column `p`; nothing runs yet."""
+        frame: Any = rows.repartitionById(partitions, "p")
+        plan = frame._jdf.queryExecution().executedPlan()
+        self._bind(spark, _find_exchange(plan), partitions)
+        self._schema = frame._jdf.schema()
+
+    def _bind(self, spark: SparkSession, exchange: Any, partitions: int) -> None:
         self._spark = spark
         self._jvm: Any = spark.sparkContext._jvm
-        self._frame: Any = rows.repartitionById(partitions, "p")
-        plan = self._frame._jdf.queryExecution().executedPlan()
-        self._exchange = _find_exchange(plan)
-        self._dependency = self._exchange.shuffleDependency()
+        self._exchange = exchange
+        self._dependency = exchange.shuffleDependency()
         self._submitted: Any = None
         self.partitions = partitions
 
-    def read(self, first: int, stop: int, anchor: Anchor | None = None) -> DataFrame:
-        """Rows of partitions [first, stop); partition i of the result is partition first + i.
+    def read(self, first: int, stop: int, anchor: Anchor | None = None) -> Any:
+        """Rows of partitions [first, stop) as a DataFrame; partition i of the result is partition first + i.
 
         anchor: where the partitions of the result are computed; None = anywhere.
         """
-        rdd = self._range(first, stop)
-        return self._wrap(rdd if anchor is None else anchor.hold(rdd))
+        session: Any = self._spark
+        rdd = self._range(first, stop, anchor)
+        frame = session._jsparkSession.internalCreateDataFrame(rdd, self._schema, False)
+        return DataFrame(frame, self._spark)
 
-    def _range(self, first: int, stop: int) -> Any:
-        if (first, stop) == (0, self.partitions) and self._submitted is None:
-            return self._frame._jdf.queryExecution().toRdd()
+    def _range(self, first: int, stop: int, anchor: Anchor | None) -> Any:
         sql = self._jvm.org.apache.spark.sql.execution
         none = self._jvm.scala.Option.empty()
         gateway: Any = self._spark.sparkContext._gateway
         specs = gateway.new_array(sql.ShufflePartitionSpec, stop - first)
         for i in range(first, stop):
             specs[i - first] = sql.CoalescedPartitionSpec(i, i + 1, none)
-        return sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
-
-    def _wrap(self, rdd: Any) -> DataFrame:
-        session: Any = self._spark
-        frame = session._jsparkSession.internalCreateDataFrame(
-            rdd, self._frame._jdf.schema(), False
-        )
-        return DataFrame(frame, self._spark)
+        rdd = sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
+        return rdd if anchor is None else anchor.hold(rdd)
 
     def submit(self) -> None:
         """Start the map side now, as a job of its own, without waiting for it."""

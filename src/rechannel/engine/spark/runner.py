@@ -19,7 +19,6 @@ from pyspark.errors import AnalysisException
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rechannel.engine.outbox import outbox_frame
 from rechannel.engine.physical import (
@@ -44,6 +43,7 @@ from rechannel.engine.spark.calls import (
 )
 from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
 from rechannel.engine.splits import assign
 from rechannel.engine.steps import layout_of, partitions_of
 from rechannel.kernels.measure import decode_report
@@ -52,25 +52,6 @@ from rechannel.kernels.receive import Inbox
 from rechannel.kernels.wire import from_batches
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, only
-
-ROWS = StructType(
-    [StructField("p", IntegerType(), False), StructField("blob", BinaryType(), False)]
-)
-
-
-class Exchange(Protocol):
-    """A shuffle run once and read by many (private.SharedExchange, public.PersistedExchange)."""
-
-    partitions: int
-
-    def read(self, first: int, stop: int, anchor: Any = None) -> DataFrame:
-        """Rows of a range of partitions; anchor: where they are computed (private.Anchor)."""
-
-    def submit(self) -> None:
-        """Start it ahead of its readers, where possible."""
-
-    def release(self) -> None:
-        """Free it."""
 
 
 class Jobs(Protocol):
@@ -89,7 +70,6 @@ class Jobs(Protocol):
         """Cancel the tag's jobs."""
 
 
-MakeExchange = Callable[[SparkSession, DataFrame, int], Exchange]
 Profile = Callable[[Resources | None], ResourceProfile | None]
 
 
@@ -99,7 +79,7 @@ class _Open:
 
     decided: Timestep
     exchanges: dict[str, Exchange] = field(default_factory=dict)
-    loose: dict[str, DataFrame] = field(default_factory=dict)
+    loose: dict[str, Rows] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -107,15 +87,16 @@ class _Open:
 class SparkRunner:
     """Runs units as Spark jobs.
 
-    ahead: where several timesteps are in flight, start fronts at once instead of with their first reader. placing: puts
-    tasks where their state is warm; None = Spark chooses. profile: what becomes of an operator's resources.
+    stages: how calls and exchanges are put together. ahead: where several timesteps are in flight, start fronts at once
+    instead of with their first reader. placing: puts tasks where their state is warm; None = Spark chooses. profile:
+    what becomes of an operator's resources.
     """
 
     spark: SparkSession
     plan: PhysicalPlan
     programs: Mapping[str, StageProgram]
     readers: Mapping[str, SourceReader]
-    make_exchange: MakeExchange
+    stages: Stages
     jobs: Jobs
     job: str
     keeps_order: Callable[[DataFrame], bool]
@@ -124,7 +105,6 @@ class SparkRunner:
     profile: Profile = field(default=lambda resources: None)
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
-    _ranges: dict[int, DataFrame] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, timestep: Timestep) -> None:
@@ -155,24 +135,24 @@ class SparkRunner:
             call = StatefulCall(self._ship(stage.name), step)
             rows = self._map(held, stage, self._inbox(held, stage), call)
         if not stage.consumers:
-            return reports_of(rows.toArrow())
+            return reports_of(self.stages.collect(rows))
         if stage.reports_apart:
             last = partitions_of(stage, held.decided.configuration)
-            exchange = self.make_exchange(self.spark, rows, last + 1)
+            exchange = self.stages.exchange(rows, last + 1)
             held.exchanges[stage.name] = exchange
-            return reports_of(exchange.read(last, last + 1).toArrow())
+            return reports_of(self.stages.collect(exchange.read(last, last + 1)))
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             return []
         partitions = partitions_of(stage, held.decided.configuration)
-        exchange = self.make_exchange(self.spark, rows, partitions)
+        exchange = self.stages.exchange(rows, partitions)
         held.exchanges[stage.name] = exchange
         if self.ahead and held.decided.configuration.in_flight > 1:
             exchange.submit()
         return []
 
-    def _map(self, held: _Open, stage: Stage, rows: DataFrame, call: Any) -> DataFrame:
-        return rows.mapInArrow(call, ROWS, profile=self._profile(held, stage))
+    def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
+        return self.stages.call(rows, call, self._profile(held, stage))
 
     def _profile(self, held: _Open, stage: Stage) -> ResourceProfile | None:
         return self.profile(held.decided.configuration.operators[stage.name].resources)
@@ -183,7 +163,7 @@ class SparkRunner:
         operators = {operator for operator, _ in stage.consumers}
         return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
 
-    def _inbox(self, held: _Open, stage: Stage) -> DataFrame:
+    def _inbox(self, held: _Open, stage: Stage) -> Rows:
         """Blobs for a stateful stage: partition i is for task i, and is computed where the task is placed."""
         operator = held.decided.configuration.operators[stage.name]
         tasks = operator.tasks
@@ -192,14 +172,11 @@ class SparkRunner:
         if len(ranges) == 1 and ranges[0][0] is not None:
             only, first = ranges[0][0], ranges[0][1]
             return only.read(first, first + tasks, anchor)
-        frames = []
-        for name, (shared, first) in zip(stage.producers, ranges, strict=True):
-            rows = held.loose[name] if shared is None else shared.read(first, first + tasks)
-            frames.append(rows.select((F.col("p") - first).cast("int").alias("p"), "blob"))
-        joined = frames[0]
-        for frame in frames[1:]:
-            joined = joined.union(frame)
-        exchange = self.make_exchange(self.spark, joined, tasks)
+        parts = [
+            (held.loose[name] if shared is None else shared.read(first, first + tasks), first)
+            for name, (shared, first) in zip(stage.producers, ranges, strict=True)
+        ]
+        exchange = self.stages.exchange(self.stages.joined(parts), tasks)
         held.exchanges[f"into {stage.name}"] = exchange
         return exchange.read(0, tasks, anchor)
 
@@ -208,7 +185,7 @@ class SparkRunner:
         first = next(first for (name, _), (first, _) in layout.items() if name == consumer)
         return held.exchanges.get(producer), first
 
-    def _front(self, held: _Open, stage: Stage, step: StageStep) -> DataFrame:
+    def _front(self, held: _Open, stage: Stage, step: StageStep) -> Rows:
         frame = stage.frame
         shipped = self._ship(stage.name)
         if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
@@ -219,7 +196,7 @@ class SparkRunner:
             reader = source.split_reader(part.start, part.end, list(part.layout))
             reader = only(reader, source.schema, tuple(stage.root.schema.names))
             call = NativeFrontCall(shipped, step, reader, splits)
-            return self._map(held, stage, self._numbers(len(splits)), call)
+            return self._map(held, stage, self.stages.numbers(len(splits)), call)
         if frame is None:
             msg = f"stage {stage.name!r} reads nothing"
             raise ValueError(msg)
@@ -292,13 +269,6 @@ class SparkRunner:
             if stage not in self._shipped:
                 self._shipped[stage] = Shipped.of(self.programs[stage])
             return self._shipped[stage]
-
-    def _numbers(self, tasks: int) -> DataFrame:
-        """One row per task; made once, because planning a range costs as much as planning its use."""
-        with self._lock:
-            if tasks not in self._ranges:
-                self._ranges[tasks] = self.spark.range(0, tasks, 1, tasks)
-            return self._ranges[tasks]
 
     def exchange(
         self,

@@ -15,10 +15,12 @@ from rechannel.engine.runner import Timestep
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.profiles import Profiles
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
 from rechannel.engine.spark.session import advise, is_connect
+from rechannel.engine.spark.stages import FrameStages, Stages
 from rechannel.engine.spark.terms import shares_executors
 from rechannel.kernels.program import StageProgram
 from rechannel.sinks.writer import Rows
@@ -49,7 +51,7 @@ def spark_runner(
         plan=plan,
         programs=programs,
         readers=readers,
-        make_exchange=PersistedExchange if connect else SharedExchange,
+        stages=_stages(spark, connect=connect),
         jobs=NoJobs(spark) if connect else JobTags(spark),
         job=job,
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
@@ -71,6 +73,13 @@ def spark_runner(
         )
 
     return runner, rows_of
+
+
+def _stages(spark: Any, *, connect: bool) -> Stages:
+    """Planned once where there is private API, anew by every timestep where there is none."""
+    if connect:
+        return FrameStages(spark, PersistedExchange)
+    return planned_stages(spark) or FrameStages(spark, SharedExchange)
 
 
 def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
