@@ -1,4 +1,5 @@
-"""What timesteps tell of load, size and cost, as a change needs it: rows per bin, bytes per bin, ms per byte moved."""
+"""What timesteps tell of load, size and cost, as a change needs it: rows per bin and of hot keys, bytes per bin, ms per
+byte moved."""
 
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ class Measured:
         """manifests: of all operators, as of now."""
         self._manifests = manifests
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
+        self._hot: deque[list[tuple[str, list[list[int]]]]] = deque(maxlen=LOOKED_AT)
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
@@ -60,6 +62,7 @@ class Measured:
         """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
         bins = [(r["operator"], r["bins"]) for r in reports if r.get("bins")]
         self._bins.append((configuration, bins))
+        self._hot.append([(r["operator"], r["hot"]) for r in reports if r.get("hot")])
         if moved <= 0:
             self._quiet.append(took_ms)
         elif self._quiet:
@@ -79,6 +82,16 @@ class Measured:
                     rows = out.setdefault(operator, np.zeros(routing.bins))
                     rows += unpack_bins(packed)
         return {operator: tuple(rows.tolist()) for operator, rows in out.items()}
+
+    def hot(self) -> dict[str, dict[int, float]]:
+        """Rows of hot keys, by their hash, of every stateful operator over the last timesteps."""
+        out: dict[str, dict[int, float]] = {}
+        for timestep in self._hot:
+            for operator, keys in timestep:
+                rows = out.setdefault(operator, {})
+                for key, count in keys:
+                    rows[key] = rows.get(key, 0.0) + count
+        return out
 
     def sizes(self, configuration: Configuration) -> Sizes:
         """Bytes of state per bin, from what the manifests say of their runs."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.binned import pack_bins
+from rechannel.kernels.binned import hottest, pack_bins
 from rechannel.kernels.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
@@ -119,6 +119,7 @@ class StatefulTask:
             "spark": self.origin,
             "edit": edit.to_json(),
             "bins": pack_bins(self.step.routing, received),
+            "hot": hottest(received),
             "parcels": parcels,
             **({"nexts": nexts} if nexts else {}),
         }

@@ -234,8 +234,8 @@ def _plan(record: Record, now: Now) -> Event:
     except RechannelError as error:
         return finished(record, now, "failed", str(error))
     way = route_to(target, now.configuration, record.change, now)
+    said = advice(now.configuration, record.change, now.facts)
     if not way:
-        said = advice(now.configuration, record.change, now.facts)
         return finished(record, now, "done", "; ".join(("it was so already", *said)))
     steps = planned_steps(record, way, now)
     return Planned(
@@ -243,6 +243,7 @@ def _plan(record: Record, now: Now) -> Event:
         time_ms=now.time_ms,
         steps=tuple(step.to_json() for step in steps),
         base=_base(now.configuration, way),
+        advice="; ".join(said),
     )
 
 

@@ -51,11 +51,15 @@ class Prepared(_Event):
 
 
 class Planned(_Event):
-    """Its steps are fixed; the first one is due. base: what it will change, as it was, for the way back."""
+    """Its steps are fixed; the first one is due.
+
+    base: what it will change, as it was, for the way back. advice: what it cannot do, and what would, in words.
+    """
 
     kind: Literal["planned"] = "planned"
     steps: tuple[dict[str, Json], ...]
     base: dict[str, Json]
+    advice: str = ""
 
 
 class Stepped(_Event):

@@ -238,9 +238,8 @@ def _prepared(record: Record, event: Prepared) -> Record:
 
 
 def _planned(record: Record, event: Planned) -> Record:
-    return replace(
-        record, steps=tuple(Step.from_json(step) for step in event.steps), base=event.base, next=0
-    )
+    steps = tuple(Step.from_json(step) for step in event.steps)
+    return replace(record, steps=steps, base=event.base, next=0, reason=event.advice)
 
 
 def _stepped(record: Record, event: Stepped) -> Record:

@@ -49,16 +49,22 @@ class NoLimits:
         """Nothing."""
 
 
+MOST_OF_A_BIN = 0.5
+"""A key with so much of a bin's rows is what makes the bin hot."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known of a running stream.
 
     loads: rows per bin of every stateful operator, as measured; shape (bins,) under its present routing.
+    hot: rows of single keys that have many, by their hash, over the same time.
     combinable: operators that can pre-aggregate. sources: names of the sources. limits: of the cluster.
     places: by operator, the executor of every task that is placed.
     """
 
     loads: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    hot: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     combinable: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=NoLimits)
@@ -197,11 +203,37 @@ def advice(configuration: Configuration, change: c.Change, facts: Facts) -> tupl
     """What a change cannot do, and what would. Raises what `resolve` does."""
     said: list[str] = []
     parts = c.parts_of(change)
-    for part in parts if any(isinstance(part, c.Rebalance) for part in parts) else ():
+    for part in parts if any(isinstance(part, c.Rebalance | c.Split) for part in parts) else ():
+        if isinstance(part, c.Split):
+            said.extend(_hot_key(part, configuration, facts))
         configuration = _resolve(part, configuration, facts)
         if isinstance(part, c.Rebalance):
             said.extend(_hot(part, configuration, facts))
     return tuple(said)
+
+
+def _hot_key(change: c.Split, configuration: Configuration, facts: Facts) -> tuple[str, ...]:
+    """That a bin is hot because one key is."""
+    name = change.operator
+    _operator, routing = _routed(configuration, name)
+    loads = facts.loads.get(name, ())
+    if change.bin >= len(loads) or len(loads) != routing.bins or not loads[change.bin]:
+        return ()
+    lo, hi = routing.span(change.bin)
+    rows = max((n for key, n in facts.hot.get(name, {}).items() if lo <= key < hi), default=0.0)
+    share = min(1.0, rows / loads[change.bin])
+    if share < MOST_OF_A_BIN:
+        return ()
+    return (
+        f"operator {name!r}: one key has {share:.0%} of the rows of bin {change.bin}, and no cut parts the rows"
+        f" of a key: {_instead(name, facts)}",
+    )
+
+
+def _instead(name: str, facts: Facts) -> str:
+    if name in facts.combinable:
+        return f"pre-aggregate it with combine({name!r}, 'on')"
+    return "no placement spreads it"
 
 
 def _hot(change: c.Rebalance, configuration: Configuration, facts: Facts) -> tuple[str, ...]:
@@ -211,14 +243,9 @@ def _hot(change: c.Rebalance, configuration: Configuration, facts: Facts) -> tup
     if not hot:
         return ()
     bins = f"bin {hot[0]} alone has" if len(hot) == 1 else f"bins {list(hot)} each have"
-    key = (
-        f"pre-aggregate it with combine({name!r}, 'on')"
-        if name in facts.combinable
-        else "no placement spreads it"
-    )
     return (
         f"operator {name!r}: {bins} more than a task's share of the load: split({name!r}, {hot[0]})"
-        f" cuts it; if one key is that hot, {key}",
+        f" cuts it; if one key is that hot, {_instead(name, facts)}",
     )
 
 

@@ -127,6 +127,38 @@ def test_a_running_stream_knows_the_rows_of_its_bins_and_forgets_them_when_bins_
     assert sum(measured.loads(process.driver.configuration)["counts"]) == 5.0
 
 
+@pytest.mark.parametrize("which", ["the hot one", "another one"])
+def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
+    connector = script("k long", [[{"k": k % 50} for k in range(100)] + [{"k": 1}] * 300])
+    counts = rc.read().memory(connector).key_by("k").aggregate(n=rc.count(), name="counts")
+    harness = Harness(counts.write.memory("out"), settings=Settings(bins=4), configure=apart)
+    process = harness.start()
+    process.run()
+    (hot,) = hash_columns([pa.array([1], pa.int64())]).tolist()
+    assert process.driver.measured.hot() == {"counts": {hot: 302.0}}
+    routing = process.driver.configuration.operators["counts"].routing
+    spans = [routing.span(number) for number in range(4)]
+    (at,) = [number for number, (lo, hi) in enumerate(spans) if lo <= hot < hi]
+    process.reconfigure(ask.split("counts", at if which == "the hot one" else (at + 1) % 4))
+    connector.push([{"k": 2}])
+    process.run()
+    (record,) = process.journal.state.coordination.records
+    assert record.phase == "done"
+    told = f"of the rows of bin {at}, and no cut parts the rows of a key: pre-aggregate it with combine"
+    assert (told in record.reason) == (which == "the hot one")
+    assert bool(record.reason) == (which == "the hot one")
+
+
+def test_keys_are_hot_for_as_long_as_they_are():
+    measured = Measured(dict)
+    measured.committed(1, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5]]}], FOUR, 5, 0)
+    measured.committed(2, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5], [8, 4]]}], FOUR, 5, 0)
+    assert measured.hot() == {"counts": {7: 10.0, 8: 4.0}}
+    for timestep in range(LOOKED_AT - 1):
+        measured.committed(3 + timestep, [report("counts", 9, 0, 0, 0) | {"hot": []}], FOUR, 5, 0)
+    assert measured.hot() == {"counts": {7: 5.0, 8: 4.0}}
+
+
 # Sizes ---------------------------------------------------------------------------------------------
 
 

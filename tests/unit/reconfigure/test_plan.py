@@ -87,6 +87,26 @@ def test_a_bin_that_is_too_hot_for_any_task_is_told():
     assert "bins [1, 7] each have more" in str(made)
 
 
+def test_a_split_says_that_one_key_makes_the_bin_hot():
+    paper = Paper()
+    lo, hi = paper.configuration.operators["counts"].routing.span(2)
+    loads = {"counts": (1.0, 1.0, 8.0, 1.0, 1.0, 1.0, 1.0, 1.0)}
+    told = r"'counts': one key has 75% of the rows of bin 2, and no cut parts the rows of a key: .*"
+    for combinable, then in ((frozenset({"counts"}), "combine"), (frozenset(), "no placement")):
+        paper.facts = Facts(loads=loads, hot={"counts": {lo: 6.0, hi: 9.0}}, combinable=combinable)
+        made = planned(ask.split("counts", 2), paper=paper)
+        assert re.search(told + then, str(made))
+        assert planned(ask.split("counts", 1), paper=paper).advice == ()
+    paper.ask(ask.split("counts", 2))
+    paper.step()
+    assert paper.state.find("r1").phase == "done"
+    assert re.search(told, paper.state.find("r1").reason)
+    for hot in ({}, {"counts": {lo: 3.0, lo + 1: 3.0}}, {"sums": {lo: 6.0}}):
+        paper = Paper()
+        paper.facts = Facts(loads=loads, hot=hot)
+        assert planned(ask.split("counts", 2), paper=paper).advice == ()
+
+
 def test_what_would_be_refused_is_refused():
     with pytest.raises(RefusedError, match="rescale it first"):
         planned(ask.move("counts", 0, 3))
