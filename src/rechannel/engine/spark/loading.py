@@ -14,7 +14,7 @@ from rechannel.engine.spark.binding import arrow_schema
 from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.runner import reports_of
-from rechannel.engine.spark.stages import ROWS
+from rechannel.engine.spark.stages import ROWS, blobs_of
 from rechannel.kernels.load import Load, Scatter
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.model.routing import Routing
@@ -79,6 +79,6 @@ class SparkLoader:
             LoadCall(shipped, step, slices), ROWS
         )
         try:
-            return reports_of(loaded.toArrow())
+            return reports_of(blobs_of(loaded))
         except Exception as error:
             raise translate(error, program.operator, step.timestep) from error

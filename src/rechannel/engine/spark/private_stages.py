@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,6 @@ from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.private import Anchor, SharedExchange
 from rechannel.engine.spark.stages import ROWS, Call, Exchange, FrameStages, Rows
 from rechannel.errors import SessionError
-from rechannel.kernels.wire import SCHEMA
 
 _LOG = logging.getLogger(__name__)
 
@@ -120,14 +118,12 @@ class PlannedStages:
         node = self._exchanges[partitions].withNewChildren(python.toSeq([rows]))
         return _PlannedExchange(self._spark, node, partitions, self)
 
-    def collect(self, rows: Rows) -> pa.Table:
+    def collect(self, rows: Rows) -> list[bytes]:
         """See `Stages`."""
         if isinstance(rows, DataFrame):
             return self._frames.collect(rows)
         self._activate()
-        found = [(row.getInt(0), bytes(row.getBinary(1))) for row in rows.executeCollect()]
-        columns = [pa.array([row[i] for row in found], SCHEMA.field(i).type) for i in (0, 1)]
-        return pa.table(columns, schema=SCHEMA)
+        return [bytes(row.getBinary(1)) for row in rows.executeCollect()]
 
     def _frame(self, rows: Rows) -> DataFrame:
         if isinstance(rows, DataFrame):

@@ -10,7 +10,7 @@ one partition of its own, which the unit's action reads; the last stage's action
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,7 +49,7 @@ from rechannel.engine.steps import layout_of, partitions_of
 from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.receive import Inbox
-from rechannel.kernels.wire import from_batches
+from rechannel.kernels.wire import unpack
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, only
 
@@ -298,9 +298,9 @@ class SparkRunner:
             self.release(timestep)
 
 
-def reports_of(rows: pa.Table) -> list[Report]:
-    """Reports among (partition, blob) rows."""
-    bodies = Inbox.of(from_batches(rows.combine_chunks().to_batches())).reports
+def reports_of(blobs: Iterable[bytes]) -> list[Report]:
+    """Reports among blobs."""
+    bodies = Inbox.of(unpack(pa.py_buffer(blob)) for blob in blobs).reports
     return [decode_report(body) for body in bodies]
 
 

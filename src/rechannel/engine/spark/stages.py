@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import pyarrow as pa
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -54,8 +53,8 @@ class Stages(Protocol):
     def exchange(self, rows: Rows, partitions: int) -> Exchange:
         """Rows by their partition."""
 
-    def collect(self, rows: Rows) -> pa.Table:
-        """The (partition, blob) rows themselves: now it runs."""
+    def collect(self, rows: Rows) -> list[bytes]:
+        """The blobs themselves: now it runs."""
 
 
 class FrameStages:
@@ -95,7 +94,12 @@ class FrameStages:
         """See `Stages`."""
         return self._make_exchange(self._spark, rows, partitions)
 
-    def collect(self, rows: Rows) -> pa.Table:
+    def collect(self, rows: Rows) -> list[bytes]:
         """See `Stages`."""
-        table: pa.Table = rows.toArrow()
-        return table
+        return blobs_of(rows)
+
+
+def blobs_of(rows: DataFrame) -> list[bytes]:
+    """The blobs of (partition, blob) rows."""
+    blobs: list[bytes] = rows.toArrow().column("blob").to_pylist()
+    return blobs
