@@ -127,11 +127,16 @@ def sample(spark, place, running):
 
 
 def heap(spark):
-    """Bytes that the driver's JVM holds after a collection."""
+    """Bytes that the driver's JVM holds, when what a collection finds has been let go: Spark cleans up behind it."""
     lang = spark.sparkContext._jvm.java.lang
-    for _ in range(2):
+    held = []
+    for _ in range(4):
         lang.System.gc()
-    return lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+        time.sleep(0.1)
+        held.append(
+            lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+        )
+    return min(held)
 
 
 def open_files(pid):
