@@ -130,16 +130,12 @@ def in_process(spark, asked, events, tmp_path):
     assert plain(found) == rows
 
 
-@pytest.mark.parametrize("name", ["q8"])
+ON_SPARK = ("q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11", "q18", "q19", "q20", "q23")
+
+
+@pytest.mark.slow  # the Yahoo benchmark is tested so in every run
+@pytest.mark.parametrize("name", ON_SPARK)
 def test_on_spark_while_it_is_changed_and_fails(spark, name, tmp_path):
-    on_spark(spark, name, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["q3", "q4", "q5", "q6", "q7", "q9", "q10", "q11", "q18", "q19", "q20", "q23"]
-)
-def test_the_others_on_spark_while_they_are_changed_and_fail(spark, name, tmp_path):
     on_spark(spark, name, tmp_path)
 
 
