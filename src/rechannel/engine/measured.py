@@ -45,7 +45,8 @@ class Measured:
         """manifests: of all operators, as of now."""
         self._manifests = manifests
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
-        self._hot: deque[list[tuple[str, list[list[int]]]]] = deque(maxlen=LOOKED_AT)
+        self._hot: deque[tuple[Configuration, list[tuple[str, list[list[int]]]]]]
+        self._hot = deque(maxlen=LOOKED_AT)
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
@@ -62,7 +63,8 @@ class Measured:
         """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
         bins = [(r["operator"], r["bins"]) for r in reports if r.get("bins")]
         self._bins.append((configuration, bins))
-        self._hot.append([(r["operator"], r["hot"]) for r in reports if r.get("hot")])
+        hot = [(r["operator"], r["hot"]) for r in reports if r.get("hot")]
+        self._hot.append((configuration, hot))
         if moved <= 0:
             self._quiet.append(took_ms)
         elif self._quiet:
@@ -83,11 +85,13 @@ class Measured:
                     rows += unpack_bins(packed)
         return {operator: tuple(rows.tolist()) for operator, rows in out.items()}
 
-    def hot(self) -> dict[str, dict[int, float]]:
-        """Rows of hot keys, by their hash, of every stateful operator over the last timesteps."""
+    def hot(self, configuration: Configuration) -> dict[str, dict[int, float]]:
+        """Rows of hot keys, by their hash, of every stateful operator over the timesteps that `loads` are of."""
         out: dict[str, dict[int, float]] = {}
-        for timestep in self._hot:
-            for operator, keys in timestep:
+        for then, hot in self._hot:
+            for operator, keys in hot:
+                if _same_bins(then, configuration, operator) is None:
+                    continue
                 rows = out.setdefault(operator, {})
                 for key, count in keys:
                     rows[key] = rows.get(key, 0.0) + count

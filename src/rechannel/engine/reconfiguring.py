@@ -144,7 +144,7 @@ class Reconfigurer:
             turns=dict(self._turns),
             facts=Facts(
                 loads=self._measured.loads(configuration) if measured else {},
-                hot=self._measured.hot() if measured else {},
+                hot=self._measured.hot(configuration) if measured else {},
                 combinable=self._combinable,
                 sources=self._sources,
                 limits=self._limits,

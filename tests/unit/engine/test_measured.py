@@ -135,7 +135,7 @@ def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
     process = harness.start()
     process.run()
     (hot,) = hash_columns([pa.array([1], pa.int64())]).tolist()
-    assert process.driver.measured.hot() == {"counts": {hot: 302.0}}
+    assert process.driver.measured.hot(process.driver.configuration) == {"counts": {hot: 302.0}}
     routing = process.driver.configuration.operators["counts"].routing
     spans = [routing.span(number) for number in range(4)]
     (at,) = [number for number, (lo, hi) in enumerate(spans) if lo <= hot < hi]
@@ -153,10 +153,11 @@ def test_keys_are_hot_for_as_long_as_they_are():
     measured = Measured(dict)
     measured.committed(1, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5]]}], FOUR, 5, 0)
     measured.committed(2, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5], [8, 4]]}], FOUR, 5, 0)
-    assert measured.hot() == {"counts": {7: 10.0, 8: 4.0}}
+    assert measured.hot(FOUR) == {"counts": {7: 10.0, 8: 4.0}}
     for timestep in range(LOOKED_AT - 1):
         measured.committed(3 + timestep, [report("counts", 9, 0, 0, 0) | {"hot": []}], FOUR, 5, 0)
-    assert measured.hot() == {"counts": {7: 5.0, 8: 4.0}}
+    assert measured.hot(FOUR) == {"counts": {7: 5.0, 8: 4.0}}
+    assert measured.hot(configuration(counts=keyed(2, 8))) == {}
 
 
 # Sizes ---------------------------------------------------------------------------------------------
