@@ -226,7 +226,7 @@ def test_stages_belong_to_their_session_whichever_a_thread_has(spark, tmp_path):
 def test_where_plans_are_others_every_timestep_is_planned(
     spark, tmp_path, undisturbed, monkeypatch
 ):
-    monkeypatch.setattr(private_stages, "_inner", Mock(side_effect=SessionError("other plans")))
+    monkeypatch.setattr(private_stages, "inner", Mock(side_effect=SessionError("other plans")))
     planned_stages.cache_clear()
     made = Mock(side_effect=FrameStages)
     monkeypatch.setattr(wiring, "FrameStages", made)

@@ -31,7 +31,7 @@ class SharedExchange:
         """Plan the exchange of `rows` by their integer column `p`; nothing runs yet."""
         frame: Any = rows.repartitionById(partitions, "p")
         plan = frame._jdf.queryExecution().executedPlan()
-        self._bind(spark, _find_exchange(plan), partitions)
+        self._bind(spark, inner(plan, "ShuffleExchangeExec"), partitions)
         self._schema = frame._jdf.schema()
 
     def _bind(self, spark: SparkSession, exchange: Any, partitions: int) -> None:
@@ -75,13 +75,13 @@ class SharedExchange:
             cleaner.get().doCleanupShuffle(self._dependency.shuffleId(), False)
 
 
-def _find_exchange(plan: Any) -> Any:
-    while plan.getClass().getSimpleName() != "ShuffleExchangeExec":
-        children = plan.children()
-        if children.isEmpty():
-            msg = "this Spark plans repartitionById without a shuffle exchange; use the public fallback"
+def inner(plan: Any, name: str) -> Any:
+    """The first operator of a class in a physical plan. Raises SessionError."""
+    while plan.getClass().getSimpleName() != name:
+        if plan.children().isEmpty():
+            msg = f"this Spark plans without {name}; use the public fallback"
             raise SessionError(msg)
-        plan = children.head()
+        plan = plan.children().head()
     return plan
 
 

@@ -18,7 +18,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.spark.calls import nothing
-from rechannel.engine.spark.private import Anchor, SharedExchange
+from rechannel.engine.spark.private import Anchor, SharedExchange, inner
 from rechannel.engine.spark.stages import ROWS, Call, Exchange, FrameStages, Rows
 from rechannel.errors import SessionError
 
@@ -47,10 +47,10 @@ class PlannedStages:
         self._none = self._option.empty()
         self._sample: Any = spark.range(0, 1, 1, 1).mapInArrow(nothing, ROWS)
         shared = _Template(spark, self._sample, 1)
-        self._call = _inner(shared.exchange, "MapInArrowExec")
+        self._call = inner(shared.exchange, "MapInArrowExec")
         self._udf = self._call.func()
         read = shared.read(0, 1)._jdf.queryExecution().executedPlan()
-        self._scan = _inner(read, "RDDScanExec")
+        self._scan = inner(read, "RDDScanExec")
         self._scan_width = self._scan.productArity()
         self._lock = threading.Lock()
         self._exchanges: dict[int, Any] = {1: shared.exchange}
@@ -176,13 +176,3 @@ class _PlannedExchange(SharedExchange):
         """Rows of partitions [first, stop). See `SharedExchange.read`."""
         self._stages._activate()
         return self._stages._rows(self._range(first, stop, anchor))
-
-
-def _inner(plan: Any, name: str) -> Any:
-    """The first operator of a class. Raises SessionError."""
-    while plan.getClass().getSimpleName() != name:
-        if plan.children().isEmpty():
-            msg = f"this Spark plans without {name}"
-            raise SessionError(msg)
-        plan = plan.children().head()
-    return plan
