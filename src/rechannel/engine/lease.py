@@ -10,6 +10,7 @@ Clock and process table are arguments; only `process_started` looks at the machi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
@@ -48,12 +49,14 @@ class Holder:
 
 
 class Lease:
-    """A held lease. The driver calls `renew` every second or so, from any thread."""
+    """A held lease. The driver calls `renew` every second or so, from any thread, until one calls `release`."""
 
     def __init__(self, store: Store, holder: Holder, clock: Callable[[], int]) -> None:
         """Use `Lease.acquire`."""
         self._store = store
         self._clock = clock
+        self._lock = threading.Lock()
+        self._released = False
         self.holder = holder
 
     @classmethod
@@ -86,22 +89,27 @@ class Lease:
         return lease
 
     def renew(self) -> None:
-        """Give a sign. Raises FencedError when another driver took the lease meanwhile."""
-        present = read_lease(self._store)
-        if present and not present.same_driver(self.holder):
-            msg = (
-                f"process {present.pid} on host {present.host} took over the state directory in"
-                f" epoch {present.epoch}; this driver must stop"
-            )
-            raise FencedError(msg)
-        self.holder = replace(self.holder, heartbeat_ms=self._clock())
-        self._write()
+        """Give a sign; none once it was given back. Raises FencedError when another driver took the lease meanwhile."""
+        with self._lock:
+            if self._released:
+                return
+            present = read_lease(self._store)
+            if present and not present.same_driver(self.holder):
+                msg = (
+                    f"process {present.pid} on host {present.host} took over the state directory in"
+                    f" epoch {present.epoch}; this driver must stop"
+                )
+                raise FencedError(msg)
+            self.holder = replace(self.holder, heartbeat_ms=self._clock())
+            self._write()
 
     def release(self) -> None:
         """Give the lease back, unless another driver has it."""
-        present = read_lease(self._store)
-        if present and present.same_driver(self.holder):
-            self._store.delete(LEASE)
+        with self._lock:
+            self._released = True
+            present = read_lease(self._store)
+            if present and present.same_driver(self.holder):
+                self._store.delete(LEASE)
 
     def _write(self) -> None:
         self._store.put(LEASE, seal({"format": FORMAT, **asdict(self.holder)}))

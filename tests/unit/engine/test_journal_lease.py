@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -97,6 +98,33 @@ def test_who_insists_gets_it_and_the_other_is_told(world):
     old.release()
     assert read_lease(world.store) == new.holder
     new.renew()
+
+
+def test_no_sign_is_given_once_it_was_given_back(world):
+    lease = world.acquire()
+    lease.release()
+    lease.renew()
+    assert read_lease(world.store) is None
+
+
+def test_a_sign_under_way_does_not_outlive_it(world):
+    store, clock = world.store, world.now
+    started = []
+
+    def now():
+        # Between looking who holds it and giving the sign, another thread gives it back.
+        if len(started) == 1:
+            started.append(threading.Thread(target=lease.release))
+            started[1].start()
+            started[1].join(0.2)
+        return clock
+
+    holder = Holder(host="a", pid=1, started_ms=500, epoch=1, heartbeat_ms=0)
+    lease = Lease.acquire(store, holder, clock=now, started=world.living.get)
+    started.append(None)
+    lease.renew()
+    started[1].join()
+    assert read_lease(store) is None
 
 
 def test_a_torn_lease_is_nobodys(world):
