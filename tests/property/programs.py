@@ -510,6 +510,16 @@ class Writer:
             "tasks": rng.choice((None, None, 1, 2, 3)),
             "delay": rng.choice((0, 0, 100, 300)),
         }
+        if processing and rng.random() < 0.3:
+            common["keys"] = keys
+            return Sessions(
+                name=self.name("sessions"),
+                size=rng.choice((5, 20, 150)),
+                lateness=0,
+                **self.showing(),
+                processing=True,
+                **common,
+            )
         if processing:
             size, every = rng.choice(((10, 10), (100, 100), (50, 20), (100, 10)))
             if ORDERED & {how for how, _ in chosen.values()}:
@@ -524,28 +534,29 @@ class Writer:
             shown = {key: columns[key] for key in (*keys, "window_start", "window_end")}
             common |= {"columns": {**shown, folded: "long"}, "near": frozenset(), "chosen": chosen}
             common |= {"folds": (folded, rng.choice(longs)), "inverse": rng.random() < 0.5}
-        if rng.random() < 0.5 and not ORDERED & {how for how, _ in chosen.values()}:
+        if rng.random() < 0.5:
             common["keys"] = keys
             gap = rng.choice((10, 20, 50))
             name = self.name("sessions")
-            return Sessions(name=name, size=gap, lateness=0, complete=True, **common)
+            kept = rng.choice((0, 0, 50, 200))
+            return Sessions(name=name, size=gap, lateness=kept, **self.showing(), **common)
         if slides:
             size, every = rng.choice(((100, 50), (250, 50), (90, 60), (300, 20), (500, 10)))
             name = self.name("sliding")
             return Sliding(name=name, size=size, every=every, lateness=0, complete=True, **common)
-        early = rng.choice((None, None, 10, 50))
-        lasting = {
-            "lateness": rng.choice((0, 0, 50, 200)),
-            "complete": early is not None or rng.random() < 0.7,
-            "early": early,
-        }
-        apart = early is not None or lasting["lateness"] or not lasting["complete"]
+        lasting = {"lateness": rng.choice((0, 0, 50, 200)), **self.showing()}
+        apart = lasting["early"] or lasting["lateness"] or not lasting["complete"]
         if (apart or ORDERED & {how for how, _ in chosen.values()}) and rng.random() < 0.4:
             size, every = rng.choice(((100, 50), (90, 60), (100, 30)))
             name = self.name("copied")
             return Copied(name=name, size=size, every=every, **lasting, **common)
         size = rng.choice((30, 100, 250))
         return Window(name=self.name("window"), size=size, **lasting, **common)
+
+    def showing(self) -> dict[str, Any]:
+        """When windows are shown."""
+        early = self.rng.choice((None, None, 10, 50))
+        return {"complete": early is not None or self.rng.random() < 0.7, "early": early}
 
     def keyed(self, up: Step, timesteps: int) -> Step:
         rng = self.rng

@@ -359,20 +359,42 @@ class LateRows(Step):
         return late
 
 
+Span = list[tuple[int, int, int, Row]]
+"""Rows of a session: time, the timestep that brought it, its number in the stream, the row."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Sessions(Window):
-    """Aggregates of the rows of a key that are less than `size` ms apart. A key remembers rows of sessions to come."""
+    """Aggregates of the rows of a key that are less than `size` ms apart. A key remembers rows of sessions to come.
+
+    processing: in the time of timesteps.
+    """
+
+    processing: bool = False
+    shown_early: int = 0
+    arrived: int = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.shown_early = self.arrived = 0
 
     def windows(self) -> Any:
         return rc.sessions(self.size)
 
+    def build(self, *inputs: Any) -> Any:
+        if not self.processing:
+            return super().build(*inputs)
+        made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
+        keyed = inputs[0].key_by(*self.user_keys)
+        windows = keyed.window(self.windows(), emit=self.emit, time="processing")
+        return windows.aggregate(made, **self.options)
+
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
-        up, before = self.inputs[0], self.watermark
-        at = up.place(TIME)
+        before = self.watermark
         late, came = [], []
         for row in inputs[0]:
-            user = tuple(row[up.place(name)] for name in self.user_keys)
-            ms = None if row[at] is None else ms_of(row[at])
+            user = tuple(row[self.inputs[0].place(name)] for name in self.user_keys)
+            ms = self._time(row, now_ms)
             text = repr(list(map(plain, user)))
             if ms is None or self._foreign(text, ms, before):
                 late.append((user, row))
@@ -380,32 +402,61 @@ class Sessions(Window):
                 came.append((text, user, ms, row))
         self.late = self._in_order(late)
         for text, user, ms, row in came:
-            self.memory.setdefault(text, (user, []))[1].append((ms, row))
-        seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
+            self.arrived += 1
+            kept = self.memory.setdefault(text, (user, []))[1]
+            kept.append((ms, timestep, self.arrived, row))
+        seen = [ms - self.delay for row in inputs[0] if (ms := self._time(row, now_ms)) is not None]
+        seen += [now_ms] if self.processing else []
         self.watermark = max([*seen, *([] if before is None else [before])], default=None)
+        since = self._since(now_ms, timestep)
         emitted, places = [], []
         for text, (user, kept) in list(self.memory.items()):
             left = []
             for session in self._sessions(kept):
-                if self.passed(session[-1][0] + self.size, self.watermark):
+                if self._seen(session, before, timestep, since):
                     emitted.append((user, self._emitted(user, session)))
                     places.append((session[-1][0], tie(user)))
-                else:
+                if not self.passed(session[-1][0] + self.size + self.lateness, self.watermark):
                     left += session
             self.memory[text] = (user, left)
             if not left:
                 del self.memory[text]
         return self._placed([user for user, _ in emitted], places, [row for _, row in emitted])
 
+    def _time(self, row: Row, now_ms: int) -> int | None:
+        if self.processing:
+            return now_ms
+        at = row[self.inputs[0].place(TIME)]
+        return None if at is None else ms_of(at)
+
+    def _since(self, now_ms: int, timestep: int) -> int | None:
+        """The timestep that showed sessions early before this one, if this one does: the first of every interval."""
+        if self.early is None:
+            return None
+        last, self.last_ms = self.last_ms, now_ms
+        if last is None or now_ms // self.early == last // self.early:
+            return None
+        since, self.shown_early = self.shown_early, timestep
+        return since
+
+    def _seen(self, session: Span, before: int | None, timestep: int, since: int | None) -> bool:
+        """Whether a session is shown."""
+        end, touched = session[-1][0] + self.size, max(came for _, came, _, _ in session)
+        if not self.complete:
+            return touched == timestep
+        if self.passed(end, self.watermark):
+            return touched == timestep or not self.passed(end, before)
+        return since is not None and touched > since
+
     def _foreign(self, text: str, ms: int, before: int | None) -> bool:
         """Whether a row may belong to a session that is gone."""
-        if before is None or ms >= before:
+        if before is None or self.processing or ms >= before - self.lateness:
             return False
         kept = self.memory.get(text, (None, []))[1]
         return not any(s[0][0] <= ms < s[-1][0] + self.size for s in self._sessions(kept))
 
-    def _sessions(self, kept: list[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
-        out: list[list[tuple[int, Row]]] = []
+    def _sessions(self, kept: Span) -> list[Span]:
+        out: list[Span] = []
         for one in sorted(kept, key=lambda each: each[0]):
             if out and one[0] < out[-1][-1][0] + self.size:
                 out[-1].append(one)
@@ -413,9 +464,10 @@ class Sessions(Window):
                 out.append([one])
         return out
 
-    def _emitted(self, user: Row, session: list[tuple[int, Row]]) -> Row:
+    def _emitted(self, user: Row, session: Span) -> Row:
         times = instant(session[0][0]), instant(session[-1][0] + self.size)
-        return (*user, *times, *self.shown([row for _, row in session]))
+        in_order = sorted(session, key=lambda each: each[2])
+        return (*user, *times, *self.shown([row for _, _, _, row in in_order]))
 
     def state(self) -> list[Row]:
         return [

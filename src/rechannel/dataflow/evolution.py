@@ -25,7 +25,7 @@ from rechannel.dataflow.graph import (
     Stateful,
     Transform,
 )
-from rechannel.dataflow.groupwise import ApplySpec
+from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
 from rechannel.dataflow.resourced import with_resource
@@ -185,6 +185,7 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
 _FUNCTIONS: Mapping[type, str] = {
     ReduceSpec: "function",
     ApplySpec: "function",
+    ApplySessionSpec: "function",
     CogroupSpec: "function",
     TrackSpec: "update",
     TrackBatchesSpec: "update",
@@ -210,6 +211,12 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
                 msg = (
                     f"{label(node)}: whether each window has rows of its own follows from whether an aggregate goes by"
                     f" the order of rows, and what is stored cannot become the other; {INSTEAD}"
+                )
+                raise RefusedError(msg)
+            if isinstance(spec, SessionSpec) and made.ordered != spec.aggregates.ordered:
+                msg = (
+                    f"{label(node)}: sessions keep their rows if an aggregate goes by the order of rows, and only then;"
+                    f" what is stored cannot become the other; {INSTEAD}"
                 )
                 raise RefusedError(msg)
             return replace(spec, aggregates=made)

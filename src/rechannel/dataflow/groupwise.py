@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rechannel.dataflow.specs import split_keys
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches
 from rechannel.kernels.groupwise import ApplyLogic
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.marks import need_time
+from rechannel.kernels.session_apply import ApplySessionLogic
+from rechannel.kernels.session_rows import KeptRows
+from rechannel.kernels.sessions import FIRST, LAST
 from rechannel.kernels.sides import ROW
 from rechannel.kernels.track_frame import KEY
 from rechannel.kernels.windows import END, START
@@ -67,6 +72,67 @@ class ApplySpec:
         """Which windows there are."""
         every = "" if self.every_us is None else f" every {self.every_us}"
         return f"{self.window_us} from {self.offset_us}{every} of {self.column}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ApplySessionSpec:
+    """What a function makes of the rows of a key in a session. See `kernels.session_apply`, and `SessionSpec`."""
+
+    function: ApplyBatches
+    schema: pa.Schema
+    gap_us: int
+    on: str | None
+    lateness_us: int = 0
+    on_close: bool = True
+    early_ms: int | None = None
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that it can be called."""
+        need_function(self.function, "(frame) -> rows")
+
+    @property
+    def processing(self) -> bool:
+        """Whether it goes by the time of timesteps."""
+        return self.on is None
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it goes by the rows' own time."""
+        return not self.processing
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "apply"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and of what the function answers. Raises DataflowError."""
+        need_free(self.schema, (*keys, START, END))
+        for name in (START, END, FIRST.name, LAST.name):
+            if name in keys:
+                msg = f"apply_batches: key {name!r} is the name of a column of sessions; rename it"
+                raise DataflowError(msg)
+        if self.on is not None:
+            need_time(self.on, schema)
+        key_schema, others = split_keys(keys, schema)
+        return ApplySessionLogic(
+            inner=KeptRows(key_schema=key_schema, value_schema=others),
+            row_schema=schema,
+            on=self.on,
+            gap_us=self.gap_us,
+            lateness_us=self.lateness_us,
+            on_close=self.on_close,
+            early_ms=self.early_ms,
+            function=self.function,
+            fields=self.schema,
+        )
+
+    def fingerprint(self) -> str:
+        """What stored rows are."""
+        kind = "processing" if self.on is None else f"by {self.on}"
+        early = "" if self.early_ms is None else ", early"
+        return f"apply(sessions of {self.gap_us} {kind}, {self.lateness_us}{early})"
 
 
 def need_function(function: object, shape: str) -> None:

@@ -249,6 +249,9 @@ class KeyedStream(Generic[Behind]):
         `rc.every("10 seconds")` = also before it is complete, at an interval of processing time, if it got rows since.
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
+
+        A session that is shown early, with every change, or again, may have begun earlier since, or have become one
+        with others: a row takes the place of all earlier ones of its key from `window_start` to `window_end`.
         """
         return windowed(self, window, on=on, lateness=lateness, emit=emit, time=time)
 

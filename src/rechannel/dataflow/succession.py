@@ -24,6 +24,7 @@ from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.migrate import Migration, fingerprint
 from rechannel.kernels.reduce import ReduceLogic
 from rechannel.kernels.running import RunningLogic
+from rechannel.kernels.session_apply import ApplySessionLogic
 from rechannel.kernels.sessions import SessionLogic
 from rechannel.kernels.tracking import Tracking
 from rechannel.kernels.windows import WindowLogic
@@ -100,6 +101,8 @@ def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
 
 
 def _kind(logic: StatefulLogic) -> str:
+    if isinstance(logic, ApplySessionLogic):
+        return type(logic).__name__
     if isinstance(logic, WindowLogic | SessionLogic):
         return "window"
     if isinstance(logic, AggregateLogic):

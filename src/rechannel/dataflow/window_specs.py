@@ -14,6 +14,7 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.marks import MICROS, need_time
+from rechannel.kernels.session_rows import AggregatedRows
 from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
 from rechannel.kernels.sliding import SlidingLogic
 from rechannel.kernels.window_reduce import WindowReduceLogic
@@ -159,13 +160,29 @@ class WindowSpec:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionSpec:
-    """Aggregates of the rows of a key in each session. See `kernels.sessions`. on: the column of event times."""
+    """Aggregates of the rows of a key in each session. See `kernels.sessions`.
+
+    on: the column of event times; None = the time of timesteps; finished: all rows are in the next one. early_ms: at
+    which interval those that are not complete are shown.
+    """
 
     aggregates: AggregateSpec | CombineSpec
     gap_us: int
-    on: str
+    on: str | None
+    lateness_us: int = 0
+    on_close: bool = True
+    early_ms: int | None = None
+    finished: bool = False
 
-    needs_time = True
+    @property
+    def processing(self) -> bool:
+        """Whether it goes by the time of timesteps."""
+        return self.on is None
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it goes by the rows' own time."""
+        return not self.processing
 
     @property
     def kind(self) -> str:
@@ -178,10 +195,21 @@ class SessionSpec:
             if name in self.aggregates.aggregates or name in keys:
                 msg = f"{name!r} is the name of a column of sessions; name it otherwise"
                 raise DataflowError(msg)
-        need_time(self.on, schema)
-        inner = self.aggregates.inner(keys, schema, self.on)
-        self.aggregates.need_orderless("sessions", inner)
-        return SessionLogic(inner=inner, row_schema=schema, on=self.on, gap_us=self.gap_us)
+        if self.on is not None:
+            need_time(self.on, schema)
+        made = self.aggregates.inner(keys, schema, self.on)
+        inner: AggregateLogic | WindowReduceLogic | AggregatedRows = made
+        if isinstance(made, AggregateLogic) and made.ordered:
+            inner = AggregatedRows.of(made)
+        return SessionLogic(
+            inner=inner,
+            row_schema=schema,
+            on=self.on,
+            gap_us=self.gap_us,
+            lateness_us=self.lateness_us,
+            on_close=self.on_close,
+            early_ms=self.early_ms,
+        )
 
     def fingerprint(self) -> str:
         """The gap, and the aggregates."""
@@ -189,5 +217,9 @@ class SessionSpec:
 
     @property
     def fixed(self) -> str:
-        """What makes a session."""
-        return f"{self.gap_us} by {self.on}"
+        """What makes a session, and what is kept of one."""
+        kind = "processing" if self.on is None else f"by {self.on}"
+        late = f", {self.lateness_us}" if self.lateness_us else ""
+        early = "" if self.early_ms is None else ", early"
+        rows = ", rows" if self.aggregates.ordered else ""
+        return f"{self.gap_us} {kind}{late}{early}{rows}"

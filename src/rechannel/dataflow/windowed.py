@@ -11,7 +11,7 @@ import pyarrow as pa
 from rechannel.dataflow.counted import CountedSpec, check_counting
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches
-from rechannel.dataflow.groupwise import ApplySpec
+from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.dataflow.timing import declared_column
@@ -98,8 +98,15 @@ class WindowedStream(Generic[Behind]):
             counted = CountedSpec(aggregates=aggregates, size=size, every=every, on=self.column)
             return keyed._in_order_of(self.column, counted, name, tasks, bins)
         self._of_final_rows(f"window ({caller()})")
-        if self.window.gap_us is not None and self.column is not None:
-            made = SessionSpec(aggregates=aggregates, gap_us=self.window.gap_us, on=self.column)
+        if self.window.gap_us is not None:
+            made = SessionSpec(
+                aggregates=aggregates,
+                gap_us=self.window.gap_us,
+                on=self.column,
+                lateness_us=self.lateness_us,
+                on_close=self.emit == "complete",
+                early_ms=self.early_ms,
+            )
             return keyed._operator(made, name, tasks, bins, None)
         spec = WindowSpec(
             aggregates=aggregates,
@@ -166,9 +173,24 @@ class WindowedStream(Generic[Behind]):
 
         function: (GroupFrame) -> rows, as a RecordBatch, polars DataFrame or dict of arrays: one per key, or, with a
         column `_key` that has the number of each row's key, any number. What is made of a key must not depend on which
-        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Sessions,
-        lateness and emit="change" are refused. Of windows that overlap, each holds its rows itself.
+        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Of windows that
+        overlap, each holds its rows itself; lateness and other ways of showing are refused.
+
+        Sessions take both: then the function is called for a session every time that it is shown. `window_start` and
+        `window_end` are keys of the frame. All rows of a session are written again when rows come to it.
         """
+        if self.window.gap_us is not None:
+            self._of_final_rows(f"apply_batches ({caller()})")
+            sessions = ApplySessionSpec(
+                function=function,
+                schema=schema_of(schema),
+                gap_us=self.window.gap_us,
+                on=self.column,
+                lateness_us=self.lateness_us,
+                on_close=self.emit == "complete",
+                early_ms=self.early_ms,
+            )
+            return self.keyed._operator(sessions, name, tasks, bins, None)
         self._shown_once(f"apply_batches ({caller()})")
         spec = ApplySpec(
             function=function,
@@ -246,8 +268,12 @@ def windowed(
             f" not {window!r}"
         )
         raise DataflowError(msg)
-    if early is not None and (not window.timed or (window.overlap and time == "processing")):
-        msg = f"window ({caller()}): emit=rc.every(...) is for rc.tumbling, and in event time for rc.sliding"
+    shows_early = window.timed or window.gap_us is not None
+    if early is not None and (not shows_early or (window.overlap and time == "processing")):
+        msg = (
+            f"window ({caller()}): emit=rc.every(...) is for rc.tumbling and rc.sessions, and in event time for"
+            " rc.sliding"
+        )
         raise DataflowError(msg)
     if window.counted is not None:
         check_counting(keyed.keys, lateness, shown, time)
@@ -276,9 +302,6 @@ def windowed(
         msg = f"window ({caller()}): emit is 'complete', 'change' or rc.every(...), not {emit!r}"
         raise DataflowError(msg)
     kept = microseconds(lateness, f"window ({caller()}): lateness", least=0)
-    if window.gap_us is not None and (kept or shown == "change"):
-        msg = f"window ({caller()}): sessions are shown when complete, and take no lateness"
-        raise DataflowError(msg)
     return WindowedStream(
         keyed=keyed,
         window=window,
@@ -294,18 +317,16 @@ def _processing(
 ) -> WindowedStream[Behind]:
     """Windows of processing time."""
     what = f"window ({caller()})"
-    if window.gap_us is not None or window.assigned or on is not None or lateness:
+    if window.assigned or on is not None or lateness:
         msg = (
-            f"{what}: windows of processing time are rc.tumbling or rc.sliding, of no column, and nothing is late"
-            " for them"
+            f"{what}: windows of processing time are rc.tumbling, rc.sliding or rc.sessions, of no column, and nothing"
+            " is late for them"
         )
         raise DataflowError(msg)
     if not keyed.keys:
         msg = f"{what}: windows of processing time need a key; use key_by"
         raise DataflowError(msg)
-    if emit not in ("complete", "change") or (
-        window.every_us != window.size_us and emit == "change"
-    ):
+    if emit not in ("complete", "change") or (window.overlap and emit == "change"):
         msg = (
             f"{what}: emit is 'complete' or, of windows that do not overlap, 'change', not {emit!r}"
         )

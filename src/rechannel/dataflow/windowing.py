@@ -8,10 +8,10 @@ from typing import Any
 from rechannel.dataflow.counted import rows_of
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Stateful
-from rechannel.dataflow.groupwise import ApplySpec
+from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.tops import TopSpec
-from rechannel.dataflow.window_specs import WindowSpec
+from rechannel.dataflow.window_specs import SessionSpec, WindowSpec
 from rechannel.errors import DataflowError
 from rechannel.kernels.windows import AssignWindows
 
@@ -108,7 +108,8 @@ def size_of(node: Node) -> int:
 
 def corrects(node: Node) -> bool:
     """Whether windows that a node's rows come out of are shown more than once."""
-    specs = [each.spec for each in _nearest(node) if isinstance(each.spec, WindowSpec)]
+    kinds = WindowSpec | SessionSpec | ApplySessionSpec
+    specs = [each.spec for each in _nearest(node) if isinstance(each.spec, kinds)]
     return any(spec.lateness_us or not spec.on_close or spec.early_ms for spec in specs)
 
 

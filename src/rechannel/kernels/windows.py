@@ -321,7 +321,9 @@ class WindowLogic:
             return replace(arrivals, old=old, values=arrivals.values[:-1])
         if not self.keep_late:
             return replace(arrivals, old=old)
-        values = values_read(arrivals, (self.key_schema, self.value_schema), self.inner)
+        values = values_read(
+            arrivals, (self.key_schema, self.value_schema), self.inner.value_schema
+        )
         return replace(arrivals, old=old, values=values)
 
     def _late_rows(self, arrivals: Arrivals, late: Mask) -> Late:
@@ -338,10 +340,10 @@ class WindowLogic:
 def values_read(
     arrivals: Arrivals,
     columns: tuple[pa.Schema, pa.Schema],
-    inner: AggregateLogic | WindowReduceLogic,
+    wanted: pa.Schema,
 ) -> Columns:
     """What aggregates read of rows of which all columns travelled. columns: (keys, others)."""
-    return [column_of(name, arrivals, columns) for name in inner.value_schema.names]
+    return [column_of(name, arrivals, columns) for name in wanted.names]
 
 
 def completes(clock: Clock, size_us: int, offset_us: int | None) -> bool:

@@ -100,6 +100,46 @@ def test_what_has_not_changed_is_not_read():
     assert bench.counted("rows_read") < 700
 
 
+def test_sessions_are_shown_as_they_grow():
+    rows = script("user STRING, x BIGINT, at TIMESTAMP")
+    keyed = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+    made = keyed.window(rc.sessions("1 minute"), emit=rc.every("10 seconds"))
+    clock = 100.0
+    harness = Harness(
+        made.aggregate(n=rc.count(), name="visits").write.memory("out", name="out"),
+        settings=rc.Settings(tasks=2, bins=4),
+        clock=lambda: clock * 1_000,
+    )
+    harness.start()
+    shown = []
+    for at, came in (
+        (101, [row("ann", 1), row("bob", 2)]),
+        (105, [row("ann", 50)]),
+        (110, []),
+        (121, [row("bob", 60)]),
+        (122, [row("ann", 111)]),
+        (130, []),
+        (140, []),
+    ):
+        clock = at
+        before = len(harness.outputs("out"))
+        if came:
+            rows.push(came)
+        harness.process.run()
+        outputs = harness.outputs("out")
+        found = [r for t in sorted(outputs)[before:] for r in outputs[t].to_pylist()]
+        shown.append(sorted((r["user"], (r["window_end"] - EPOCH).seconds, r["n"]) for r in found))
+    assert shown == [
+        [],
+        [],
+        [("ann", 110, 2), ("bob", 62, 1)],
+        [("bob", 120, 2)],
+        [("ann", 110, 2)],
+        [("ann", 171, 1)],
+        [],
+    ]
+
+
 def test_windows_of_processing_time():
     rows = script("user STRING")
     windows = rc.read().memory(rows, name="rows").key_by("user")
@@ -135,7 +175,7 @@ def test_what_makes_no_sense_is_refused():
             lambda: keyed.window(rc.sliding(10, 5), emit=rc.every(1_000), time="processing"),
             "in event time for rc.sliding",
         ),
-        (lambda: keyed.window(rc.sessions(10), emit=rc.every(1_000)), "rc.tumbling"),
+        (lambda: keyed.window(rc.counting(10), emit=rc.every(1_000)), "rc.tumbling"),
         (lambda: rc.every(0), "interval of rc.every"),
         (lambda: rc.every(timedelta(microseconds=5)), "whole milliseconds"),
         (

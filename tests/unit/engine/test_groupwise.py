@@ -283,14 +283,12 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     visits = rc.read().memory(script(VISITS), name="visits")
     timed, seen = orders.event_time("at"), visits.event_time("at")
     on, windows = {"k": "who"}, timed.key_by("k").window(WINDOW)
-    sessions = timed.key_by("k").window(rc.sessions("20 seconds"))
     lasting = timed.key_by("k").window(WINDOW, lateness="1 second")
     for wrong, words in (
         (lambda: windows.apply_batches(None, "n BIGINT"), "needs a function"),
         (lambda: windows.apply_batches(spread, "k BIGINT"), "column 'k' is shown in front"),
         (lambda: windows.apply_batches(spread, "_key BIGINT"), "tells which key a row is of"),
         (lambda: windows.apply_batches(spread, "window_end BIGINT"), "'window_end' is shown"),
-        (lambda: sessions.apply_batches(spread, "n BIGINT"), "of one length"),
         (lambda: lasting.apply_batches(spread, "n BIGINT"), "take no lateness"),
         (lambda: windows.apply_batches(spread, "n BIGINT", tasks=0), "at least 1"),
         (lambda: timed.cogroup("visits", on), "takes a stream"),

@@ -85,6 +85,30 @@ def test_windows_that_overlap():
     assert bench.timesteps == 0
 
 
+def test_sessions_of_the_time_at_which_rows_come():
+    bench = Bench(rc.sessions("2 seconds"))
+    assert bench.step(1_500, "ann", "bob") == []
+    assert bench.step(3_000, "ann") == []
+    assert bench.step(3_499) == []
+    assert bench.timesteps == 0
+    assert bench.step(3_500) == [("bob", 1_500, 3_500, 1)]
+    assert bench.plain(bench.harness.state("counts")) == [("ann", 1_500, 5_000, 2)]
+    bench.harness.process.reconfigure([rc.rescale("counts", 3), rc.split("counts", 0)])
+    assert bench.step(4_000, "cid") == []
+    bench.harness.start()
+    assert bench.step(5_000, "ann") == [("ann", 1_500, 5_000, 2)]
+    assert bench.step(9_000) == [("ann", 5_000, 7_000, 1), ("cid", 4_000, 6_000, 1)]
+    assert bench.step(20_000) == []
+    assert bench.timesteps == 0
+
+
+def test_sessions_that_change_can_be_shown():
+    bench = Bench(rc.sessions("2 seconds"), emit="change")
+    assert bench.step(1_500, "ann") == [("ann", 1_500, 3_500, 1)]
+    assert bench.step(3_000, "ann") == [("ann", 1_500, 5_000, 2)]
+    assert bench.step(5_000, "ann") == [("ann", 5_000, 7_000, 1)]
+
+
 def test_every_change_can_be_shown():
     bench = Bench(emit="change")
     assert bench.step(1_100, "ann") == [("ann", 1_000, 2_000, 1)]
@@ -114,12 +138,11 @@ def test_thousands_of_windows_leave_nothing_behind():
     assert sum(run.rows for run in runs) < 50
 
 
-def test_over_finished_input_every_window_is_complete():
+@pytest.mark.parametrize("kind", [rc.tumbling("1 second"), rc.sessions("1 second")])
+def test_over_finished_input_every_window_is_complete(kind):
     rows = rc.read().memory(script("user STRING, x BIGINT"), name="rows")
     counts = (
-        rows.key_by("user")
-        .window(rc.tumbling("1 second"), time="processing")
-        .aggregate(n=rc.count(), name="counts")
+        rows.key_by("user").window(kind, time="processing").aggregate(n=rc.count(), name="counts")
     )
     table = pa.table({"user": ["ann", "bob", "ann"], "x": [1, 2, 3]})
     with rc.run_batch(
@@ -140,7 +163,7 @@ def test_what_cannot_be_is_refused():
 
     second = rc.tumbling("1 second")
     for wrong, words in (
-        (lambda: window(rc.sessions("1 second")), "rc.tumbling or rc.sliding"),
+        (lambda: window(rc.same_window()), "rc.tumbling, rc.sliding or rc.sessions"),
         (lambda: window(second, on="at"), "of no column"),
         (lambda: window(second, lateness=5), "nothing is late"),
         (lambda: window(rc.sliding(2000, 1000), emit="change"), "do not overlap"),

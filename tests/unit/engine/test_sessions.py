@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, RefusedError
 from rechannel.testing import Harness, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -15,12 +15,12 @@ SCHEMA = "user STRING, x BIGINT, at TIMESTAMP"
 class Bench:
     """A job that counts and sums per user in sessions with a gap of 10 s."""
 
-    def __init__(self, delay=0, *, late=True, settings=None):
+    def __init__(self, delay=0, *, late=True, settings=None, **options):
         self.rows = script(SCHEMA)
         stream = rc.read().memory(self.rows, name="rows").event_time("at", delay)
         self.sessions = (
             stream.key_by("user")
-            .window(rc.sessions("10 seconds"))
+            .window(rc.sessions("10 seconds"), **options)
             .aggregate(n=rc.count(), total=rc.sum("x"), name="sessions")
         )
         ends = [self.sessions.write.memory("out", name="out")]
@@ -92,6 +92,129 @@ def test_late_is_what_could_belong_to_a_session_that_is_gone():
     assert bench.late() == 0
 
 
+def test_lateness_keeps_a_session_that_is_shown_and_shows_it_again():
+    bench = Bench(lateness="20 seconds")
+    bench.step(("ann", 1), ("cid", 60))
+    # Event time is at 60 s: what could belong to a session that ended before 40 s is late.
+    assert bench.step(("bob", 39), ("bob", 40)) == [("bob", 40, 50, 1, 7)]
+    assert bench.late() == 1
+    # Both are complete, and become one.
+    assert bench.step(("bob", 52)) == []
+    assert bench.step(("bob", 46)) == []
+    assert bench.state() == [("bob", 40, 62, 3, 21), ("cid", 60, 70, 1, 7)]
+    assert bench.step(("dan", 62)) == [("bob", 40, 62, 3, 21)]
+    assert bench.step(("bob", 45)) == [("bob", 40, 62, 4, 28)]
+    bench.step(("dan", 82))
+    assert bench.step(("bob", 45)) == []
+    assert bench.late() == 1
+    assert [each[0] for each in bench.state()] == ["cid", "dan", "dan"]
+
+
+def test_every_change_can_be_shown():
+    bench = Bench(delay="1 hour", emit="change")
+    assert bench.step(("ann", 20), ("ann", 36)) == [("ann", 20, 30, 1, 7), ("ann", 36, 46, 1, 7)]
+    assert bench.step(("bob", 20)) == [("bob", 20, 30, 1, 7)]
+    assert bench.step(("ann", 28)) == [("ann", 20, 46, 3, 21)]
+    assert bench.step(("cid", 5_000)) == [("cid", 5000, 5010, 1, 7)]
+    assert [each[0] for each in bench.state()] == ["cid"]
+
+
+def pushed(rows, harness, *came):
+    """One timestep of (user, seconds, x); what it showed."""
+    made = [{"user": u, "x": x, "at": EPOCH + timedelta(seconds=s)} for u, s, x in came]
+    rows.push(made)
+    harness.process.run()
+    outputs = harness.outputs("out")
+    return outputs[max(outputs)].to_pylist()
+
+
+def test_aggregates_by_order_go_by_the_order_in_which_rows_came():
+    rows = script(SCHEMA)
+    keyed = rc.read().memory(rows, name="rows").event_time("at", "1 hour").key_by("user")
+    made = keyed.window(rc.sessions("10 seconds")).aggregate(
+        first=rc.first("x"), last=rc.last("x"), newest=rc.last_n("x", 3), n=rc.count(), name="made"
+    )
+    harness = Harness(made.write.memory("out", name="out"), settings=rc.Settings(tasks=2, bins=4))
+    harness.start()
+    pushed(rows, harness, ("ann", 20, 1), ("ann", 36, 2), ("bob", 20, 3), ("ann", 20, 4))
+    pushed(rows, harness, ("ann", 40, 5), ("bob", 21, 6))
+    harness.process.reconfigure(rc.rescale("made", 4))
+    # Two sessions become one: what came to both of them is in one order.
+    pushed(rows, harness, ("ann", 28, 7))
+    shown = pushed(rows, harness, ("cid", 4_000, 8))
+    found = sorted((r["user"], r["first"], r["last"], r["newest"], r["n"]) for r in shown)
+    assert found == [("ann", 1, 7, [4, 5, 7], 5), ("bob", 3, 6, [3, 6], 2)]
+    with pytest.raises(RefusedError, match="sessions keep their rows"):
+        harness.process.reconfigure(rc.change_logic("made", {"n": rc.count()}))
+    harness.process.reconfigure(rc.change_logic("made", {"second": rc.last_n("x", 2)}))
+    pushed(rows, harness, ("cid", 4_001, 9))
+    shown = pushed(rows, harness, ("dan", 9_000, 1))
+    assert [(r["user"], r["second"]) for r in shown] == [("cid", [8, 9])]
+
+
+def path(frame):
+    """Where every session began and ended, and how long its steps were."""
+    x = frame.rows.column("x").to_numpy()
+    steps = [x[at : at + size] for at, size in zip(frame.starts, frame.sizes, strict=True)]
+    return {"steps": [" ".join(map(str, each)) for each in steps]}
+
+
+def each_row(frame):
+    """As many rows as there are."""
+    return {"_key": frame.ids, "doubled": frame.rows.column("x").to_numpy() * 2}
+
+
+def applied(function, schema, **options):
+    rows = script(SCHEMA)
+    stream = rc.read().memory(rows, name="rows").event_time("at", "1 hour")
+    made = stream.key_by("user").window(rc.sessions("10 seconds"), **options)
+    made = made.apply_batches(function, schema, name="made")
+    ends = [made.write.memory("out", name="out"), made.late.write.memory("late", name="late")]
+    harness = Harness(ends, settings=rc.Settings(tasks=2, bins=4))
+    harness.start()
+    return rows, harness
+
+
+def test_a_function_is_handed_all_rows_of_a_session():
+    rows, harness = applied(path, "steps STRING")
+    pushed(rows, harness, ("ann", 20, 1), ("ann", 36, 2), ("bob", 20, 3), ("ann", 20, 4))
+    pushed(rows, harness, ("ann", 28, 7))
+    shown = pushed(rows, harness, ("cid", 4_000, 8), ("ann", 0, 1))
+    assert sorted((r["user"], r["steps"]) for r in shown) == [
+        ("ann", "1"),
+        ("ann", "1 2 4 7"),
+        ("bob", "3"),
+    ]
+    assert [r["window_end"] for r in shown if r["user"] == "bob"] == [EPOCH + timedelta(seconds=30)]
+    pushed(rows, harness, ("ann", 300, 8))
+    assert len(harness.outputs("late")[4]) == 1
+    (kept,) = harness.state("made").to_pylist()
+    assert (kept["user"], kept["x"]) == ("cid", [8])
+    harness.process.reconfigure(rc.change_logic("made", shouted))
+    pushed(rows, harness)
+    shown = pushed(rows, harness, ("dan", 9_000, 1))
+    assert [r["steps"] for r in shown] == ["8!"]
+
+
+def shouted(frame):
+    return {"steps": [f"{x}!" for x in frame.rows.column("x").to_pylist()]}
+
+
+def test_a_function_may_answer_many_rows_with_every_change():
+    rows, harness = applied(each_row, "doubled BIGINT", emit="change")
+    pushed(rows, harness, ("ann", 20, 1), ("bob", 20, 3))
+    shown = pushed(rows, harness, ("ann", 25, 2))
+    assert [(r["user"], r["doubled"]) for r in shown] == [("ann", 2), ("ann", 4)]
+
+
+def test_windows_of_sessions_that_are_shown_again_are_refused():
+    stream = rc.read().memory(script(SCHEMA), name="rows").event_time("at")
+    for options in ({"lateness": 5}, {"emit": "change"}, {"emit": rc.every(5)}):
+        shown = stream.key_by("user").window(rc.sessions(10), **options).aggregate(n=rc.count())
+        with pytest.raises(DataflowError, match="count them twice"):
+            shown.window(rc.tumbling(100), on="window_end").aggregate(m=rc.count())
+
+
 def test_a_stale_session_is_not_shown_again():
     bench = Bench(settings=rc.Settings(tasks=1, bins=2))
     shown = []
@@ -122,10 +245,9 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("user")
     gap = rc.sessions("10 seconds")
     for wrong, words in (
-        (lambda: keyed.window(gap, lateness="1 second"), "take no lateness"),
-        (lambda: keyed.window(gap, emit="change"), "take no lateness"),
+        (lambda: keyed.window(gap, emit="changes"), "emit is 'complete'"),
         (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
-        (lambda: keyed.window(gap).aggregate(n=rc.first("x")), "order of rows"),
+        (lambda: keyed.window(gap).apply_batches(max, "window_end TIMESTAMP"), "leave it out"),
         (lambda: keyed.window(gap).aggregate(_last=rc.count()), "name it otherwise"),
         (lambda: rc.sessions(0), "gap between sessions"),
     ):
