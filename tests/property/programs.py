@@ -44,6 +44,7 @@ from tests.property.twins import (
 
 NASTY = (0.0, -0.0, 1.0, 0.1, -2.5, 1e16, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf)
 TAME = (0.0, -0.0, 1.0, 0.1, 0.2, 0.3, -2.5, 1e16, math.nan, 1 / 3)
+RANKINGS = ("row_number", "row_number", "rank", "dense_rank")
 ORDERED = {"first", "last", "first_value", "last_n"}
 LEAVING = {"count", "count_of", "sum", "sum_of_floats", "mean", "variance", "stddev"}
 STANDARD = {"a": "long", "b": "string", "c": "long", "x": "double"}
@@ -469,6 +470,7 @@ class Writer:
             size=size,
             every=self.distance(size),
             ties=size is not None and rng.random() < 0.5,
+            ranking=rng.choice(RANKINGS if size is not None else RANKINGS[:1]),
             delay=rng.choice((0, 0, 100, 300)),
             tasks=rng.choice((None, None, 1, 2, 3)),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ class Top(Keyed):
     size: int | None = None
     every: int | None = None
     ties: bool = False
+    ranking: str = "row_number"
     delay: int = 0
     watermark: int | None = None
     late: list[Row] = field(default_factory=list)
@@ -52,6 +54,7 @@ class Top(Keyed):
                 list(self.by),
                 descending=list(self.by.values()),
                 ties=self.ties,
+                ranking=self.ranking,
                 **self.options,
             )
         return keyed.top(self.n, list(self.by), descending=list(self.by.values()), **self.options)
@@ -115,22 +118,35 @@ class Top(Keyed):
             kept = [*there, *nans, *nulls]
         if self.n is None or not self.ties or len(kept) <= self.n:
             return kept[: self.n]
-        places = [up.place(name) for name in self.by]
+        if self.ranking == "dense_rank":
+            first = list(dict.fromkeys(map(self._order, kept)))[: self.n]
+            return [one for one in kept if self._order(one) in first]
+        last = self._order(kept[self.n - 1])
+        return [one for i, one in enumerate(kept) if i < self.n or self._order(one) == last]
 
-        def order(one: tuple[int, Row]) -> str:
-            return repr([plain(one[1][place]) for place in places])
+    def _order(self, one: tuple[int, Row]) -> str:
+        """Alike for rows that are alike in the order."""
+        return repr([plain(one[1][self.inputs[0].place(name)]) for name in self.by])
 
-        last = order(kept[self.n - 1])
-        return [one for i, one in enumerate(kept) if i < self.n or order(one) == last]
+    def _numbers(self, ranked: list[tuple[int, Row]]) -> list[int]:
+        """What rows are shown to be."""
+        orders = [self._order(one) for one in ranked]
+        if self.ranking == "row_number":
+            return list(range(1, len(orders) + 1))
+        if self.ranking == "dense_rank":
+            distinct = list(dict.fromkeys(orders))
+            return [distinct.index(order) + 1 for order in orders]
+        return [orders.index(order) + 1 for order in orders]
 
     def _table(self, text: str) -> list[tuple[Row, Row]]:
         key, kept = self.memory[text]
         up = self.inputs[0]
         values = [up.place(name) for name in up.columns if name not in self.user_keys]
         ends = () if self.size is None else (instant(ms_of(key[-1]) + self.size),)
+        ranked = self._ranked(kept)
         return [
             (key, (*key, *ends, *(() if self.last else (rank,)), *(row[i] for i in values)))
-            for rank, (_, row) in enumerate(self._ranked(kept), 1)
+            for rank, (_, row) in zip(self._numbers(ranked), ranked, strict=True)
         ]
 
     def _by_rank(self, emitted: list[tuple[Row, Row]], *, whole: bool = False) -> list[Row]:
@@ -138,7 +154,11 @@ class Top(Keyed):
         if not whole:
             return self._in_order(emitted)
         keys, rows = [key for key, _ in emitted], [row for _, row in emitted]
-        places = [(row[len(self.keys) + 1], tie(key)) for key, row in emitted]
+        seen: Counter[str] = Counter()
+        places = []
+        for key in keys:
+            seen[text := repr(list(map(plain, key)))] += 1
+            places.append((seen[text], tie(key)))
         return self._placed(keys, places, rows)
 
     def state(self) -> list[Row]:

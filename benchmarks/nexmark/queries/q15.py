@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import computed, sum
+from rechannel import computed, max, sum
 from rechannel.dataflow.stream import Stream
 from rechannel.kernels.columns import Computed
 
@@ -54,21 +54,29 @@ def adds(kind: str, ranked: bool) -> dict[str, Computed]:
     return {name: one(name) for name in NAMES}
 
 
-def build_by(t: Tables, keys: Mapping[str, str | Computed], more: str = "") -> Stream:
-    """Every bid adds to some counts; so does every bidder and auction that is new, in all or of its rank."""
-    bids = t.bid.select(keys, "bidder", "auction", rank=computed(rank, "price"))
+def build_by(
+    t: Tables,
+    keys: Mapping[str, str | Computed],
+    more: str = "",
+    latest: Mapping[str, Computed] | None = None,
+) -> Stream:
+    """Every bid adds to some counts; so does every bidder and auction that is new, in all or of its rank.
+
+    more: behind the names of the operators. latest: columns whose largest value is shown, too.
+    """
+    latest = latest or {}
+    bids = t.bid.select(keys, latest, "bidder", "auction", rank=computed(rank, "price"))
     parts = [("bids", True, bids)]
     for kind, column in (("bidders", "bidder"), ("auctions", "auction")):
         parts.append((kind, False, bids.deduplicate(*keys, column, name=f"{kind}{more}")))
         parts.append(
             (kind, True, bids.deduplicate(*keys, "rank", column, name=f"{kind}-of-rank{more}"))
         )
-    first, *others = (rows.select(*keys, adds(kind, ranked)) for kind, ranked, rows in parts)
-    return (
-        first.union(*others)
-        .key_by(*keys)
-        .aggregate({name: sum(name) for name in NAMES}, name=f"statistics{more}")
+    first, *others = (
+        rows.select(*keys, *latest, adds(kind, ranked)) for kind, ranked, rows in parts
     )
+    made = {name: max(name) for name in latest} | {name: sum(name) for name in NAMES}
+    return first.union(*others).key_by(*keys).aggregate(made, name=f"statistics{more}")
 
 
 def build(t: Tables) -> Stream:

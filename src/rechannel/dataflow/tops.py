@@ -12,7 +12,7 @@ from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.ranking import orderable
-from rechannel.kernels.top import RANK, TopLogic
+from rechannel.kernels.top import RANK, RANKINGS, ROW_NUMBER, TopLogic
 from rechannel.kernels.windows import END, START
 from rechannel.model.ddl import type_name
 
@@ -28,6 +28,7 @@ class TopSpec:
     n: int | None
     latest: bool = False
     ties: bool = False
+    ranking: str = ROW_NUMBER
     rank: str | None = "rank"
     window_us: int | None = None
     offset_us: int | None = None
@@ -70,6 +71,7 @@ class TopSpec:
             n=self.n,
             latest=self.latest,
             ties=self.ties,
+            ranking=self.ranking,
             rank=self.rank,
             window_us=self.window_us,
             offset_us=self.offset_us,
@@ -84,7 +86,8 @@ class TopSpec:
         """Which rows are kept: others are gone."""
         every = "" if self.every_us is None else f" every {self.every_us}"
         windows = f"{self.window_us} from {self.offset_us}{every} of {self.column}"
-        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}"
+        ranking = "" if self.ranking == ROW_NUMBER else f", {self.ranking}"
+        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}{ranking}"
 
 
 def order_of(
@@ -103,6 +106,16 @@ def order_of(
         msg = f"top ({caller()}): descending has {len(directions)} values for {len(names)} columns"
         raise DataflowError(msg)
     return tuple(zip(names, directions, strict=True))
+
+
+def ranking_of(ranking: str) -> str:
+    """How rows that are alike are numbered. Raises DataflowError."""
+    if ranking not in RANKINGS:
+        msg = (
+            f"top ({caller()}): ranking is one of {', '.join(map(repr, RANKINGS))}, not {ranking!r}"
+        )
+        raise DataflowError(msg)
+    return ranking
 
 
 def number_of(n: int | None) -> int | None:

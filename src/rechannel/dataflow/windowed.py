@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.dataflow.timing import declared_column
-from rechannel.dataflow.tops import TopSpec, number_of, order_of
+from rechannel.dataflow.tops import TopSpec, number_of, order_of, ranking_of
 from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.windowing import SAME, Every, Windows, corrects, size_of
 from rechannel.errors import DataflowError
@@ -126,13 +126,14 @@ class WindowedStream(Generic[Behind]):
         inside = self._inside(settled if name else None, self.window if spec.copies else panes)
         return inside._operator(spec, settled, tasks, bins, None)
 
-    def top(
+    def top(  # noqa: PLR0913 - as many as there are things to say
         self,
         n: int | None,
         by: str | Sequence[str],
         *,
         descending: bool | Sequence[bool] = True,
         ties: bool = False,
+        ranking: Literal["row_number", "rank", "dense_rank"] = "row_number",
         rank: str | None = "rank",
         name: str | None = None,
         tasks: int | None = None,
@@ -141,6 +142,9 @@ class WindowedStream(Generic[Behind]):
         """The first `n` rows of every key in every window, shown when it is complete. As `KeyedStream.top`.
 
         ties: rows that are alike to the `n`th in the order are in as well.
+        ranking: as in SQL. Of rows that are alike, each has a number of its own; or all have the first one's, and the
+        next row that of its place ("rank") or the next number ("dense_rank"). `n` rows are the first `n` row numbers;
+        with `ties` all of rank `n` at most, or of dense rank `n` at most.
 
         Sessions, lateness and emit="change" are refused.
         """
@@ -150,6 +154,7 @@ class WindowedStream(Generic[Behind]):
             by=order_of(by, descending),
             n=number_of(n),
             ties=ties,
+            ranking=ranking_of(ranking),
             rank=rank,
             window_us=window.size_us,
             offset_us=window.anchor_us,

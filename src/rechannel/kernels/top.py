@@ -23,13 +23,18 @@ from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Late, T
 from rechannel.kernels.marks import MICROS, micros
 from rechannel.kernels.plain import ManyRows, held_by, late_rows
 from rechannel.kernels.ranking import codes_of, ordered
-from rechannel.kernels.sorting import Stacked, from_numpy, sort_index, take
+from rechannel.kernels.sorting import Stacked, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.windows import END, ROWS, completes
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashing import hash_columns
 
 RANK = pa.field("_rank", pa.int64(), False)
 THIN = 1.5
 """Rows of a key, on average, from which on it pays to look which of them need to travel."""
+
+ROW_NUMBER, RANK_WITH_GAPS, DENSE_RANK = "row_number", "rank", "dense_rank"
+RANKINGS = (ROW_NUMBER, RANK_WITH_GAPS, DENSE_RANK)
+"""Of rows that are alike, each has a number of its own; or all have the first one's; or that without gaps: as SQL."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -40,7 +45,8 @@ class TopLogic(ManyRows):
 
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
     columns they are ordered by, and whether the largest comes first. latest: of rows that are alike, the one that came
-    last is in front. ties: rows that are alike to the last one are in as well. rank: what the rank is called; None =
+    last is in front. ties: rows that are alike to the last one are in as well. ranking: how rows that are
+    alike are numbered, see `RANKINGS`; other than `row_number` in windows only. rank: what the rank is called; None =
     it is not shown. window_us: length of the windows; offset_us: one begins there, None = anywhere. row_schema: the
     stream's columns. keep_late: late rows are somebody's.
     """
@@ -52,6 +58,7 @@ class TopLogic(ManyRows):
     n: int | None
     latest: bool = False
     ties: bool = False
+    ranking: str = ROW_NUMBER
     rank: str | None = "rank"
     window_us: int | None = None
     offset_us: int | None = None
@@ -171,14 +178,14 @@ class TopLogic(ManyRows):
             from_numpy(ranks, RANK.type),
             *columns.take(rows),
         ]
-        width = len(self.key_schema)
-        shown = self.finish(whole[:width], whole[width:])
         written = self._written(arrivals, gone, whole, hashes)
+        width, now = len(self.key_schema), slice(None if self.window_us is None else 0)
+        whole = [column[now] for column in whole]
         return Applied(
             state=[],
             dropped=None,
-            output=shown if self.window_us is None else shown.slice(0, 0),
-            output_hashes=hashes if self.window_us is None else hashes[:0],
+            output=self.finish(whole[:width], whole[width:]),
+            output_hashes=hashes[now],
             late=None if late is None else self._late_rows(arrivals, late),
             changed=written,
         )
@@ -205,11 +212,11 @@ class TopLogic(ManyRows):
         return Changed(hashes=hashes[order], columns=take(columns, order), dropped=dropped)
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Keys, the end of the window, the rank, the other columns."""
+        """Keys, the end of the window, the rank, the other columns: of whole keys, by hash and row number."""
         ends = []
         if self.window_us is not None:
             ends = [from_numpy(self._ends(keys)[0], pa.int64()).cast(MICROS)]
-        ranks = [] if self.rank is None else [keys[-1]]
+        ranks = [] if self.rank is None else [self._numbered(keys, state)]
         columns = [*keys[: len(self.keys)], *ends, *ranks, *state]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
@@ -217,6 +224,23 @@ class TopLogic(ManyRows):
     def shown_schema(self) -> pa.Schema:
         """State is shown as it is emitted."""
         return self.output_schema
+
+    def _numbered(self, keys: Columns, state: Columns) -> pa.Array:
+        """Ranks of the rows of whole keys."""
+        if self.ranking == ROW_NUMBER or not len(keys[-1]):
+            return keys[-1]
+        own = keys[: self.hashed]
+        hashes = hash_columns(own)
+        order = sort_index(hashes)
+        groups, untangled = group_rows(hashes[order], take(own, order))
+        order = order if untangled is None else order[untangled]
+        alike = np.diff(groups.ids, prepend=-1) == 0
+        for column, descending in self.by:
+            codes = codes_of(state[self.rows.get_field_index(column)], descending=descending)
+            alike &= np.diff(codes.values[order].view(np.int64), prepend=-1) == 0
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = _measured(groups.ids, alike, self.ranking)
+        return from_numpy(places, RANK.type)
 
     def _ranked(
         self,
@@ -245,7 +269,8 @@ class TopLogic(ManyRows):
         first = np.flatnonzero(np.diff(of, prepend=-1))
         ranks = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of)))) + 1
         if self.n is not None:
-            kept = (_shared(ranks, alike) if self.ties else ranks) <= self.n
+            shared = DENSE_RANK if self.ranking == DENSE_RANK else RANK_WITH_GAPS
+            kept = (_measured(of, alike, shared) if self.ties else ranks) <= self.n
             rows, ranks = rows[kept], ranks[kept]
         return rows, ranks
 
@@ -267,7 +292,12 @@ class TopLogic(ManyRows):
         return late_rows(arrivals, rows, (self.keys, self.rows), self.row_schema)
 
 
-def _shared(ranks: IntArray, alike: Mask) -> IntArray:
-    """Ranks in which rows that are alike share the first one."""
-    shared: IntArray = ranks[np.maximum.accumulate(np.where(alike, 0, np.arange(len(ranks))))]
-    return shared
+def _measured(owners: IntArray, alike: Mask, ranking: str) -> IntArray:
+    """Ranks of rows by key and order; those that are alike to the one before share its rank. See `RANKINGS`."""
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    sizes = np.diff(np.append(first, len(owners)))
+    numbers: IntArray = np.cumsum(~alike, dtype=np.int64)
+    if ranking != DENSE_RANK:
+        numbers = np.maximum.accumulate(np.where(alike, 0, np.arange(len(owners))))
+    ranks: IntArray = numbers - np.repeat(numbers[first], sizes) + 1
+    return ranks

@@ -28,6 +28,41 @@ def joined(stream, other):
     return stream.join(other, "k", how="full", within=within, name="bounded")
 
 
+def joined_in_windows(stream, other):
+    within = rc.tumbling("2 seconds")
+    return stream.join(other, "k", how="left", within=within, name="bounded")
+
+
+def as_of(stream, other):
+    return stream.asof_join(other, "k", tolerance="3 seconds", name="bounded")
+
+
+def sizes(*frames):
+    return {f"n{i}": frame.sizes for i, frame in enumerate(frames)}
+
+
+def cogrouped(stream, other):
+    met = stream.cogroup(other, "k", within=rc.tumbling("2 seconds"))
+    return met.apply_batches(sizes, "n0 BIGINT, n1 BIGINT", name="bounded")
+
+
+def applied(window, **options):
+    def build(stream, other):
+        windows = stream.key_by("k").window(window, **options)
+        return windows.apply_batches(sizes, "n0 BIGINT", name="bounded")
+
+    return build
+
+
+def ranked(stream, other):
+    windows = stream.window(rc.tumbling("2 seconds"))
+    return windows.top(5, by="x", ranking="rank", ties=True, name="bounded")
+
+
+def told_apart(stream, other):
+    return stream.deduplicate("k", within="2 seconds", name="bounded")
+
+
 OPERATORS = {
     "tumbling": windowed(rc.tumbling("2 seconds")),
     "tumbling, late": windowed(rc.tumbling("2 seconds"), lateness="3 seconds"),
@@ -36,8 +71,18 @@ OPERATORS = {
     "sliding, rarely": windowed(rc.sliding("12 seconds", "4 seconds")),
     "sliding, of panes": windowed(rc.sliding("8 seconds", "1 second"), most=True),
     "sessions": windowed(rc.sessions("2 seconds")),
+    "sessions, late": windowed(rc.sessions("2 seconds"), lateness="3 seconds"),
+    "sessions, early": windowed(rc.sessions("2 seconds"), emit=rc.every("1 second")),
+    "sessions, of all rows": applied(rc.sessions("2 seconds")),
+    "any function": applied(rc.tumbling("2 seconds")),
+    "top": ranked,
+    "deduplicate": told_apart,
     "join": joined,
+    "join in windows": joined_in_windows,
+    "as of": as_of,
+    "cogroup": cogrouped,
 }
+TWO = ("join", "join in windows", "as of", "cogroup")
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -60,7 +105,7 @@ def test_what_comes_and_goes_leaves_nothing_behind(operator):
     work, state, shown = [], [], 0
     for number in range(TIMESTEPS):
         clock = 1_000 * number
-        for source in sources[: 2 if operator == "join" else 1]:
+        for source in sources[: 2 if operator in TWO else 1]:
             # Every key has a row in three of four timesteps, up to a second and a half behind.
             source.push(
                 [

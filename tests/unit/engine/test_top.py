@@ -101,6 +101,32 @@ def test_the_best_of_a_window_are_shown_when_it_is_complete():
     assert bench.shown("late") == [("b", 5.0, "u")]
 
 
+@pytest.mark.parametrize(
+    ("ranking", "ranks", "first_two"),
+    [
+        ("row_number", [1, 2, 3, 4, 5, 6], [1, 2, 3]),
+        ("rank", [1, 2, 2, 4, 5, 5], [1, 2, 2]),
+        ("dense_rank", [1, 2, 2, 3, 4, 4], [1, 2, 2]),
+    ],
+)
+def test_rows_that_are_alike_share_a_rank(ranking, ranks, first_two):
+    prices = (3.0, 9.0, 5.0, None, 5.0, None)
+    for n, expected in ((None, ranks), (2, first_two)):
+        bench = Bench(
+            lambda s, n=n: (
+                s.key_by("k")
+                .window(rc.tumbling("10 seconds"))
+                .top(n, by="price", ties=True, ranking=ranking, name="top")
+            )
+        )
+        bench.step(*(row("a", price, "x") for price in prices[:3]), row("b", 1.0, "y"))
+        bench.step(*(row("a", price, "x") for price in prices[3:]))
+        kept = sorted(r["rank"] for r in bench.harness.state("top").to_pylist() if r["k"] == "a")
+        assert kept == expected
+        shown = bench.step(row("c", 1.0, "z", 20))
+        assert [r[2] for r in shown if r[0] == "a"] == expected
+
+
 def test_the_best_of_all_windows_of_a_time():
     def hottest(stream):
         counts = stream.key_by("k").window(rc.sliding("20 seconds", "10 seconds"))
@@ -125,6 +151,10 @@ def test_what_cannot_be_is_refused():
         (lambda: keyed.top(1, by="price", descending=[True, False]), "2 values for 1 columns"),
         (lambda: keyed.top(1, by="price", rank="seller"), "rank="),
         (lambda: keyed.window(rc.sessions("9 seconds")).top(1, by="price"), "of one length"),
+        (
+            lambda: keyed.window(rc.tumbling(10)).top(1, by="price", ranking="dense"),
+            "ranking is one of",
+        ),
         (lambda: keyed.window(rc.same_window()), "do not come out of windows"),
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
