@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.harness import Metric, Result
+
+COLUMNS = 8
+"""Variants that fit beside each other."""
 
 
 def as_json(
@@ -55,8 +58,10 @@ def tables(result: Result, goals: Mapping[str, float]) -> RenderableType:
 
 
 def metric_table(result: Result) -> Table:
-    """One row per metric, one column per variant."""
+    """One row per metric, one column per variant; of many variants, one row per metric and variant."""
     variants = list(dict.fromkeys(metric.variant for metric in result.metrics))
+    if len(variants) > COLUMNS:
+        return long_table(result, variants)
     table = Table("metric", "unit", title=result.picture.title)
     for variant in variants:
         table.add_column(variant, justify="right", overflow="fold")
@@ -66,6 +71,19 @@ def metric_table(result: Result) -> Table:
     for (name, unit), values in rows.items():
         cells = [readable(values[v]) if v in values else "" for v in variants]
         table.add_row(name, unit, *cells)
+    return table
+
+
+def long_table(result: Result, variants: Sequence[str]) -> Table:
+    """One row per variant and metric."""
+    table = Table("variant", "metric", title=result.picture.title)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("unit")
+    for variant in variants:
+        mine = [metric for metric in result.metrics if metric.variant == variant]
+        for number, metric in enumerate(mine):
+            called = "" if number else variant
+            table.add_row(called, metric.name, readable(metric.value), metric.unit)
     return table
 
 

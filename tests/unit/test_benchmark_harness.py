@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -731,6 +732,21 @@ def test_json_has_exactly_the_documented_keys() -> None:
         ],
         "ratios": {"theirs": 2.5, "bound": 0.5},
     }
+
+
+def test_many_variants_are_told_one_below_the_other(tmp_path: Path) -> None:
+    metrics = [
+        Metric(name=name, value=number + 0.5, unit="s", variant=f"variant_{number}")
+        for number in range(report.COLUMNS + 1)
+        for name in ("mean batch", "slowest batch")
+    ]
+    report.write_text(
+        tmp_path / "t.txt", report.tables(replace(RESULT, metrics=tuple(metrics)), {})
+    )
+    lines = (tmp_path / "t.txt").read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if "variant_8" in line]
+    assert line.strip("│ ").replace("│", "").split() == ["variant_8", "mean", "batch", "8.5", "s"]
+    assert sum("slowest batch" in line for line in lines) == report.COLUMNS + 1
 
 
 def test_tables_show_goals_and_failures(tmp_path: Path) -> None:
