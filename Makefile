@@ -41,7 +41,7 @@ test-minors:  ## run the tests of Spark's private classes on every supported min
 	$(foreach minor,$(SPARK_MINORS),$(call spark_minor,$(minor)))
 
 define spark_minor
-scripts/bootstrap .venv-spark-$(1) test 'pyspark==$(1).*'
+scripts/bootstrap .venv-spark-$(1) test,bench 'pyspark==$(1).*'
 .venv-spark-$(1)/bin/python -m pytest -m contract $(TESTS)
 
 endef
