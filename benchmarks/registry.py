@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from benchmarks import (
     bins,
+    diagnosis,
     keyed_state,
     latency,
     pipelining,
+    profile,
     python_state,
     reconfigure,
     rescale_peer,
@@ -35,6 +37,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         bins,
         rescale_peer,
         sliding,
+        profile,
+        diagnosis,
         nexmark,
         yahoo,
     )

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
+    from rechannel.profiling.front import profile
     from rechannel.reconfigure.ask import (
         all_at_once,
         assign_resources,
@@ -122,6 +123,7 @@ _HOMES = {
     "move": "rechannel.reconfigure.ask",
     "optimized": "rechannel.reconfigure.ask",
     "place": "rechannel.reconfigure.ask",
+    "profile": "rechannel.profiling.front",
     "read": "rechannel.dataflow.reader",
     "rebalance": "rechannel.reconfigure.ask",
     "remove": "rechannel.reconfigure.program",
@@ -203,6 +205,7 @@ __all__ = [
     "move",
     "optimized",
     "place",
+    "profile",
     "read",
     "rebalance",
     "remove",

@@ -20,7 +20,8 @@ RechannelError
 ├── DamagedStateError        stored bytes are not what was written: stop, restore, never guess
 │   └── MissingFileError         a file that the journal names is gone
 ├── SourceError              the input is not what was promised
-│   └── SchemaDriftError         a file or partition has another schema than the stream
+│   ├── SchemaDriftError         a file or partition has another schema than the stream
+│   └── TraceError               a trace or event log is not one, or says what cannot be
 ├── StorageError             the store refused to write (disk full, permissions)
 └── TimestepError            a timestep failed; nothing of it was committed
     └── UserFunctionError        the user's own function raised: its traceback is shown
@@ -111,6 +112,10 @@ class SourceError(RechannelError):
 
 class SchemaDriftError(SourceError):
     """A file or partition has another schema than the stream was started with."""
+
+
+class TraceError(SourceError):
+    """A trace or an event log is not one, or says what cannot be."""
 
 
 class StorageError(RechannelError):

@@ -686,6 +686,20 @@ LIVE = {
 }
 """What `latency_run` lacks to be a run of a changed stream, or of what comes before such runs."""
 
+PROFILED = {
+    "events": 10,
+    "windows": 1,
+    "tasks": 1,
+    "reading": [1.0],
+    "analysing": [1.0],
+    "causes": ["processing"],
+    "shares": [0.5],
+    "text": ["work"],
+    "separation": 2.5,
+    "usual": 1.0,
+}
+"""And to be a run of a profile."""
+
 
 @pytest.mark.parametrize("name", list(BENCHMARKS))
 def test_goals_are_ratios_of_the_full_size(
@@ -694,7 +708,7 @@ def test_goals_are_ratios_of_the_full_size(
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
         count = v.parameters.get("batches", 0)
         batches = {"seconds": [1.0] * count, "rows": [10] * count}
-        return succeeded(v.name, {**batches, **latency_run(0), **LIVE})
+        return succeeded(v.name, {**batches, **latency_run(0), **LIVE, **PROFILED})
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)

@@ -54,6 +54,7 @@ PUBLIC = [
     "move",
     "optimized",
     "place",
+    "profile",
     "read",
     "rebalance",
     "remove",

@@ -19,6 +19,7 @@ from rechannel.cli.demo import demo
 from rechannel.cli.events import events
 from rechannel.cli.history import history
 from rechannel.cli.plan import plan
+from rechannel.cli.profile import profile
 from rechannel.cli.reconfigure import reconfigure
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
@@ -79,6 +80,7 @@ app.add_typer(plan, name="plan")
 app.command("history")(history)
 app.command("abort")(abort)
 app.command("watch")(watch)
+app.command("profile")(profile)
 app.command(
     "bench",
     add_help_option=False,

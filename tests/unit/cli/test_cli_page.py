@@ -14,13 +14,14 @@ import rechannel as rc
 from rechannel.cli.app import app
 from rechannel.cli.remote.commands import CHANGES, UNNAMED
 from tests.support import endless
+from tests.unit.profiling import logs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
 COMMANDS = [
     *("demo", "run", "status", "state", "events", "verify"),
-    *("reconfigure", "plan", "history", "abort", "watch"),
+    *("reconfigure", "plan", "history", "abort", "watch", "profile"),
 ]
 
 
@@ -88,6 +89,8 @@ def test_every_change_and_its_options_are_told():
 
 def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "spark-events").mkdir()
+    (tmp_path / "spark-events" / "app-1").write_bytes(b"".join(logs.small()))
     job = endless.start(tmp_path / "state")
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     request.addfinalizer(job.stop)
@@ -101,7 +104,7 @@ def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
             reaction = rechannel(*words)
             assert (
                 reaction.code,
-                reaction.err.replace("the plan is in plan.json", "").strip(),
+                re.sub("the plan is in plan.json|wrote why.html", "", reaction.err).strip(),
             ) == (
                 0,
                 "",

@@ -1,0 +1,213 @@
+"""The lines of Spark's event log, as far as they matter here: one JSON object each, whose first field says what it is.
+
+Fields are those of Spark's `JsonProtocol`, 2.1 to 4.3; what a version does not write is missing and has a default.
+Times are milliseconds since 1970, durations milliseconds, but for the shuffle's write time, which is nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+def _named(name: str, default: object) -> object:
+    return msgspec.field(name=name, default=default)
+
+
+class ShuffleRead(msgspec.Struct):
+    """Of a task."""
+
+    fetch_wait: int = _named("Fetch Wait Time", 0)  # type: ignore[assignment]
+    remote_bytes: int = _named("Remote Bytes Read", 0)  # type: ignore[assignment]
+    local_bytes: int = _named("Local Bytes Read", 0)  # type: ignore[assignment]
+
+
+class ShuffleWrite(msgspec.Struct):
+    """Of a task. time: ns."""
+
+    time: int = _named("Shuffle Write Time", 0)  # type: ignore[assignment]
+    size: int = _named("Shuffle Bytes Written", 0)  # type: ignore[assignment]
+
+
+class Metrics(msgspec.Struct):
+    """Of a task."""
+
+    deserialise: int = _named("Executor Deserialize Time", 0)  # type: ignore[assignment]
+    run: int = _named("Executor Run Time", 0)  # type: ignore[assignment]
+    gc: int = _named("JVM GC Time", 0)  # type: ignore[assignment]
+    serialise: int = _named("Result Serialization Time", 0)  # type: ignore[assignment]
+    read: ShuffleRead = msgspec.field(name="Shuffle Read Metrics", default_factory=ShuffleRead)
+    write: ShuffleWrite = msgspec.field(name="Shuffle Write Metrics", default_factory=ShuffleWrite)
+
+
+class TaskInfo(msgspec.Struct):
+    """Of an attempt of a task."""
+
+    number: int = msgspec.field(name="Task ID")
+    launch: int = msgspec.field(name="Launch Time")
+    executor: str = msgspec.field(name="Executor ID")
+    host: str = _named("Host", "")  # type: ignore[assignment]
+    getting: int = _named("Getting Result Time", 0)  # type: ignore[assignment]
+    finish: int = _named("Finish Time", 0)  # type: ignore[assignment]
+    failed: bool = _named("Failed", False)  # type: ignore[assignment]
+    killed: bool = _named("Killed", False)  # type: ignore[assignment]
+    speculative: bool = _named("Speculative", False)  # type: ignore[assignment]
+
+
+class TaskStart(msgspec.Struct):
+    """A task was launched."""
+
+    stage: int = msgspec.field(name="Stage ID")
+    info: TaskInfo = msgspec.field(name="Task Info")
+
+
+class TaskEnd(msgspec.Struct):
+    """A task ended, in whatever way."""
+
+    stage: int = msgspec.field(name="Stage ID")
+    info: TaskInfo = msgspec.field(name="Task Info")
+    metrics: Metrics | None = msgspec.field(name="Task Metrics", default=None)
+
+
+class Rdd(msgspec.Struct):
+    """Of a stage. scope: JSON with the name of the SQL node, or of the method that made it."""
+
+    number: int = msgspec.field(name="RDD ID")
+    name: str = _named("Name", "")  # type: ignore[assignment]
+    scope: str = _named("Scope", "")  # type: ignore[assignment]
+
+
+class StageInfo(msgspec.Struct):
+    """Of an attempt of a stage."""
+
+    number: int = msgspec.field(name="Stage ID")
+    name: str = _named("Stage Name", "")  # type: ignore[assignment]
+    tasks: int = _named("Number of Tasks", 0)  # type: ignore[assignment]
+    rdds: list[Rdd] = msgspec.field(name="RDD Info", default_factory=list)
+    parents: list[int] = msgspec.field(name="Parent IDs", default_factory=list)
+    submitted: int = _named("Submission Time", 0)  # type: ignore[assignment]
+    completed: int = _named("Completion Time", 0)  # type: ignore[assignment]
+
+
+class StageSubmitted(msgspec.Struct):
+    """Also of one that was completed."""
+
+    info: StageInfo = msgspec.field(name="Stage Info")
+
+
+class JobStart(msgspec.Struct):
+    """properties: local ones of the thread that asked for it."""
+
+    number: int = msgspec.field(name="Job ID")
+    time: int = _named("Submission Time", 0)  # type: ignore[assignment]
+    stages: list[StageInfo] = msgspec.field(name="Stage Infos", default_factory=list)
+    properties: Mapping[str, str] | None = msgspec.field(name="Properties", default=None)
+
+
+class JobEnd(msgspec.Struct):
+    """A job ended."""
+
+    number: int = msgspec.field(name="Job ID")
+    time: int = _named("Completion Time", 0)  # type: ignore[assignment]
+
+
+class ExecutorInfo(msgspec.Struct):
+    """What an executor has."""
+
+    host: str = _named("Host", "")  # type: ignore[assignment]
+    cores: int = _named("Total Cores", 0)  # type: ignore[assignment]
+
+
+class ExecutorAdded(msgspec.Struct):
+    """An executor came."""
+
+    executor: str = msgspec.field(name="Executor ID")
+    time: int = _named("Timestamp", 0)  # type: ignore[assignment]
+    info: ExecutorInfo = msgspec.field(name="Executor Info", default_factory=ExecutorInfo)
+
+
+class Application(msgspec.Struct):
+    """Its begin or its end."""
+
+    time: int = msgspec.field(name="Timestamp")
+    name: str = _named("App Name", "")  # type: ignore[assignment]
+    number: str | None = msgspec.field(name="App ID", default=None)
+
+
+class StreamProgress(msgspec.Struct):
+    """Of a batch of Structured Streaming. timestamp: when it began, ISO 8601. durations: ms by phase."""
+
+    timestamp: str = ""
+    batch: int = _named("batchId", -1)  # type: ignore[assignment]
+    durations: dict[str, int] = msgspec.field(name="durationMs", default_factory=dict)
+
+
+class QueryProgress(msgspec.Struct):
+    """A batch is over."""
+
+    progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
+
+
+class Version(msgspec.Struct):
+    """The first line of a log."""
+
+    spark: str = msgspec.field(name="Spark Version")
+
+
+Event = (
+    TaskStart
+    | TaskEnd
+    | StageSubmitted
+    | JobStart
+    | JobEnd
+    | ExecutorAdded
+    | Application
+    | QueryProgress
+    | Version
+)
+
+_PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+KINDS: Mapping[str, type] = {
+    _PROGRESS: QueryProgress,
+    "SparkListenerLogStart": Version,
+    "SparkListenerApplicationStart": Application,
+    "SparkListenerApplicationEnd": Application,
+    "SparkListenerExecutorAdded": ExecutorAdded,
+    "SparkListenerJobStart": JobStart,
+    "SparkListenerJobEnd": JobEnd,
+    "SparkListenerStageSubmitted": StageSubmitted,
+    "SparkListenerStageCompleted": StageSubmitted,
+    "SparkListenerTaskStart": TaskStart,
+    "SparkListenerTaskEnd": TaskEnd,
+}
+"""Events that are read. All others are known to exist and left alone."""
+
+_DECODERS: Mapping[bytes, msgspec.json.Decoder[Any]] = {
+    name.encode(): msgspec.json.Decoder(kind) for name, kind in KINDS.items()
+}
+_PREFIX = b'{"Event":"'
+
+
+class MalformedError(ValueError):
+    """A line is not an event."""
+
+
+def decode(line: bytes) -> Event | None:
+    """The event of a line; None for one that does not matter. Raises MalformedError."""
+    if not line.startswith(_PREFIX):
+        msg = "it does not begin with an event's name"
+        raise MalformedError(msg)
+    end = line.find(b'"', len(_PREFIX))
+    if end < 0 or not line.endswith(b"}"):
+        msg = "it is truncated"
+        raise MalformedError(msg)
+    decoder = _DECODERS.get(line[len(_PREFIX) : end])
+    if decoder is None:
+        return None
+    try:
+        event: Event = decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise MalformedError(str(error)) from error
+    return event
