@@ -259,7 +259,7 @@ class Writer:
         if self.rng.random() < 0.25 and (joined := self.join(steps, last=True)) is not None:
             return joined
         up = self.rng.choice(steps)
-        if self.rng.random() < 0.1 and not up.near and "array" not in up.columns.values():
+        if self.rng.random() < 0.2 and not up.near and "array" not in up.columns.values():
             return self.apply(up)
         if self.rng.random() < 0.15 and (keys := trackable(up)):
             return self.tracking(up, tuple(self.rng.sample(keys, 1)))
@@ -536,7 +536,7 @@ class Writer:
             shown = {key: columns[key] for key in (*keys, "window_start", "window_end")}
             common |= {"columns": {**shown, folded: "long"}, "near": frozenset(), "chosen": chosen}
             common |= {"folds": (folded, rng.choice(longs)), "inverse": rng.random() < 0.5}
-        if rng.random() < 0.5:
+        if rng.random() < 0.25:
             common["keys"] = keys
             gap = rng.choice((10, 20, 50))
             name = self.name("sessions")
