@@ -85,7 +85,21 @@ OPERATORS = {
 TWO = ("join", "join in windows", "as of", "cogroup")
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+LIKE_OTHERS = (
+    "sliding, rarely",
+    "sessions, late",
+    "sessions, early",
+    "any function",
+    "top",
+    "join in windows",
+)
+"""What others are much like is proven with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in OPERATORS],
+)
 def test_what_comes_and_goes_leaves_nothing_behind(operator):
     sources = script(SCHEMA), script(SCHEMA)
     streams = [

@@ -132,9 +132,10 @@ def check(seed: int) -> int:
     return int(paths > 1)
 
 
-def test_every_path_of_small_graphs():
-    several = sum(check(seed) for seed in range(10_000))
-    assert several > 2_000
+def test_every_path_of_small_graphs(thorough):
+    count = 10_000 if thorough else 2_000
+    several = sum(check(seed) for seed in range(count))
+    assert several > count // 5
 
 
 def test_counts_beyond_any_float():
