@@ -48,7 +48,7 @@ class SparkTasks:
         self._sleep = sleep
         self._failures = 0
         self._gateway = context._gateway
-        jvm = context._jvm
+        jvm = self._jvm = context._jvm
         self._store = context._jsc.sc().statusStore().store()
         self._tasks = jvm.java.lang.Class.forName(_TASKS)
         self._serializer = getattr(jvm, _SERIALIZER)()
@@ -74,11 +74,24 @@ class SparkTasks:
 
     def read_stage(self, stage: int, attempt: int = 0) -> dict[int, SparkMetrics]:
         """Figures of the tasks of a stage that succeeded, by task id; none of an unknown stage."""
+        return {
+            row["taskId"]: _metrics(row) for row in self.rows_of(stage, attempt) if _is_done(row)
+        }
+
+    def rows_of(self, stage: int, attempt: int = 0) -> list[dict[str, Any]]:
+        """What the store has of all tasks of a stage, running and failed ones too, as Spark names it."""
         key = self._gateway.new_array(self._int, 2)
         key[0], key[1] = stage, attempt
-        data = self._serializer.serialize(self._store.view(self._tasks).parent(key))
-        rows = json.loads(gzip.decompress(data))
-        return {row["taskId"]: _metrics(row) for row in rows if _is_done(row)}
+        return self._read_view(self._store.view(self._tasks).parent(key))
+
+    def newest(self, what: str, most: int) -> list[dict[str, Any]]:
+        """The newest records of a kind (`JobDataWrapper`, `StageDataWrapper`, ...), by their keys, newest first."""
+        kind = self._jvm.java.lang.Class.forName(f"org.apache.spark.status.{what}")
+        return self._read_view(self._store.view(kind).reverse().max(most))
+
+    def _read_view(self, view: Any) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(gzip.decompress(self._serializer.serialize(view)))
+        return rows
 
     def _complete(self, events: Sequence[Event]) -> list[Event]:
         wanted = stages_wanted(events)
