@@ -86,7 +86,8 @@ class Live:
         """What the store says of a window, Unix milliseconds."""
         log = self._log(start_ms, end_ms)
         trace = spark_trace(log).trace
-        graph = snapshot(timeline(trace), trace.messages, start_ms * MS, end_ms * MS)
+        line = timeline(trace)
+        graph = snapshot(line, trace.messages, start_ms * MS, end_ms * MS)
         found = participation(graph)
         profile = Profile(
             names=trace.names,
@@ -95,7 +96,12 @@ class Live:
         )
         told = with_gains(findings(profile), [graph], trace.names)
         return Analysis(
-            title=self.title, trace=trace, profile=profile, findings=told, notes=self._notes(log)
+            title=self.title,
+            trace=trace,
+            line=line,
+            profile=profile,
+            findings=told,
+            notes=self._notes(log),
         )
 
     def _log(self, start_ms: int, end_ms: int) -> SparkLog:

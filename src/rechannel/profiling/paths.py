@@ -50,25 +50,46 @@ class Paths:
     left_out: Times
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Lead:
+    """Vertices in an order in which all edges lead on, and the edges by where they begin.
+
+    edges: those that are kept, by source; first: of every vertex, its first one among these, and the end.
+    """
+
+    order: Times
+    edges: Times
+    first: Times
+    left_out: Times
+
+    @classmethod
+    def of(cls, graph: Snapshot) -> _Lead:
+        """Messages without time that go round in a circle are left out."""
+        level, left_out = _levels(graph)
+        kept = np.ones(len(graph.source), dtype=np.bool_)
+        kept[left_out] = False
+        edges = np.flatnonzero(kept)
+        edges = edges[np.argsort(graph.source[edges], kind="stable")]
+        by_time = np.argsort(graph.time, kind="stable")
+        return cls(
+            order=np.lexsort((level, graph.time)) if level.any() else by_time,
+            edges=edges,
+            first=np.searchsorted(graph.source[edges], np.arange(len(graph.time) + 1)),
+            left_out=left_out,
+        )
+
+
 def count_paths(graph: Snapshot) -> Paths:
     """Count them."""
-    level, left_out = _levels(graph)
-    kept = np.ones(len(graph.source), dtype=np.bool_)
-    kept[left_out] = False
-    source, target = graph.source[kept], graph.target[kept]
-    by_source = np.argsort(source, kind="stable")
-    order = (
-        np.lexsort((level, graph.time)) if level.any() else np.argsort(graph.time, kind="stable")
-    )
-    first = np.searchsorted(source[by_source], np.arange(len(graph.time) + 1))
+    lead = _Lead.of(graph)
     to, to_exp, on, on_exp, all_, all_exp = _passes(
-        order, first, target[by_source], graph.initial, graph.final
+        lead.order, lead.first, graph.target[lead.edges], graph.initial, graph.final
     )
     return Paths(
         to=Counts(mantissa=to, exponent=to_exp),
         on=Counts(mantissa=on, exponent=on_exp),
         total=Counts(mantissa=np.array([all_]), exponent=np.array([all_exp])),
-        left_out=left_out,
+        left_out=lead.left_out,
     )
 
 
@@ -107,17 +128,12 @@ def least(graph: Snapshot, cost: Times) -> int | None:
     cost: of every edge, shape (edges,). All these paths are equally long: if what the edges cost fell away, the
     longest of them would be as much shorter as this, and no more.
     """
-    level, left_out = _levels(graph)
-    kept = np.ones(len(graph.source), dtype=np.bool_)
-    kept[left_out] = False
-    source = graph.source[kept]
-    by_source = np.argsort(source, kind="stable")
-    first = np.searchsorted(source[by_source], np.arange(len(graph.time) + 1))
+    lead = _Lead.of(graph)
     found = _least(
-        np.lexsort((level, graph.time)),
-        first,
-        graph.target[kept][by_source],
-        cost[kept][by_source],
+        lead.order,
+        lead.first,
+        graph.target[lead.edges],
+        cost[lead.edges],
         graph.initial,
         graph.final,
     )

@@ -11,7 +11,6 @@ import polars as pl
 
 from rechannel.profiling.participation import participation
 from rechannel.profiling.snapshot import snapshot
-from rechannel.profiling.timeline import timeline
 from rechannel.profiling.trace import WAITING
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _detail(made: Analysis) -> Figure | None:
     if not len(known):
         return None
     _, start, end, *_ = known.sort("paths", descending=True).row(0)
-    line = timeline(made.trace)
+    line = made.line
     found = participation(snapshot(line, made.trace.messages, start, end))
     graph = found.graph
     density = found.critical / np.maximum(graph.weight, 1) * (end - start)

@@ -11,7 +11,7 @@ from rechannel.profiling.spark_files import log_lines
 from rechannel.profiling.spark_log import SparkLog
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.summaries import Profile, graphs, profile
-from rechannel.profiling.timeline import timeline
+from rechannel.profiling.timeline import Timeline, timeline
 from rechannel.profiling.trace import Trace
 from rechannel.profiling.verdict import Finding, findings
 from rechannel.profiling.whatif import with_gains
@@ -25,6 +25,7 @@ class Analysis:
 
     title: str
     trace: Trace
+    line: Timeline
     profile: Profile
     findings: list[Finding]
     notes: list[str] = field(default_factory=list)
@@ -60,8 +61,8 @@ def analysis(
 ) -> Analysis:
     """Profile a trace. window, threshold: seconds."""
     length, shortest = max(1, round(window * NS)), round(threshold * NS)
-    made = profile(trace, window=length, threshold=shortest)
     line = timeline(trace, threshold=shortest)
+    made = profile(trace, line, window=length)
     told = with_gains(findings(made), graphs(trace, line, length), trace.names)
     notes = list(notes or ())
     lost = int(made.windows["left_out"].sum()) if len(made.windows) else 0
@@ -72,4 +73,4 @@ def analysis(
         notes.append(
             f"through {idle} of {len(made.windows)} windows no path leads: everybody waited"
         )
-    return Analysis(title=title, trace=trace, profile=made, findings=told, notes=notes)
+    return Analysis(title=title, trace=trace, line=line, profile=made, findings=told, notes=notes)

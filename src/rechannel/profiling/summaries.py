@@ -94,7 +94,9 @@ class Profile:
 
     def by(self, *what: str, where: pl.Expr | None = None) -> pl.DataFrame:
         """Mean CP and share of the profile over windows with paths, by columns of cells; the most critical first."""
-        chosen = self.cells if where is None else self.cells.filter(where)
+        windows = self.windows.filter(pl.col("paths") > float("-inf")).select("window")
+        known = self.cells.join(windows, on="window", how="semi")
+        chosen = known if where is None else known.filter(where)
         count = max(1, self.known)
         sums = chosen.group_by(*what).agg(
             (pl.sum("critical") / count).alias("critical"),
@@ -194,9 +196,9 @@ class _Cut:
         return self.places[self.first[number] : self.first[number + 1]]
 
 
-def profile(trace: Trace, *, window: int, threshold: int = 0, waiting: bool = True) -> Profile:
-    """Critical participation of a trace that is in memory. window, threshold: ns."""
-    line = timeline(trace, threshold=threshold, waiting=waiting)
+def profile(trace: Trace, line: Timeline | None = None, *, window: int) -> Profile:
+    """Critical participation of a trace that is in memory. line: of the trace, if it is known. window: ns."""
+    line = timeline(trace) if line is None else line
     made, told = [pl.DataFrame(schema=CELLS)], []
     for number, graph in enumerate(graphs(trace, line, window)):
         found = participation(graph)

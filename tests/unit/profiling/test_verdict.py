@@ -85,6 +85,20 @@ def test_windows_in_which_everybody_waits():
     assert made.profile.by_activity()["critical"].sum() == 0
 
 
+def test_windows_without_a_path_are_in_no_mean():
+    """The first window has paths, in the second everybody waits."""
+    half = Trace(
+        names=Names(workers=["a", "b"], kinds=(*RESERVED, "processing")),
+        activities=Activities.of([(0, 4, -1, 0, 10), (0, 1, -1, 10, 20), (1, 1, -1, 0, 20)]),
+        messages=Messages.of([(0, 1, 2, -1, 18, 19)]),
+    )
+    made = analysis(half, "half", window=10e-9, threshold=0).profile
+    assert (made.known, len(made.windows)) == (1, 2)
+    found = made.by_activity()
+    assert found["kind"].to_list() == ["processing"]
+    assert found["profile"].sum() == pytest.approx(1)
+
+
 def test_what_could_be_won():
     trace = rounds((30, 10), 5, steps=1)
     begin, end = trace.span
