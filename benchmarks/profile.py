@@ -35,7 +35,7 @@ NS = 1_000_000_000
 
 def run_trace(parameters: Parameters) -> Measurement:
     """Seconds to read a trace, and to analyse it, by repeat; the first one, which compiles, is left out."""
-    from rechannel.profiling.neutral import read_trace
+    from rechannel.profiling.neutral import open_trace
     from rechannel.profiling.summaries import profile
 
     file = Path(parameters["scratch"]) / "trace.parquet"
@@ -43,14 +43,14 @@ def run_trace(parameters: Parameters) -> Measurement:
     reading, analysing, windows = [], [], 0
     for _ in range(parameters["repeats"] + 1):
         began = time.perf_counter()
-        trace = read_trace(file)
+        trace = open_trace(file)
         read = time.perf_counter()
         found = profile(trace, window=NS)
         found.by_activity(), found.by_worker(), found.by_operator(), found.by_channel()
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
         windows = len(found.windows)
-    total = float(found.cells["critical"].sum())
+    total = float(found.cells.collect()["critical"].sum())
     if abs(total - found.known) > 1e-6 * windows:
         msg = f"participation adds up to {total} over {found.known} windows"
         raise RuntimeError(msg)
@@ -115,7 +115,7 @@ def run_log(parameters: Parameters) -> Measurement:
         began = time.perf_counter()
         log = SparkLog(strict=True).read(log_lines(file))
         read = time.perf_counter()
-        profile(spark_trace(log).trace, window=NS)
+        profile(spark_trace(log), window=NS)
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
         tasks = len(log.tasks)

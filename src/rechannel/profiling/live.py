@@ -2,8 +2,7 @@
 
 No listener, no callbacks: the store is there with the web interface off, and is asked once per window. It keeps so many
 jobs, stages and tasks, and forgets older ones (`retained`); a window in which more of them ended than it keeps lacks
-some. It does not say which stages a stage reads from, so waiting for blocks of a shuffle is an activity here. Cores of
-an executor are numbered anew in every window.
+some. It does not say which stages a stage reads from, so waiting for blocks of a shuffle is an activity here.
 """
 
 from __future__ import annotations
@@ -13,19 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import polars as pl
-
 from rechannel.errors import SessionError
-from rechannel.profiling.participation import participation
-from rechannel.profiling.reading import Analysis
-from rechannel.profiling.snapshot import snapshot
-from rechannel.profiling.spark_events import Metrics, ShuffleRead, ShuffleWrite, StageInfo
-from rechannel.profiling.spark_log import Job, SparkLog, Task
+from rechannel.profiling.pieces import Pieces
+from rechannel.profiling.reading import Analysis, Opened, of_pieces
+from rechannel.profiling.spark_events import Metrics, ShuffleRead, ShuffleWrite
+from rechannel.profiling.spark_log import Job, SparkLog, Stage
 from rechannel.profiling.spark_trace import spark_trace
-from rechannel.profiling.summaries import WINDOWS, Profile, cells, facts
-from rechannel.profiling.timeline import timeline
-from rechannel.profiling.verdict import findings
-from rechannel.profiling.whatif import with_gains
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
 MS = 1_000_000
@@ -85,24 +77,8 @@ class Live:
     def window(self, start_ms: int, end_ms: int) -> Analysis:
         """What the store says of a window, Unix milliseconds."""
         log = self._log(start_ms, end_ms)
-        trace = spark_trace(log).trace
-        line = timeline(trace)
-        graph = snapshot(line, trace.messages, start_ms * MS, end_ms * MS)
-        found = participation(graph)
-        profile = Profile(
-            names=trace.names,
-            cells=cells(0, found),
-            windows=pl.DataFrame([facts(0, found)], schema=WINDOWS),
-        )
-        told = with_gains(findings(profile), [graph], trace.names)
-        return Analysis(
-            title=self.title,
-            trace=trace,
-            line=line,
-            profile=profile,
-            findings=told,
-            notes=self._notes(log),
-        )
+        trace = Opened(title=self.title, source=spark_trace(log), notes=self._notes(log))
+        return of_pieces(trace, Pieces.of(trace.source, [(start_ms * MS, end_ms * MS)]))
 
     def _log(self, start_ms: int, end_ms: int) -> SparkLog:
         log = SparkLog(start=start_ms, end=end_ms)
@@ -123,13 +99,14 @@ class Live:
         if begun is None or begun >= end_ms or (over and over <= start_ms):
             return
         stage = info["stageId"], info["attemptId"]
-        log.stages[stage[0]] = StageInfo(number=stage[0], name=info["name"])
+        log.stages[stage[0]] = Stage(info["name"])
         rows = self._done.get(stage) or self.tasks.rows_of(*stage)
         if over:
             self._done[stage] = rows
             while len(self._done) > self.retained["spark.ui.retainedStages"]:
                 self._done.pop(next(iter(self._done)))
-        log.tasks += [task for row in rows if (task := _task(row, start_ms, end_ms)) is not None]
+        for row in rows:
+            _add(log, row, start_ms, end_ms)
 
     def _notes(self, log: SparkLog) -> list[str]:
         if len(log.jobs) < self.retained["spark.ui.retainedJobs"]:
@@ -139,21 +116,20 @@ class Live:
         ]
 
 
-def _task(row: Mapping[str, Any], start_ms: int, end_ms: int) -> Task | None:
-    """A task of the store; None for one outside of the window."""
+def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
+    """Add a task of the store, if it is of the window."""
     launch, running = row["launchTime"], row["status"] == "RUNNING"
     finish = end_ms if running else launch + max(0, row["duration"])
     if launch >= end_ms or finish <= start_ms:
-        return None
+        return
     # Of tasks that failed or were killed the store keeps negated figures.
     figure = {name: max(0, row[name]) for name in FIGURES}
-    return Task(
-        stage=row["stageId"],
-        executor=row["executorId"],
-        launch=launch,
-        finish=finish,
-        getting=row["resultFetchStart"] if row["resultFetchStart"] > 0 else 0,
-        metrics=Metrics(
+    log.tasks.add(
+        row["executorId"],
+        row["stageId"],
+        row["index"],
+        (launch, finish, max(0, row["resultFetchStart"])),
+        Metrics(
             deserialise=figure["executorDeserializeTime"],
             run=end_ms - launch if running else figure["executorRunTime"],
             gc=figure["jvmGcTime"],
@@ -161,7 +137,6 @@ def _task(row: Mapping[str, Any], start_ms: int, end_ms: int) -> Task | None:
             read=ShuffleRead(fetch_wait=figure["shuffleFetchWaitTime"]),
             write=ShuffleWrite(time=figure["shuffleWriteTime"]),
         ),
-        over=not running,
         good=row["status"] in ("SUCCESS", "RUNNING"),
     )
 

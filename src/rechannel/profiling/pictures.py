@@ -102,10 +102,13 @@ def _workers(made: Analysis) -> Figure:
     share = np.zeros((len(names), len(found.windows)))
     place = {name: i for i, name in enumerate(names)}
     mine = (
-        found.cells.filter(~pl.col("message")).group_by("window", "worker").agg(pl.sum("critical"))
+        found.cells.filter(~pl.col("message"))
+        .group_by("window", "worker")
+        .agg(pl.sum("critical"))
+        .collect()
     )
     for window, worker, critical in mine.iter_rows():
-        row = place.get(made.trace.names.workers[worker])
+        row = place.get(made.profile.names.workers[worker])
         if row is not None:
             share[row, window] = critical
     figure, ax = _figure(1.2 + 0.28 * max(3, len(names)))
@@ -125,9 +128,10 @@ def _detail(made: Analysis) -> Figure | None:
     known = made.profile.windows.filter(pl.col("paths").is_finite() & (pl.col("edges") <= SPANS))
     if not len(known):
         return None
-    _, start, end, *_ = known.sort("paths", descending=True).row(0)
-    line = made.line
-    found = participation(snapshot(line, made.trace.messages, start, end))
+    window, start, end, *_ = known.sort("paths", descending=True).row(0)
+    piece = made.pieces.of_window(window)
+    line = piece.line
+    found = participation(snapshot(line, piece.trace.messages, start, end))
     graph = found.graph
     density = found.critical / np.maximum(graph.weight, 1) * (end - start)
     sums = np.bincount(graph.worker[: graph.spans], found.critical[: graph.spans], minlength=1)
@@ -144,7 +148,7 @@ def _detail(made: Analysis) -> Figure | None:
             (row - 0.4, 0.8),
             facecolors=[(0.8, 0.1, 0.1, float(min(1, max(0.06, d)))) for d in density[mine]],
         )
-    ax.set_yticks(range(len(shown)), [made.trace.names.workers[i] for i in shown])
+    ax.set_yticks(range(len(shown)), [made.profile.names.workers[i] for i in shown])
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.set_xlim(0, (end - start) / NS)
     ax.set_xlabel("seconds of the window")
@@ -153,7 +157,7 @@ def _detail(made: Analysis) -> Figure | None:
 
 def _bars(ax: Axes, made: Analysis, line: Any, start: int, end: int, shown: Any) -> None:
     """Waiting, light grey."""
-    waiting = made.trace.names.kind(WAITING)
+    waiting = made.profile.names.kind(WAITING)
     for row, worker in enumerate(shown):
         mine = (
             (line.worker == worker)

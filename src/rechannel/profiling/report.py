@@ -37,10 +37,9 @@ def about(made: Analysis) -> str:
     """How much it is of."""
     windows = made.profile.windows
     begin, end = windows["start"].to_list(), windows["end"].to_list()
-    workers = len(made.trace.names.workers)
     return (
-        f"{(max(end) - min(begin)) / NS:,.1f} s in {numbered(len(windows), 'window')}; {workers} workers,"
-        f" {len(made.trace.activities):,} activities, {len(made.trace.messages):,} messages"
+        f"{(max(end) - min(begin)) / NS:,.1f} s in {numbered(len(windows), 'window')};"
+        f" {made.pieces.source.about}"
     )
 
 

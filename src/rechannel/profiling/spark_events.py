@@ -48,6 +48,7 @@ class TaskInfo(msgspec.Struct):
     number: int = msgspec.field(name="Task ID")
     launch: int = msgspec.field(name="Launch Time")
     executor: str = msgspec.field(name="Executor ID")
+    index: int = _named("Index", 0)  # type: ignore[assignment]
     host: str = _named("Host", "")  # type: ignore[assignment]
     getting: int = _named("Getting Result Time", 0)  # type: ignore[assignment]
     finish: int = _named("Finish Time", 0)  # type: ignore[assignment]

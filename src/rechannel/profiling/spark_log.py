@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rechannel.errors import TraceError
+from rechannel.profiling.blocks import Blocks
 from rechannel.profiling.spark_events import (
     Application,
     ExecutorAdded,
@@ -28,23 +29,18 @@ from rechannel.profiling.spark_events import (
     Version,
     decode,
 )
+from rechannel.profiling.spark_rows import MS, TaskRows
 
 SHOWN = 20
 """Bad lines that are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """An attempt of a task, ms. stage: id. over: whether its end is in the log; good: whether it was of use."""
+class Stage:
+    """name: what a user calls it. parents: stages that it reads from."""
 
-    stage: int
-    executor: str
-    launch: int
-    finish: int
-    getting: int
-    metrics: Metrics
-    over: bool
-    good: bool
+    name: str
+    parents: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -70,14 +66,15 @@ class SparkLog:
     start: int = 0
     end: int = 0
     lines: int = 0
-    tasks: list[Task] = field(default_factory=list)
-    stages: dict[int, StageInfo] = field(default_factory=dict)
+    tasks: TaskRows = field(default_factory=TaskRows)
+    stages: dict[int, Stage] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     cores: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[int, int]] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
     bad_lines: int = 0
     _running: dict[int, TaskStart] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
 
     def read(self, lines: Iterable[bytes], origin: str = "the log") -> SparkLog:
         """Read lines. Raises TraceError for what is no event log, and, if `strict`, for any bad line."""
@@ -103,31 +100,23 @@ class SparkLog:
             raise TraceError(msg)
         return self
 
-    def finish(self) -> list[Task]:
+    def finish(self) -> Blocks:
         """All tasks; those whose end is not in the log last until the end of what is."""
-        last = max(
-            [
-                self.end,
-                *(t.finish for t in self.tasks),
-                *(s.info.launch for s in self._running.values()),
-            ],
-            default=0,
-        )
-        self.end = max(self.end, last)
-        open_ = [
-            Task(
-                stage=start.stage,
-                executor=start.info.executor,
-                launch=start.info.launch,
-                finish=self.end,
-                getting=0,
-                metrics=Metrics(run=self.end - start.info.launch),
-                over=False,
+        begun = [start.info.launch for start in self._running.values()]
+        known = self.tasks.close().span
+        self.end = max([self.end, *begun, *(() if known is None else (known[1] // MS,))])
+        for start in self._running.values():
+            launch = start.info.launch
+            self.tasks.add(
+                start.info.executor,
+                start.stage,
+                start.info.index,
+                (launch, self.end, 0),
+                Metrics(run=self.end - launch),
                 good=True,
             )
-            for start in self._running.values()
-        ]
-        return [*self.tasks, *open_]
+        self._running.clear()
+        return self.tasks.close()
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:
@@ -144,7 +133,7 @@ class SparkLog:
             case TaskStart():
                 self._running[event.info.number] = event
             case StageSubmitted():
-                self.stages[event.info.number] = event.info
+                self.stages[event.info.number] = self._stage(event.info)
             case JobStart():
                 self._job(event)
             case JobEnd():
@@ -167,18 +156,18 @@ class SparkLog:
         if info.finish < info.launch:
             msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
             raise TraceError(msg)
-        self.tasks.append(
-            Task(
-                stage=event.stage,
-                executor=info.executor,
-                launch=info.launch,
-                finish=info.finish,
-                getting=info.getting,
-                metrics=event.metrics or Metrics(),
-                over=True,
-                good=not (info.failed or info.killed),
-            )
+        self.tasks.add(
+            info.executor,
+            event.stage,
+            info.index,
+            (info.launch, info.finish, info.getting),
+            event.metrics or Metrics(),
+            good=not (info.failed or info.killed),
         )
+
+    def _stage(self, info: StageInfo) -> Stage:
+        name = stage_name(info)
+        return Stage(self._names.setdefault(name, name), tuple(info.parents))
 
     def _batch(self, progress: StreamProgress) -> None:
         try:
@@ -199,7 +188,8 @@ class SparkLog:
             description=said.get("spark.job.description"),
         )
         for stage in event.stages:
-            self.stages.setdefault(stage.number, stage)
+            if stage.number not in self.stages:
+                self.stages[stage.number] = self._stage(stage)
 
 
 def stage_name(stage: StageInfo) -> str:

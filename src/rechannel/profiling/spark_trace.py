@@ -1,11 +1,10 @@
 """Tasks of Spark as activities and messages. The assumptions, which the log does not tell:
 
-- The driver is a worker; so is every core of an executor. A task takes the core of its executor that was freed last
-  before the task came there, as SnailTrail's adapter does; if all are busy, one more (`SparkTrace.crowded`).
+- The driver is a worker; so is every core of an executor. On which core a task ran, `spark_placing.py` says.
 - A task's time is: sent by the driver at its launch (a control message), then on its core deserialisation, waiting for
   blocks of a shuffle, processing, collection of garbage, writing of a shuffle, serialisation of the result; then a
   control message back, which the driver has at the finish. A result that the driver fetched is a data message.
-- What the log does not explain of a task's time is scheduler delay; a third of it (`SHIPPING`) lies before the task,
+- What the log does not explain of a task's time is scheduler delay; a third of it lies before the task,
   as in SnailTrail's adapter, the rest behind it.
 - A core without a task waits.
 - The driver waits if it goes on with the finish of a task. Otherwise it schedules while a job is there. Between jobs it
@@ -18,14 +17,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.profiling.spark_log import SparkLog, Task, stage_name
+from rechannel.profiling.blocks import Rows
+from rechannel.profiling.spark_log import SparkLog, Stage
+from rechannel.profiling.spark_placing import DRIVER, Busy, Kinds, Placed, placed
+from rechannel.profiling.spark_rows import FETCHING, MS, STEPS, fetching, leaving
 from rechannel.profiling.trace import (
     CONTROL,
     DATA,
@@ -39,253 +39,116 @@ from rechannel.profiling.trace import (
     Trace,
 )
 
-SHIPPING = 0.33
-MS = 1_000_000
-
-DESERIALISE, FETCH, PROCESS, GC, WRITE, SERIALISE, FAILED = range(len(RESERVED), len(RESERVED) + 7)
-SCHEDULE, PROGRAM, PLAN, IDLE = range(FAILED + 1, FAILED + 5)
 KINDS = (
     *RESERVED,
-    "deserialization",
-    "fetch wait",
-    "processing",
-    "garbage collection",
-    "shuffle write",
-    "serialization",
+    *STEPS,
     "failed work",
     "scheduling",
     "driver program",
     "batch planning",
     "idle",
 )
-DRIVER = 0
+_KIND = {name: number for number, name in enumerate(KINDS)}
+_FIRST = len(RESERVED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """Columns of tasks, ns, by launch. Shapes (tasks,). steps: lengths of what a task does on its core, (tasks, 6)."""
-
-    executor: Places
-    operator: Places
-    stage: Times
-    launch: Times
-    finish: Times
-    arrive: Times
-    steps: npt.NDArray[np.int64]
-    getting: npt.NDArray[np.bool_]
-    good: npt.NDArray[np.bool_]
-
-    @property
-    def fetching(self) -> Times:
-        """When they began to fetch blocks."""
-        return self.arrive + self.steps[:, 0]
-
-    @property
-    def fetched(self) -> Times:
-        """When they had them."""
-        return self.fetching + self.steps[:, FETCH - DESERIALISE]
-
-    @property
-    def leave(self) -> Times:
-        """When they left their core."""
-        left: Times = self.arrive + self.steps.sum(axis=1)
-        return left
-
-
-def columns_of(tasks: Sequence[Task], executors: Sequence[str], operators: Sequence[int]) -> Tasks:
-    """Columns. executors: ids. operators: number of each task's operator."""
-    rows = np.array(
-        [
-            (
-                t.launch,
-                t.finish,
-                t.getting,
-                t.metrics.deserialise,
-                t.metrics.run,
-                t.metrics.gc,
-                t.metrics.serialise,
-                t.metrics.read.fetch_wait,
-                t.stage,
-            )
-            for t in tasks
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 9)
-    write = np.array([t.metrics.write.time for t in tasks], dtype=np.int64)
-    launch, finish, getting, deserialise, run, gc, serialise, fetch = (
-        rows[:, i] * MS for i in range(8)
-    )
-    # What came out of rounding, or of clocks, must not be more than there was.
-    lasted = finish - launch
-    back = np.where(getting > 0, np.clip(finish - getting, 0, lasted), 0)
-    deserialise = np.minimum(deserialise, lasted - back)
-    run = np.minimum(run, lasted - back - deserialise)
-    serialise = np.minimum(serialise, lasted - back - deserialise - run)
-    delay = lasted - back - deserialise - run - serialise
-    fetch = np.minimum(fetch, run)
-    write = np.minimum(write, run - fetch)
-    gc = np.minimum(gc, run - fetch - write)
-    place = {name: i for i, name in enumerate(executors)}
-    order = np.argsort(launch, kind="stable")
-    return Tasks(
-        executor=np.array([place[t.executor] for t in tasks], dtype=np.int32)[order],
-        operator=np.asarray(operators, dtype=np.int32)[order],
-        stage=rows[order, 8],
-        launch=launch[order],
-        finish=finish[order],
-        arrive=(launch + (delay * SHIPPING).astype(np.int64))[order],
-        steps=np.column_stack([deserialise, fetch, run - fetch - gc - write, gc, write, serialise])[
-            order
-        ],
-        getting=(getting > 0)[order],
-        good=np.array([t.good for t in tasks], dtype=np.bool_)[order],
-    )
-
-
-@nb.njit(cache=True)
-def _cores(
-    executor: Any, arrive: Any, leave: Any, known: Any
-) -> Any:  # pragma: no cover - compiled
-    """Which core of its executor every task takes, and whether it had to be one more than there are."""
-    count, most = len(executor), 0
-    for i in range(len(known)):
-        most = max(most, known[i])
-    room = most + 64
-    free = np.full((len(known), room), -(1 << 62), dtype=np.int64)
-    used = np.zeros(len(known), dtype=np.int64)
-    core = np.empty(count, dtype=np.int64)
-    extra = np.zeros(count, dtype=np.bool_)
-    order = np.argsort(arrive, kind="mergesort")
-    for at in range(count):
-        i = order[at]
-        e = executor[i]
-        best, soonest = -1, 0
-        for c in range(used[e]):
-            if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
-                best = c
-            if free[e, c] < free[e, soonest]:
-                soonest = c
-        if best < 0:
-            if used[e] < room:
-                best = used[e]
-                used[e] += 1
-                extra[i] = best >= known[e]
-            else:
-                best = soonest
-                extra[i] = True
-        core[i] = best
-        free[e, best] = leave[i]
-    return core, extra, used
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SparkTrace:
-    """A trace, and what it says too little of. crowded: tasks for which an executor had no core left."""
+    """What an application did. span: ns.
 
-    trace: Trace
-    crowded: int
+    first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
+    that wrote what it reads.
+    """
 
+    names: Names
+    span: tuple[int, int]
+    first: Places
+    placed: Placed = field(repr=False)
+    operator: Places = field(repr=False)
+    parents: dict[int, Places] = field(repr=False)
 
-def spark_trace(log: SparkLog) -> SparkTrace:
-    """What an application did."""
-    found = log.finish()
-    executors = sorted({t.executor for t in found}, key=lambda name: (len(name), name))
-    names: dict[str, int] = {}
-    of_stage: dict[int, int] = {}
-    for task in found:
-        if task.stage not in of_stage:
-            stage = log.stages.get(task.stage)
-            name = stage_name(stage) if stage is not None else f"stage {task.stage}"
-            of_stage[task.stage] = names.setdefault(name, len(names))
-    tasks = columns_of(found, executors, [of_stage[t.stage] for t in found])
-    known = np.array([max(1, log.cores.get(name, 1)) for name in executors], dtype=np.int64)
-    core, extra, used = _cores(tasks.executor, tasks.arrive, tasks.leave, known)
-    first = np.cumsum(used) - used + 1
-    worker = (
-        (first[tasks.executor] + core).astype(np.int32) if len(found) else core.astype(np.int32)
-    )
-    workers = ["driver"] + [
-        f"executor {name} core {c + 1}"
-        for name, n in zip(executors, used, strict=True)
-        for c in range(n)
-    ]
-    blocks = _blocks(tasks, worker, log)
-    trace = Trace(
-        names=Names(workers=workers, operators=list(names), kinds=KINDS),
-        activities=_together(
-            _worked(tasks, worker, blocks), _driven(tasks, log), _idle(len(workers), tasks, log)
-        ),
-        messages=_sent(tasks, worker, blocks),
-    )
-    return SparkTrace(trace=trace, crowded=int(extra.sum()))
+    @property
+    def crowded(self) -> int:
+        """Tasks for which an executor had no core left."""
+        return self.placed.cores.crowded
 
+    @property
+    def about(self) -> str:
+        """How much there is."""
+        return f"{len(self.names.workers)} workers, {len(self.placed.tasks):,} tasks"
 
-def _worked(tasks: Tasks, worker: Places, blocks: Blocks) -> Activities:
-    """What cores did."""
-    count, steps = tasks.steps.shape
-    ends = tasks.arrive[:, None] + np.cumsum(tasks.steps, axis=1)
-    starts = ends - tasks.steps
-    kinds = np.tile(np.arange(DESERIALISE, DESERIALISE + steps, dtype=np.int32), (count, 1))
-    kinds[~tasks.good] = FAILED
-    kinds[blocks.task, FETCH - DESERIALISE] = RESERVED.index(WAITING)
-    return _lasting(
-        np.repeat(worker, steps),
-        kinds.ravel(),
-        np.repeat(tasks.operator, steps),
-        starts.ravel(),
-        ends.ravel(),
-    )
+    def before(self, times: Times) -> npt.NDArray[np.float64]:
+        """About how many activities and messages lie before each of some times."""
+        return self.placed.tasks.before(times) * _EACH + self.placed.driver.before(times)
 
+    def cut(self, cuts: Times) -> SparkParts:
+        """Parts from each time to the next."""
+        return SparkParts(whole=self, cuts=cuts)
 
-def _driven(tasks: Tasks, log: SparkLog) -> Activities:
-    """What the driver did."""
-    jobs = [(job.start * MS, (job.end or log.end) * MS) for job in log.jobs.values()]
-    batches = [(start * MS, end * MS) for start, end in log.batches]
-    borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
-    known = np.array([time for time in borders if time], dtype=np.int64)
-    times = np.unique(np.concatenate([tasks.launch, tasks.finish, known]))
-    if len(times) < 2:
-        return Activities.of([])
-    between = np.where(_within(times[:-1], batches), PLAN, IDLE if batches else PROGRAM)
-    kind = np.where(_within(times[:-1], jobs), SCHEDULE, between)
-    kind = np.where(np.isin(times[1:], tasks.finish), RESERVED.index(WAITING), kind)
-    count = len(kind)
-    nobody = np.full(count, -1, dtype=np.int32)
-    driver = np.full(count, DRIVER, dtype=np.int32)
-    return _lasting(driver, kind.astype(np.int32), nobody, times[:-1], times[1:])
+    def part(self, start: int, end: int) -> Trace:
+        """What says what happened from one time to another."""
+        rows = self.placed.tasks.meeting(start, end)
+        worker = (self.first[rows["executor"]] + rows["core"]).astype(np.int32)
+        operator = self.operator[np.searchsorted(self.placed.stages, rows["stage"])]
+        blocks = self._blocks(rows, worker)
+        driven = self.placed.driver.meeting(start, end)
+        parts = [
+            _worked(rows, worker, operator, blocks),
+            _lasting(*(driven[n] for n in ("worker", "kind", "operator", "start", "end"))),
+            self._idle(),
+        ]
+        names = ("worker", "kind", "operator", "start", "end")
+        return Trace(
+            names=self.names,
+            activities=Activities(
+                **{n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+            ),
+            messages=_sent(rows, worker, operator, blocks),
+        )
 
+    def whole(self) -> Trace:
+        """All of it, in memory."""
+        return self.part(*self.span)
 
-def _within(times: Times, intervals: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Whether times are in any of some intervals, ends exclusive."""
-    starts = np.sort(np.array([start for start, _ in intervals], dtype=np.int64))
-    ends = np.sort(np.array([end for _, end in intervals], dtype=np.int64))
-    begun: npt.NDArray[np.bool_] = np.searchsorted(starts, times, side="right") > np.searchsorted(
-        ends, times, side="right"
-    )
-    return begun
+    def _idle(self) -> Activities:
+        """Every core waits all the time: tasks are activities within that."""
+        core = np.arange(1, len(self.names.workers), dtype=np.int32)
+        nothing = np.full(len(core), -1, dtype=np.int32)
+        start, end = (np.full(len(core), time, dtype=np.int64) for time in self.span)
+        return _lasting(core, np.full_like(core, _KIND[WAITING]), nothing, start, end)
+
+    def _blocks(self, rows: Rows, worker: Places) -> Blocks:
+        """Tasks that waited for blocks, and the other cores that ran tasks of their parents."""
+        waited = np.flatnonzero(rows["good"] & (rows["steps"][:, FETCHING] > 1))
+        pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
+        for stage in np.unique(rows["stage"][waited]).tolist():
+            sources = self.parents.get(stage)
+            if sources is None:
+                continue
+            mine = waited[rows["stage"][waited] == stage]
+            task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
+            other = source != worker[task]
+            pairs.append((task[other], source[other]))
+        task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        return Blocks(task=task, source=source)
 
 
-def _sent(tasks: Tasks, worker: Places, blocks: Blocks) -> Messages:
-    """Tasks on their way out and back; what asks for blocks of shuffles, and these."""
-    count, asked = len(worker), len(blocks.task)
-    control, data = RESERVED.index(CONTROL), RESERVED.index(DATA)
-    driver = np.full(count, DRIVER, dtype=np.int32)
-    child, served = worker[blocks.task], tasks.operator[blocks.task]
-    asks = tasks.fetching[blocks.task]
-    kinds = (
-        np.full(count, control),
-        np.where(tasks.getting, data, control),
-        np.full(asked, control),
-        np.full(asked, data),
-    )
-    return Messages(
-        source=np.concatenate([driver, worker, child, blocks.source]),
-        target=np.concatenate([worker, driver, blocks.source, child]),
-        kind=np.concatenate(kinds).astype(np.int32),
-        operator=np.concatenate([tasks.operator, tasks.operator, served, served]),
-        sent=np.concatenate([tasks.launch, tasks.leave, asks, asks + 1]),
-        received=np.concatenate([tasks.arrive, tasks.finish, asks + 1, tasks.fetched[blocks.task]]),
-    )
+_EACH = len(STEPS) + 4
+"""Activities and messages that a task becomes, but for those of shuffles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparkParts:
+    """An application that was cut."""
+
+    whole: SparkTrace
+    cuts: Times
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def __getitem__(self, number: int) -> Trace:
+        return self.whole.part(int(self.cuts[number]), int(self.cuts[number + 1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,30 +159,106 @@ class Blocks:
     source: Places
 
 
-def _blocks(tasks: Tasks, worker: Places, log: SparkLog) -> Blocks:
-    """Tasks of a stage, and the other cores that ran tasks of its parents before."""
-    fetching = np.flatnonzero(tasks.good & (tasks.steps[:, FETCH - DESERIALISE] > 1))
-    cores = {
-        int(stage): np.unique(worker[(tasks.stage == stage) & tasks.good])
-        for stage in np.unique(tasks.stage)
-    }
-    pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
-    for stage in np.unique(tasks.stage[fetching]).tolist():
-        info = log.stages.get(stage)
-        parents = [
-            cores[parent]
-            for parent in (info.parents if info is not None else ())
-            if parent in cores
-        ]
-        if not parents:
-            continue
-        sources = np.unique(np.concatenate(parents)).astype(np.int32)
-        mine = fetching[tasks.stage[fetching] == stage]
-        task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
-        other = source != worker[task]
-        pairs.append((task[other], source[other]))
-    task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    return Blocks(task=task, source=source)
+def spark_trace(log: SparkLog) -> SparkTrace:
+    """What an application did."""
+    tasks = log.finish()
+    number = log.tasks.executors
+    executors = sorted(number, key=lambda name: (len(name), name))
+    jobs = [(job.start * MS, (job.end or log.end) * MS) for job in log.jobs.values()]
+    batches = [(start * MS, end * MS) for start, end in log.batches]
+    borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
+    done = placed(
+        tasks,
+        [max(1, log.cores.get(name, 1)) for name in number],
+        Busy(
+            jobs=jobs,
+            batches=batches,
+            borders=np.unique(np.array([time for time in borders if time], dtype=np.int64)),
+        ),
+        Kinds(
+            waiting=_KIND[WAITING],
+            scheduling=_KIND["scheduling"],
+            planning=_KIND["batch planning"],
+            between=_KIND["idle" if batches else "driver program"],
+        ),
+    )
+    first, workers = np.zeros(len(executors), dtype=np.int32), ["driver"]
+    for name in executors:
+        first[number[name]] = len(workers)
+        used = int(done.cores.used[number[name]])
+        workers += [f"executor {name} core {core + 1}" for core in range(used)]
+    known = [log.stages.get(stage, Stage(f"stage {stage}")) for stage in done.stages.tolist()]
+    names: dict[str, int] = {}
+    operator = [names.setdefault(stage.name, len(names)) for stage in known]
+    return SparkTrace(
+        names=Names(workers=workers, operators=list(names), kinds=KINDS),
+        span=_span(tasks.span, log),
+        first=first,
+        placed=done,
+        operator=np.array(operator, dtype=np.int32),
+        parents=_parents(done, known, first),
+    )
+
+
+def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
+    times = [time * MS for time in (log.start, log.end) if time] + list(of_tasks or ())
+    return (min(times), max(times)) if times else (0, 0)
+
+
+def _parents(done: Placed, known: Sequence[Stage], first: Places) -> dict[int, Places]:
+    """By stage, the cores that wrote what it reads."""
+    wrote = done.wrote
+    worker = first[wrote[:, 1]] + wrote[:, 2]
+    begin = np.searchsorted(wrote[:, 0], done.stages)
+    end = np.searchsorted(wrote[:, 0], done.stages, side="right")
+    place = {stage: i for i, stage in enumerate(done.stages.tolist())}
+    found = {}
+    for stage, info in zip(done.stages.tolist(), known, strict=True):
+        parts = [worker[begin[place[p]] : end[place[p]]] for p in info.parents if p in place]
+        if parts:
+            found[stage] = np.unique(np.concatenate(parts)).astype(np.int32)
+    return found
+
+
+def _worked(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Activities:
+    """What cores did."""
+    steps = rows["steps"]
+    count, each = steps.shape
+    ends = rows["arrive"][:, None] + np.cumsum(steps, axis=1)
+    kinds = np.tile(np.arange(_FIRST, _FIRST + each, dtype=np.int32), (count, 1))
+    kinds[~rows["good"]] = _KIND["failed work"]
+    kinds[blocks.task, FETCHING] = _KIND[WAITING]
+    return _lasting(
+        np.repeat(worker, each),
+        kinds.ravel(),
+        np.repeat(operator, each),
+        (ends - steps).ravel(),
+        ends.ravel(),
+    )
+
+
+def _sent(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Messages:
+    """Tasks on their way out and back; what asks for blocks of shuffles, and these."""
+    count, asked = len(worker), len(blocks.task)
+    control, data = _KIND[CONTROL], _KIND[DATA]
+    driver = np.full(count, DRIVER, dtype=np.int32)
+    child, served = worker[blocks.task], operator[blocks.task]
+    begun, had = fetching(rows)
+    asks = begun[blocks.task]
+    kinds = (
+        np.full(count, control),
+        np.where(rows["getting"], data, control),
+        np.full(asked, control),
+        np.full(asked, data),
+    )
+    return Messages(
+        source=np.concatenate([driver, worker, child, blocks.source]),
+        target=np.concatenate([worker, driver, blocks.source, child]),
+        kind=np.concatenate(kinds).astype(np.int32),
+        operator=np.concatenate([operator, operator, served, served]),
+        sent=np.concatenate([rows["launch"], leaving(rows), asks, asks + 1]),
+        received=np.concatenate([rows["arrive"], rows["finish"], asks + 1, had[blocks.task]]),
+    )
 
 
 def _lasting(
@@ -333,18 +272,3 @@ def _lasting(
         start=start[kept],
         end=end[kept],
     )
-
-
-def _idle(workers: int, tasks: Tasks, log: SparkLog) -> Activities:
-    """Every core waits all the time: tasks are activities within that."""
-    if not len(tasks.launch):
-        return Activities.of([])
-    begin = min(int(tasks.launch.min()), (log.start or 1 << 43) * MS)
-    end = max(int(tasks.finish.max()), log.end * MS)
-    waiting = RESERVED.index(WAITING)
-    return Activities.of([(core, waiting, -1, begin, end) for core in range(1, workers)])
-
-
-def _together(*parts: Activities) -> Activities:
-    names = ("worker", "kind", "operator", "start", "end")
-    return Activities(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})

@@ -6,18 +6,25 @@ of cells. Messages belong to channels, pairs of workers; whatever else a worker 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import log10
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
 
 import numpy as np
 import polars as pl
 
-from rechannel.kernels.collect import ranges
 from rechannel.profiling.participation import Participation, participation
-from rechannel.profiling.snapshot import Snapshot, snapshot
-from rechannel.profiling.timeline import Timeline, timeline
-from rechannel.profiling.trace import Names, Times, Trace
+from rechannel.profiling.pieces import Piece, Pieces, Source, windows_of
+from rechannel.profiling.stored import Stored
+from rechannel.profiling.trace import Names, Trace
+
+Each = Callable[[Callable[[Piece], Any], Iterable[Piece]], Iterable[Any]]
+"""Applies a function to pieces, wherever, and gives the results in their order."""
 
 CELLS = {
     "window": pl.Int64,
@@ -79,13 +86,54 @@ def facts(window: int, found: Participation) -> dict[str, float]:
     }
 
 
+class Cells:
+    """Cells of many windows; they lie in files, which go with the object, once they are more than `most`."""
+
+    def __init__(self, most: int = 1 << 22) -> None:
+        self._most = most
+        self._held: list[pl.DataFrame] = []
+        self._files: list[Path] = []
+        self._place: Path | None = None
+
+    def add(self, made: pl.DataFrame) -> None:
+        """Add the cells of some windows."""
+        self._held.append(made)
+        if sum(len(frame) for frame in self._held) > self._most:
+            if self._place is None:
+                self._place = Path(mkdtemp(prefix="rechannel-cells-"))
+                finalize(self, rmtree, self._place, ignore_errors=True)
+            self._files.append(self._place / f"{len(self._files)}.parquet")
+            pl.concat(self._held).write_parquet(self._files[-1])
+            self._held = []
+
+    @property
+    def files(self) -> int:
+        """How many there are."""
+        return len(self._files)
+
+    def frame(self) -> pl.LazyFrame:
+        """All of them."""
+        return pl.concat(
+            [
+                *(pl.scan_parquet(file) for file in self._files),
+                *(frame.lazy() for frame in self._held),
+                pl.LazyFrame(schema=CELLS),
+            ]
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """All windows of a trace. cells, windows: frames with the columns of `CELLS` and `WINDOWS`."""
+    """All windows of a trace. windows: a frame with the columns of `WINDOWS`."""
 
     names: Names
-    cells: pl.DataFrame
+    held: Cells
     windows: pl.DataFrame
+
+    @property
+    def cells(self) -> pl.LazyFrame:
+        """The columns of `CELLS`."""
+        return self.held.frame()
 
     @property
     def known(self) -> int:
@@ -94,8 +142,7 @@ class Profile:
 
     def by(self, *what: str, where: pl.Expr | None = None) -> pl.DataFrame:
         """Mean CP and share of the profile over windows with paths, by columns of cells; the most critical first."""
-        windows = self.windows.filter(pl.col("paths") > float("-inf")).select("window")
-        known = self.cells.join(windows, on="window", how="semi")
+        known = self.in_known()
         chosen = known if where is None else known.filter(where)
         count = max(1, self.known)
         sums = chosen.group_by(*what).agg(
@@ -104,7 +151,13 @@ class Profile:
             pl.sum("edges", "ns"),
         )
         named = sums.with_columns(self._named(column) for column in what if column in self._lists)
-        return named.sort(["critical", *what], descending=[True, *(False for _ in what)])
+        ordered = named.sort(["critical", *what], descending=[True, *(False for _ in what)])
+        return ordered.collect(engine="streaming")
+
+    def in_known(self) -> pl.LazyFrame:
+        """Cells of windows through which a path leads."""
+        windows = self.windows.lazy().filter(pl.col("paths") > float("-inf")).select("window")
+        return self.cells.join(windows, on="window", how="semi")
 
     def by_activity(self) -> pl.DataFrame:
         """By kind of activity and message."""
@@ -117,10 +170,9 @@ class Profile:
     def by_operator(self) -> pl.DataFrame:
         """By operator, of what workers did for it; with the number of workers, and CP per worker."""
         mine = ~pl.col("message") & (pl.col("operator") >= 0)
-        spread = (
-            self.cells.filter(mine).group_by("operator").agg(pl.n_unique("worker").alias("workers"))
-        )
-        spread = spread.with_columns(self._named("operator"))
+        workers = pl.n_unique("worker").alias("workers")
+        counted = self.cells.filter(mine).group_by("operator").agg(workers)
+        spread = counted.with_columns(self._named("operator")).collect(engine="streaming")
         found = self.by("operator", where=mine).join(spread, on="operator", how="left")
         return found.with_columns((pl.col("critical") / pl.col("workers")).alias("per_worker"))
 
@@ -134,7 +186,7 @@ class Profile:
             pl.sum("critical", "profile", "edges", "ns")
         )
         named = sums.with_columns(self._named(column) for column in what if column in self._lists)
-        return named.sort("window", *what)
+        return named.sort("window", *what).collect(engine="streaming")
 
     @property
     def _lists(self) -> Mapping[str, list[str]]:
@@ -153,59 +205,28 @@ class Profile:
         return pl.lit(names).gather(pl.when(places >= 0).then(places)).alias(column)
 
 
-def windows_of(trace: Trace, length: int) -> list[tuple[int, int]]:
-    """Windows of `length` ns from the begin of a trace to its end; the last one may be shorter."""
-    begin, end = trace.span
-    return [(at, min(at + length, end)) for at in range(begin, end, length)]
+def profile(
+    source: Source | Trace, *, window: int, threshold: int = 0, each: Each = map
+) -> Profile:
+    """Critical participation of a trace. window, threshold: ns. each: what applies a function to all pieces."""
+    source = Stored.of(source) if isinstance(source, Trace) else source
+    return profiled(Pieces.of(source, windows_of(source.span, window), threshold), each)
 
 
-def graphs(trace: Trace, line: Timeline, length: int) -> Iterator[Snapshot]:
-    """Graphs of the windows of a trace."""
-    begin, _ = trace.span
-    windows = windows_of(trace, length)
-    spans = _Cut.of(line.start, line.end, begin, length, len(windows))
-    went = trace.messages
-    sent = _Cut.of(went.sent, went.received, begin, length, len(windows))
-    for number, (start, end) in enumerate(windows):
-        yield snapshot(
-            line.take(spans.of_window(number)), went.take(sent.of_window(number)), start, end
-        )
+def profiled(pieces: Pieces, each: Each = map) -> Profile:
+    """Critical participation of the pieces of a trace."""
+    held, told = Cells(), [pl.DataFrame(schema=WINDOWS)]
+    for made, facts_of in each(summed, pieces):
+        held.add(made)
+        told.append(facts_of)
+    return Profile(names=pieces.source.names, held=held, windows=pl.concat(told))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Cut:
-    """Which intervals meet which windows. places: of intervals, by window; first: of every window, and the end."""
-
-    places: Times
-    first: Times
-
-    @classmethod
-    def of(cls, start: Times, end: Times, begin: int, length: int, windows: int) -> _Cut:
-        """Intervals in the order that they have. One that ends where a window begins is in the one before, too."""
-        one = np.minimum((start - begin) // length, windows - 1)
-        last = np.minimum((end - begin) // length, windows - 1)
-        count = last - one + 1
-        places = np.repeat(np.arange(len(start)), count)
-        window = ranges(one, count)
-        order = np.argsort(window, kind="stable")
-        first = np.searchsorted(window[order], np.arange(windows + 1))
-        return cls(places=places[order], first=first)
-
-    def of_window(self, number: int) -> Times:
-        """Intervals that meet a window."""
-        return self.places[self.first[number] : self.first[number + 1]]
-
-
-def profile(trace: Trace, line: Timeline | None = None, *, window: int) -> Profile:
-    """Critical participation of a trace that is in memory. line: of the trace, if it is known. window: ns."""
-    line = timeline(trace) if line is None else line
+def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cells and facts of the windows of a piece."""
     made, told = [pl.DataFrame(schema=CELLS)], []
-    for number, graph in enumerate(graphs(trace, line, window)):
+    for number, graph in piece.graphs():
         found = participation(graph)
         made.append(cells(number, found))
         told.append(facts(number, found))
-    return Profile(
-        names=trace.names,
-        cells=pl.concat(made),
-        windows=pl.DataFrame(told, schema=WINDOWS),
-    )
+    return pl.concat(made), pl.DataFrame(told, schema=WINDOWS)

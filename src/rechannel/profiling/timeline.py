@@ -56,14 +56,23 @@ class Timeline:
         )
 
 
-def timeline(trace: Trace, *, threshold: int = 0, waiting: bool = True) -> Timeline:
-    """Spans of all workers. threshold: ns. waiting: whether gaps may be waiting, or are all unknown."""
+def timeline(
+    trace: Trace,
+    *,
+    threshold: int = 0,
+    waiting: bool = True,
+    span: tuple[int, int] | None = None,
+) -> Timeline:
+    """Spans of all workers. threshold: ns. waiting: whether gaps may be waiting, or are all unknown.
+
+    span: begin and end, ns, of what the trace is a part of; its own by default.
+    """
     did = trace.activities
     lasting = np.flatnonzero(did.end > did.start)
     order = lasting[np.lexsort((-did.end[lasting], did.start[lasting], did.worker[lasting]))]
     parts = _unravelled((did.worker[order], did.start[order], did.end[order]))
     workers = len(trace.names.workers)
-    rules = (*trace.span, threshold, waiting)
+    rules = (*(span or trace.span), threshold, waiting)
     worker, act, kind, start, end = _filled(parts, _points(trace), workers, rules)
     known = act >= 0
     of = order[act[known]]

@@ -15,6 +15,7 @@ from rechannel.profiling.summaries import Profile
 from rechannel.profiling.trace import CONTROL, DATA, UNKNOWN
 
 STRAGGLER = 2.0
+DIGITS = 9
 LEADS = 0.1
 """The least share of the critical path that is told of."""
 
@@ -81,11 +82,13 @@ def findings(found: Profile) -> list[Finding]:
     sums = (
         by_window.group_by("cause")
         .agg(pl.sum("critical", "profile"))
-        .sort("critical", descending=True)
+        # What differs by rounding only is equal.
+        .with_columns(pl.col("critical").round(DIGITS))
+        .sort(["critical", "cause"], descending=[True, False])
     )
     out = []
     for cause, critical, profile in sums.iter_rows():
-        share = critical / found.known
+        share = round(critical / found.known, DIGITS)
         if share < LEADS:
             continue
         out.append(
@@ -109,11 +112,11 @@ def cause_of(kind: str) -> str:
 
 
 def _by_cause(found: Profile, causes: Mapping[int, str]) -> pl.DataFrame:
-    known = found.windows.filter(pl.col("paths") > float("-inf")).select("window")
-    named = found.cells.join(known, on="window", how="semi").with_columns(
+    named = found.in_known().with_columns(
         pl.col("kind").replace_strict(causes, return_dtype=pl.String).alias("cause")
     )
-    return named.group_by("window", "cause").agg(pl.sum("critical", "profile"))
+    sums = named.group_by("window", "cause").agg(pl.sum("critical", "profile"))
+    return sums.collect(engine="streaming")
 
 
 def _leaders(by_window: pl.DataFrame) -> dict[str, int]:

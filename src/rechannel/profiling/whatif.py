@@ -8,15 +8,17 @@ earlier in one window because of another is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.paths import least
+from rechannel.profiling.pieces import Piece, Pieces
 from rechannel.profiling.snapshot import Snapshot
-from rechannel.profiling.trace import Names
+from rechannel.profiling.summaries import Each
 from rechannel.profiling.verdict import STRAGGLING, Finding, cause_of
 
 
@@ -25,17 +27,26 @@ def saved(graph: Snapshot, edges: npt.NDArray[np.bool_]) -> int:
     return least(graph, np.where(edges, graph.weight, 0)) or 0
 
 
-def with_gains(found: Sequence[Finding], graphs: Iterable[Snapshot], names: Names) -> list[Finding]:
-    """Findings that say how much shorter the run could get."""
+def with_gains(found: Sequence[Finding], pieces: Pieces, each: Each = map) -> list[Finding]:
+    """Findings that say how much shorter the run could get. each: what applies a function to all pieces."""
+    if not found:
+        return []
+    length = sum(end - start for start, end in pieces.windows)
+    won = sum(each(partial(_won, found), pieces), start=np.zeros(len(found), dtype=np.int64))
+    return [replace(one, gain=float(ns) / length) for one, ns in zip(found, won, strict=True)]
+
+
+def _won(found: Sequence[Finding], piece: Piece) -> npt.NDArray[np.int64]:
+    """ns that the windows of a piece would be shorter at most, by finding."""
+    names = piece.trace.names
     causes = np.array([cause_of(kind) for kind in names.kinds])
     workers = list(names.workers)
-    won, length = np.zeros(len(found), dtype=np.int64), 0
-    for graph in graphs if found else ():
-        length += graph.end - graph.start
+    won = np.zeros(len(found), dtype=np.int64)
+    for _, graph in piece.graphs():
         for i, finding in enumerate(found):
             if finding.cause == STRAGGLING:
                 mine = (graph.worker == workers.index(finding.who)) & (graph.peer == graph.worker)
             else:
                 mine = causes[graph.kind] == finding.cause
             won[i] += saved(graph, mine)
-    return [replace(each, gain=float(ns) / length) for each, ns in zip(found, won, strict=True)]
+    return won

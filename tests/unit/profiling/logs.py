@@ -76,7 +76,7 @@ def small() -> list[bytes]:
     """Two stages on one executor of two cores: 0 of two tasks, the second long; then 1 of one task that fetches."""
     one, two = stage_info(0, scope="Scan"), stage_info(1, parents=[0], scope="Exchange")
     long, short = info(1, "1", 110, 510), info(0, "1", 110, 210)
-    last = info(2, "1", 520, 700)
+    last = info(2, "1", 520, 700, Index=1)
     return [
         line("LogStart", **{"Spark Version": "4.3.0"}),
         line(
@@ -107,7 +107,7 @@ def small() -> list[bytes]:
         task_end(0, long, metrics(380, deserialise=5, gc=40, write=10)),
         line("StageCompleted", **{"Stage Info": one}),
         line("StageSubmitted", **{"Stage Info": two}),
-        line("TaskStart", **{"Stage ID": 1, "Task Info": info(2, "1", 520)}),
+        line("TaskStart", **{"Stage ID": 1, "Task Info": info(2, "1", 520, Index=1)}),
         task_end(1, last, metrics(150, deserialise=10, serialise=5, fetch=50)),
         line("StageCompleted", **{"Stage Info": two}),
         line(

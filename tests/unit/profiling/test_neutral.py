@@ -45,7 +45,7 @@ def test_timestamps_numbers_of_workers_and_operators():
         pl.col("to").replace({"w1": "10", "w2": "9"}).cast(pl.Int64),
     )
     trace = trace_of(frame)
-    assert list(trace.names.workers) == ["9", "10"]
+    assert list(trace.names.workers) == ["10", "9"]
     assert list(trace.names.operators) == ["a", "b"]
     assert trace.activities.end.tolist()[2] == 9_000
     assert trace.activities.operator.tolist()[:3] == [0, -1, 1]
@@ -57,7 +57,7 @@ def test_timestamps_numbers_of_workers_and_operators():
         ({"worker": None}, "no column 'worker'"),
         ({"start": [0, 5, None, *[1] * 6]}, "row 2 of the trace has no start"),
         ({"start": ["x"] * 9}, "whole nanoseconds or a timestamp"),
-        ({"end": [1, 6, 5, 3, 4, 8, 3, 5, 8]}, "activity 2 ends 1 ns before it begins"),
+        ({"end": [1, 6, 5, 3, 4, 8, 3, 5, 8]}, "row 2 of the trace ends 1 ns before it begins"),
     ],
 )
 def test_what_is_wrong_is_named(change, words):

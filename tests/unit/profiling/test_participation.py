@@ -175,6 +175,7 @@ def by_edge(trace, window):
         (row["window"], row["kind"], row["worker"], row["peer"], row["message"]): row["critical"]
         for row in made.cells.group_by("window", "kind", "worker", "peer", "message")
         .agg(pl.sum("critical"))
+        .collect()
         .to_dicts()
     }
 

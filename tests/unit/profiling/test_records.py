@@ -58,7 +58,7 @@ def test_halves(tmp_path):
         zip(found.trace.activities.start.tolist(), found.trace.activities.end.tolist(), strict=True)
     )
     assert spans == [(0, 5), (7, 9)]
-    assert profile(found.trace, window=9).cells["critical"].sum() == pytest.approx(1)
+    assert profile(found.trace, window=9).cells.collect()["critical"].sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

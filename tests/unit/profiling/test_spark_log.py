@@ -32,7 +32,7 @@ def spans(trace, worker):
 
 def test_what_tasks_and_the_driver_did():
     made = spark_trace(SparkLog().read(small()))
-    trace = made.trace
+    trace = made.whole()
     assert made.crowded == 0
     assert list(trace.names.workers) == ["driver", "executor 1 core 1", "executor 1 core 2"]
     assert list(trace.names.operators) == [
@@ -51,7 +51,7 @@ def test_what_tasks_and_the_driver_did():
         ("garbage collection", 449.95, 489.95),
         ("shuffle write", 489.95, 499.95),
     ]
-    # The last task takes the core that was freed last.
+    # The last task takes the core that has its number.
     assert [kind for kind, *_ in spans(trace, "executor 1 core 2")[4:]] == [
         "deserialization",
         "processing",
@@ -82,7 +82,7 @@ def test_batches_of_structured_streaming():
     )
     log = SparkLog().read([*small()[:-1], told, small()[-1]])
     assert log.batches == [(START + 50, START + 750)]
-    kinds = spans(spark_trace(log).trace, "driver")
+    kinds = spans(spark_trace(log).whole(), "driver")
     assert kinds[:2] == [("idle", 0, 50), ("batch planning", 50, 100)]
     assert kinds[-2:] == [("batch planning", 720, 750), ("idle", 750, 800)]
     bad = told.replace(b"2023-", b"then-")
@@ -90,11 +90,11 @@ def test_batches_of_structured_streaming():
 
 
 def test_the_long_task_is_on_the_critical_path_and_the_short_one_is_not():
-    found = profile(spark_trace(SparkLog().read(small())).trace, window=10**10)
+    found = profile(spark_trace(SparkLog().read(small())).whole(), window=10**10)
     workers = {row["worker"]: row["critical"] for row in found.by_worker().to_dicts()}
     assert workers["executor 1 core 1"] == 0
     assert workers["executor 1 core 2"] > 0.5
-    assert found.cells["critical"].sum() == pytest.approx(1, abs=1e-9)
+    assert found.cells.collect()["critical"].sum() == pytest.approx(1, abs=1e-9)
 
 
 def test_an_application_that_still_runs():
@@ -104,7 +104,10 @@ def test_an_application_that_still_runs():
     assert (log.bad_lines, log.bad[0][0]) == (1, len(cut) + 1)
     assert "half a line" in log.bad[0][1]
     tasks = log.finish()
-    assert [task.over for task in tasks] == [True, True, False]
+    first, last = tasks.span
+    rows = tasks.meeting(first, last)
+    # The one that still runs lasts until the end of what is known.
+    assert rows["finish"].tolist() == [(START + ms) * MS for ms in (210, 510, 520)]
 
 
 def test_half_a_line_is_no_fault_of_the_log_even_if_strict():
@@ -148,12 +151,12 @@ def test_failed_and_crowded_tasks():
     more = [task_end(0, info(n, "1", 115, 400), metrics(280)) for n in (6, 7)]
     made = spark_trace(SparkLog().read([*small()[:9], lost, *more, *small()[9:]]))
     assert made.crowded == 3
-    kinds = {made.trace.names.kinds[kind] for kind in made.trace.activities.kind.tolist()}
+    kinds = {made.names.kinds[kind] for kind in made.whole().activities.kind.tolist()}
     assert "processing" in kinds
     killed = task_end(0, info(8, "1", 600, 680, Killed=True), metrics(70), "TaskKilled")
     made = spark_trace(SparkLog().read([*small()[:9], killed, *small()[9:]]))
     assert "failed work" in {
-        made.trace.names.kinds[kind] for kind in made.trace.activities.kind.tolist()
+        made.names.kinds[kind] for kind in made.whole().activities.kind.tolist()
     }
 
 
@@ -162,17 +165,17 @@ def test_a_result_that_the_driver_fetched_is_data():
     made = spark_trace(
         SparkLog().read([*small()[:-2], task_end(1, task, metrics(40)), *small()[-2:]])
     )
-    went = made.trace.messages
+    went = made.whole().messages
     back = [
         i
         for i in range(len(went))
         if went.target[i] == 0 and went.received[i] == (START + 690) * MS
     ]
-    assert [made.trace.names.kinds[went.kind[i]] for i in back] == ["data message"]
+    assert [made.names.kinds[went.kind[i]] for i in back] == ["data message"]
 
 
 def test_blocks_of_a_shuffle_come_from_those_who_wrote_them():
-    went = spark_trace(SparkLog().read(small())).trace.messages
+    went = spark_trace(SparkLog().read(small())).whole().messages
     between = [i for i in range(len(went)) if went.source[i] and went.target[i]]
     # Not from the core itself that fetches.
     found = [
@@ -185,6 +188,4 @@ def test_blocks_of_a_shuffle_come_from_those_who_wrote_them():
 def test_stages_without_scopes_have_the_names_of_their_rdds():
     stage = logs.stage_info(7)
     read = SparkLog().read([line("StageSubmitted", **{"Stage Info": stage})])
-    from rechannel.profiling.spark_log import stage_name
-
-    assert stage_name(read.stages[7]) == "MapPartitionsRDD (count at job.py:1)"
+    assert read.stages[7].name == "MapPartitionsRDD (count at job.py:1)"

@@ -1,0 +1,170 @@
+"""A trace in pieces: some windows in a row, with all rows that say what happened in them.
+
+A piece is analysed by itself. So an analysis holds one at a time, of about `ROWS` rows, and pieces may be analysed
+anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.kernels.collect import ranges
+from rechannel.profiling.snapshot import Snapshot, snapshot
+from rechannel.profiling.timeline import Timeline, timeline
+from rechannel.profiling.trace import Names, Times, Trace
+
+ROWS = 1 << 19
+"""Activities and messages of a piece, about; one window may have more."""
+
+Windows = Sequence[tuple[int, int]]
+"""Begin and end, ns; one behind the other."""
+
+
+class Parts(Protocol):
+    """A trace that was cut."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Trace: ...
+
+
+class Source(Protocol):
+    """Where a trace comes from, of whatever size."""
+
+    @property
+    def names(self) -> Names:
+        """What its numbers stand for."""
+        ...
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Its begin and end, ns."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """How much it has, in words."""
+        ...
+
+    def before(self, times: Times) -> npt.NDArray[np.float64]:
+        """About how many activities and messages lie before each of some times."""
+        ...
+
+    def cut(self, cuts: Times) -> Parts:
+        """Part i has all that says what happened from cuts[i] to cuts[i + 1], and may have more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Piece:
+    """Windows `first`, `first` + 1, ... of a trace. span: of the whole trace, ns. threshold: of gaps, ns."""
+
+    trace: Trace
+    span: tuple[int, int]
+    threshold: int
+    first: int
+    windows: Windows
+
+    @property
+    def line(self) -> Timeline:
+        """What workers did; as in the whole trace within the windows, of no meaning elsewhere."""
+        return timeline(self.trace, threshold=self.threshold, span=self.span)
+
+    def graphs(self) -> Iterator[tuple[int, Snapshot]]:
+        """Number and graph of every window."""
+        line, went = self.line, self.trace.messages
+        edges = np.array([*(start for start, _ in self.windows), self.windows[-1][1]])
+        final = bool(edges[-1] >= self.span[1])
+        spans = _Cut.of(line.start, line.end, edges, final=final)
+        sent = _Cut.of(went.sent, went.received, edges, final=final)
+        for i, (start, end) in enumerate(self.windows):
+            mine, sent_then = line.take(spans.of_window(i)), went.take(sent.of_window(i))
+            yield self.first + i, snapshot(mine, sent_then, start, end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pieces:
+    """All pieces of a trace, made when they are asked for. starts: the first window of every piece."""
+
+    source: Source
+    windows: Windows
+    threshold: int
+    starts: Sequence[int]
+    parts: Parts = field(repr=False)
+
+    @classmethod
+    def of(cls, source: Source, windows: Windows, threshold: int = 0, rows: int = ROWS) -> Pieces:
+        """rows: of a piece."""
+        begins = np.array([start for start, _ in windows], dtype=np.int64)
+        group = (source.before(begins) // rows).astype(np.int64)
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        cuts = np.append(begins[starts], windows[-1][1] if windows else 0)
+        return cls(
+            source=source,
+            windows=windows,
+            threshold=threshold,
+            starts=starts.tolist(),
+            parts=source.cut(cuts),
+        )
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> Piece:
+        first = self.starts[number]
+        last = self.starts[number + 1] if number + 1 < len(self) else len(self.windows)
+        return Piece(
+            trace=self.parts[number],
+            span=self.source.span,
+            threshold=self.threshold,
+            first=first,
+            windows=self.windows[first:last],
+        )
+
+    def of_window(self, number: int) -> Piece:
+        """The piece that has a window."""
+        return self[int(np.searchsorted(self.starts, number, side="right")) - 1]
+
+
+def windows_of(span: tuple[int, int], length: int) -> Windows:
+    """Windows of `length` ns from the begin of a trace to its end; the last one may be shorter."""
+    begin, end = span
+    return [(at, min(at + length, end)) for at in range(begin, end, length)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Cut:
+    """Which intervals meet which windows. places: of intervals, by window; first: of every window, and the end."""
+
+    places: Times
+    first: Times
+
+    @classmethod
+    def of(cls, start: Times, end: Times, edges: Times, *, final: bool) -> _Cut:
+        """Intervals in the order that they have. One that ends where a window begins is in the one before, too.
+
+        edges: begins of windows, and the end. final: whether what begins at that end is in the last window.
+        """
+        windows = len(edges) - 1
+        met = np.flatnonzero((end >= edges[0]) & ((start < edges[-1]) | final))
+        one = np.clip(np.searchsorted(edges, start[met], side="right") - 1, 0, windows - 1)
+        last = np.clip(np.searchsorted(edges, end[met], side="right") - 1, 0, windows - 1)
+        count = last - one + 1
+        window = ranges(one, count)
+        order = np.argsort(window, kind="stable")
+        return cls(
+            places=np.repeat(met, count)[order],
+            first=np.searchsorted(window[order], np.arange(windows + 1)),
+        )
+
+    def of_window(self, number: int) -> Times:
+        """Intervals that meet a window."""
+        return self.places[self.first[number] : self.first[number + 1]]
