@@ -1,20 +1,30 @@
-"""Applications that are slow for a known reason, run for real, and what their profile says.
+"""Streams that are slow for a known reason, run for real, and what their profile says.
 
-Each is a Structured Streaming query over a source of rows by rate, whose event log is profiled afterwards:
+Each is a Structured Streaming query that makes its rows itself, one batch behind the other, whose event log is profiled
+afterwards, without the seconds in which it warmed up:
 
 - `scheduling`: batches of a few rows through many partitions;
 - `processing`: a Python function that takes its time over every row;
-- `straggler`: the same with most rows under one key;
-- `skew_<percent>`: a keyed count, four workers, with so much of the load on one key (SnailTrail, figure 10).
-
-A slow shuffle needs hosts whose line can be throttled, which takes rights that a user does not have: it is not run.
+- `straggler`: a word count, most of whose words are the same;
+- `communication`: wide rows through a shuffle between two executors whose line is slow. The loopback device of a
+  network namespace of its own is throttled for it; where that is not permitted, it is told as not run;
+- `skew_<percent>`: the word count, four tasks, with so much of the load on one word (SnailTrail, figure 10);
+- `instances_<a>_<b>_<c>`: lines, words out of lines, and counts of words, each on so many tasks (figure 11). Both
+  functions wait for as long per batch, as a service would let them wait, so it does not matter how many cores there
+  are.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -36,95 +46,176 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
+CAUSES = ("scheduling", "processing", "straggler", "communication")
 SKEWS = (30, 50, 80)
 SEPARATION = 2.5
 """Published: CP of the hottest worker over the second, in the median of the windows."""
+INSTANCES = ((4, 2, 4), (1, 2, 4), (4, 4, 4))
+BOTTLENECK = {"instances_4_2_4": 2.2, "instances_1_2_4": 2.3}
+"""Published: CP of the operator that is the bottleneck over the next one; 1.1 once it has 4 instances."""
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--net")
 
 
 def run_case(parameters: Parameters) -> Measurement:
     """Run a query for `seconds`, profile its log; the first cause, and how far the hottest worker stands out."""
+    if parameters["case"] == "communication" and not os.environ.get("THROTTLED"):
+        return throttled(parameters)
     logs = Path(parameters["scratch"]) / "events"
     logs.mkdir(parents=True)
     spark = session(
-        {**parameters, "cores": parameters["workers"], "tasks": partitions(parameters)},
+        {**parameters, "cores": parameters["workers"], "tasks": parameters["workers"]},
         {
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": str(logs),
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
+            **(SLOW_LINE if parameters["case"] == "communication" else {}),
         },
     )
     try:
-        streamed(spark, parameters)
+        query = (
+            made(spark, parameters)
+            .writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(Path(parameters["scratch"]) / "checkpoint"))
+            .start()
+        )
+        time.sleep(parameters["warmup"] + parameters["seconds"])
+        query.stop()
     finally:
         spark.stop()
     (log,) = logs.iterdir()
     return diagnosed(log, parameters)
 
 
-def partitions(parameters: Parameters) -> int:
-    """Of the shuffle."""
-    return 40 if parameters["case"] == "scheduling" else int(parameters["workers"])
+SLOW_LINE = {
+    "spark.master": "local-cluster[2,2,1024]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Both executors are on one host: they would read each other's files.
+    "spark.shuffle.readHostLocalDisk": "false",
+    "spark.shuffle.compress": "false",
+}
 
 
-def streamed(spark: SparkSession, parameters: Parameters) -> None:
-    """Run the query of a case."""
-    few = parameters["case"] == "scheduling"
-    rows = (
-        spark.readStream.format("rate")
-        .option("rowsPerSecond", parameters["few"] if few else parameters["rows"])
-        .option("numPartitions", parameters["workers"])
-        .load()
+def throttled(parameters: Parameters) -> Measurement:
+    """The case in a network namespace whose loopback device is slow."""
+    needed = [tool for tool in ("unshare", "ip", "tc") if which(tool) is None]
+    if needed:
+        return {"case": parameters["case"], "not_run": f"there is no {needed[0]!r}"}
+    slow = f"ip link set lo up && tc qdisc add dev lo root tbf rate {parameters['line']} burst 128kb latency 400ms"
+    tried = subprocess.run(
+        [*NAMESPACE, "sh", "-c", slow], capture_output=True, text=True, check=False
     )
-    query = (
-        made(rows, parameters)
-        .writeStream.format("noop")
-        .outputMode("update")
-        .option("checkpointLocation", str(Path(parameters["scratch"]) / "checkpoint"))
-        .start()
+    if tried.returncode:
+        return {"case": parameters["case"], "not_run": tried.stderr.strip()}
+    program = "import sys; from benchmarks.diagnosis import tell; tell(sys.argv[1])"
+    command = f'{slow} && exec "$0" -c "$1" "$2"'
+    done = subprocess.run(
+        [*NAMESPACE, "sh", "-c", command, sys.executable, program, json.dumps(dict(parameters))],
+        env={**os.environ, "THROTTLED": "1", "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
-    time.sleep(parameters["seconds"])
-    query.stop()
+    found: Measurement = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def made(rows: DataFrame, parameters: Parameters) -> DataFrame:
+def tell(parameters: str) -> None:
+    """Run a case in this process, and print what was found."""
+    print(json.dumps(run_case(json.loads(parameters))))
+
+
+def made(spark: SparkSession, parameters: Parameters) -> DataFrame:
     """The query of a case."""
     from pyspark.sql import functions as f
 
     case, workers = parameters["case"], parameters["workers"]
+    value = f.col("value")
     if case == "scheduling":
-        return rows.groupBy((f.col("value") % 1_000).alias("key")).count()
-    share = int({"processing": 0, "straggler": 80}.get(case) or parameters.get("share", 0))
-    # Keys that lie in partitions of their own, and one that has a share of all rows besides.
-    spread = f.col("value") % workers
-    key = f.when(f.col("value") % 100 < share, f.lit(0)).otherwise(spread)
-    keyed = rows.select(key.cast("int").alias("key"), "value").repartitionById(
-        workers, f.col("key")
+        return lines(spark, parameters["few"], workers).repartition(40).select(value + 1)
+    if case == "communication":
+        wide = lines(spark, parameters["wide"], workers).select("value", padded(value))
+        return wide.repartition(workers, "value").select(f.length("text"))
+    if case.startswith("instances"):
+        before, middle, behind = parameters["instances"]
+        text = f.concat(f.lit("the "), (value % 1_000).cast("string")).alias("text")
+        rows = lines(spark, parameters["lines"], before).select(text).repartition(middle)
+        words = rows.mapInPandas(waiting(parameters["us"], split), "word string")
+        keyed = words.repartition(behind, "word")
+        return keyed.mapInPandas(waiting(parameters["us"] / 2, counted), "word string, n long")
+    rows = parameters["words"]
+    share = int(parameters.get("share", 0))
+    # Words that are spread over all tasks, and one that has a share of them all besides.
+    word = f.when(value % 100 < share, f.lit("the")).otherwise(
+        f.concat(f.lit("w"), (value % 997).cast("string"))
     )
-    worked = keyed.mapInPandas(working(parameters["us"]), "key int, n long")
-    return worked.groupBy("key").agg(f.sum("n").alias("n"))
+    words = lines(spark, rows, workers).select(word.alias("word")).repartition(workers, "word")
+    return words.mapInPandas(spelled, "word string, n long")
 
 
-def working(us: float) -> Any:
-    """Count rows per key, and take so many microseconds of the processor for each row."""
+def lines(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
+    """So many rows a batch, one batch behind the other."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
+    return source.option("numPartitions", partitions).load()
 
-    def count(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+
+def padded(value: Any) -> Any:
+    """A text of 2 KB."""
+    from pyspark.sql import functions as f
+
+    return f.lpad(value.cast("string"), 2_000, "x").alias("text")
+
+
+def spelled(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Count words, letter by letter: what a plain Python function over rows costs."""
+    import pandas as pd
+
+    for batch in batches:
+        found: Counter[str] = Counter()
+        for word in batch["word"]:
+            found["".join(letter.upper() for letter in word)] += 1
+        yield pd.DataFrame({"word": list(found), "n": list(found.values())})
+
+
+def split(batch: pd.DataFrame) -> pd.DataFrame:
+    """Words of lines."""
+    return batch["text"].str.split(" ").explode().to_frame("word")
+
+
+def counted(batch: pd.DataFrame) -> pd.DataFrame:
+    """Counts of words."""
+    return batch.groupby("word", as_index=False).agg(n=("word", "size"))
+
+
+def waiting(us: float, work: Any) -> Any:
+    """Do that to batches, and wait so many microseconds per row."""
+
+    def waited(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
-            until = time.thread_time() + us * len(batch) / 1e6
-            while time.thread_time() < until:
-                pass
-            yield batch.groupby("key", as_index=False).agg(n=("value", "size"))
+            time.sleep(us * len(batch) / 1e6)
+            yield work(batch)
 
-    return count
+    return waited
 
 
 def diagnosed(log: Path, parameters: Parameters) -> Measurement:
-    """What the profile of a log says."""
+    """What the profile of a log says of the time behind the warm-up."""
     import polars as pl
 
-    from rechannel.profiling.reading import analyse
+    from rechannel.profiling.reading import Asked, analysed, batches_of, opened
 
-    found = analyse(log, window=parameters["window"], strict=True)
+    trace = opened(log, strict=True)
+    batches = batches_of(trace, None)
+    begin = trace.source.span[0] / 1e9
+    warm = [b for b in batches if b.start >= batches[0].start + 1_000 * parameters["warmup"]]
+    asked = Asked(
+        window=parameters["window"],
+        since=warm[0].start / 1e3 - begin,
+        until=batches[-1].end / 1e3 - begin,
+    )
+    found = analysed(trace, asked)
     workers = found.profile.over_time("worker", "message").filter(
         ~pl.col("message") & (pl.col("worker") != "driver")
     )
@@ -139,32 +230,42 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
         ]
         for of in ("critical", "profile")
     }
+    operators = found.profile.by_operator().filter(
+        pl.col("operator").str.contains("MapInPandas|MapInArrow")
+    )
     return {
         "case": parameters["case"],
         "causes": [each.cause for each in found.findings],
         "shares": [each.share for each in found.findings],
         "text": [each.text for each in found.findings],
-        "operators": found.profile.by_operator()["operator"].head(2).to_list(),
+        "operators": operators.select("operator", "critical", "profile", "workers").rows(),
         "windows": len(found.profile.windows),
+        "batches": len(warm),
         "separation": median(ratios["critical"]) if ratios["critical"] else 0.0,
         "usual": median(ratios["profile"]) if ratios["profile"] else 0.0,
     }
 
 
-def run(parameters: Parameters, bench: Workbench) -> Result:
-    """Run all cases."""
-    cases: dict[str, dict[str, Any]] = {
-        name: {"case": name} for name in ("scheduling", "processing", "straggler")
-    }
-    cases |= {f"skew_{share}": {"case": f"skew_{share}", "share": share} for share in SKEWS}
-    variants = [
+def variants_of(parameters: Parameters) -> list[Variant]:
+    """All cases."""
+    cases: dict[str, dict[str, Any]] = {name: {} for name in CAUSES}
+    cases["straggler"] = {"share": SKEWS[-1]}
+    cases |= {f"skew_{share}": {"share": share} for share in SKEWS}
+    cases |= {f"instances_{a}_{b}_{c}": {"instances": (a, b, c)} for a, b, c in INSTANCES}
+    return [
         Variant(
-            name=name, function="benchmarks.diagnosis:run_case", parameters={**parameters, **own}
+            name=name,
+            function="benchmarks.diagnosis:run_case",
+            parameters={**parameters, **own, "case": name},
         )
         for name, own in cases.items()
     ]
+
+
+def run(parameters: Parameters, bench: Workbench) -> Result:
+    """Run all cases."""
     trials = run_trials(
-        variants,
+        variants_of(parameters),
         bench,
         rounds=parameters["rounds"],
         timeout=parameters["timeout_seconds"],
@@ -173,55 +274,69 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     metrics: list[Metric] = []
     ratios: dict[str, float] = {}
     for name in trials.variants:
-        (first, *_) = trials.of(name)
-        for text in first["text"][:2]:
+        found = trials.of(name)
+        if "not_run" in found[0]:
+            bench.progress.step(f"{name}: not run: {found[0]['not_run']}")
+            continue
+        for text in found[0]["text"][:2]:
             bench.progress.step(f"{name}: {text}")
         metrics.append(
-            Metric(name="CP of the first", value=first["shares"][0], unit="", variant=name)
+            Metric(
+                name="CP of the first cause",
+                value=median(each["shares"][0] for each in found),
+                unit="",
+                variant=name,
+            )
         )
         if name.startswith("skew"):
-            apart = median(each["separation"] for each in trials.of(name))
+            apart = median(each["separation"] for each in found)
+            usual = median(each["usual"] for each in found)
             metrics += [
                 Metric(name="hottest over second, CP", value=apart, unit="x", variant=name),
-                Metric(
-                    name="hottest over second, usual profile",
-                    value=median(each["usual"] for each in trials.of(name)),
-                    unit="x",
-                    variant=name,
-                ),
+                Metric(name="hottest over second, usual", value=usual, unit="x", variant=name),
             ]
             ratios[f"bound_{name}"] = apart / SEPARATION
+        elif name.startswith("instances"):
+            for of, place in (("CP", 1), ("usual", 2)):
+                apart = median(
+                    each["operators"][0][place] / each["operators"][1][place] for each in found
+                )
+                metrics.append(
+                    Metric(name=f"words over counts, {of}", value=apart, unit="x", variant=name)
+                )
         else:
-            right = sum(each["causes"][0] == name for each in trials.of(name))
-            ratios[f"bound_{name}"] = right / len(trials.of(name))
+            right = sum(each["causes"][0] == name for each in found)
+            ratios[f"bound_{name}"] = right / len(found)
     return Result(
         parameters=parameters,
         metrics=tuple(metrics),
         ratios=ratios,
-        picture=Picture(
-            title="What stands out",
-            x_label="load on one key, %",
-            y_label="hottest worker over the second",
-            series=tuple(
-                Series(
-                    label=label,
-                    x=tuple(float(share) for share in SKEWS if f"skew_{share}" in trials.variants),
-                    y=tuple(
-                        each.value
-                        for each in metrics
-                        if each.name == f"hottest over second, {label}"
-                    ),
-                )
-                for label in ("CP", "usual profile")
-            ),
-        ),
+        picture=picture(metrics),
         failures=trials.failures,
+    )
+
+
+def picture(metrics: list[Metric]) -> Picture:
+    """How far the hottest worker stands out, by skew."""
+    return Picture(
+        title="What stands out",
+        x_label="load on one word, %",
+        y_label="hottest worker over the second",
+        series=tuple(
+            Series(
+                label=label,
+                x=tuple(float(str(each.variant).removeprefix("skew_")) for each in chosen),
+                y=tuple(each.value for each in chosen),
+            )
+            for label in ("CP", "usual")
+            for chosen in [[m for m in metrics if m.name == f"hottest over second, {label}"]]
+        ),
     )
 
 
 def check(variant: Variant, made: Measurement) -> None:
     """Raise ValueError for a run whose profile found nothing."""
-    if not made["causes"]:
+    if "not_run" not in made and not made["causes"]:
         msg = f"nothing stands out in {made['windows']} windows of {variant.name}"
         raise ValueError(msg)
 
@@ -231,19 +346,23 @@ BENCHMARK = Benchmark(
     purpose="streams that are slow for a known reason, and what their profile says",
     defaults={
         "workers": 4,
-        "seconds": 60,
-        "rows": 2_000,
+        "warmup": 15,
+        "seconds": 45,
+        "words": 60_000,
+        "lines": 8_000,
         "few": 20,
-        "us": 600,
-        "window": 2.0,
+        "wide": 20_000,
+        "line": "40mbit",
+        "us": 200,
+        "window": 5.0,
         "rounds": 1,
         "driver_memory": "1g",
         "timeout_seconds": 600,
     },
-    quick={"seconds": 20},
+    quick={"seconds": 15, "warmup": 10},
     run=run,
     goals={
-        **{f"bound_{name}": 1.0 for name in ("scheduling", "processing", "straggler")},
+        **{f"bound_{name}": 1.0 for name in CAUSES},
         **{f"bound_skew_{share}": 1.0 for share in SKEWS},
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NS = 1_000_000_000
 
 
-def profile(  # noqa: PLR0917 - a command line
+def profile(  # noqa: PLR0913, PLR0917 - a command line
     path: Annotated[
         str,
         typer.Argument(
@@ -25,7 +25,21 @@ def profile(  # noqa: PLR0917 - a command line
             help="An event log of Spark, or a trace (.parquet, .csv, .jsonl, .msgpack).",
         ),
     ],
-    window: Annotated[float, typer.Option(min=0.001, help="Length of a window, seconds.")] = 1.0,
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="SECONDS", help="Length of a window; 'batch' for one per batch of a stream."
+        ),
+    ] = "1",
+    query: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The stream whose batches are windows.")
+    ] = None,
+    since: Annotated[
+        float, typer.Option(min=0, help="Leave out what was before, seconds from the begin.")
+    ] = 0.0,
+    until: Annotated[
+        float | None, typer.Option(min=0, help="Leave out what came later, seconds from the begin.")
+    ] = None,
     threshold: Annotated[
         float,
         typer.Option(
@@ -46,8 +60,11 @@ def profile(  # noqa: PLR0917 - a command line
 
     made = profiled(
         path,
-        window=timedelta(seconds=window),
+        window=window_of(window),
         threshold=timedelta(milliseconds=threshold),
+        query=query,
+        since=timedelta(seconds=since),
+        until=None if until is None else timedelta(seconds=until),
         strict=strict,
     )
     if not len(made.profile.windows):
@@ -74,6 +91,17 @@ def profile(  # noqa: PLR0917 - a command line
             show("")
             show(title)
             show_table(_rows(SUMMARIES[title], frame))
+
+
+def window_of(text: str) -> Literal["batch"] | timedelta:
+    """The length of windows. Raises BadParameter."""
+    if text == "batch":
+        return "batch"
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        msg = f"--window is a number of seconds, or 'batch', not {text!r}"
+        raise typer.BadParameter(msg) from None
 
 
 def _rows(names: tuple[str, ...], frame: pl.DataFrame) -> Table:

@@ -15,21 +15,32 @@ INSTALL = "pip install 'rechannel[profile]'"
 
 
 def profile(
-    log: str | Path, *, window: Duration = "1 second", threshold: Duration = 0, strict: bool = False
+    log: str | Path,
+    *,
+    window: Duration = "1 second",
+    threshold: Duration = 0,
+    query: str | None = None,
+    since: Duration = 0,
+    until: Duration | None = None,
+    strict: bool = False,
 ) -> Analysis:
     """Why an application is slow: critical participation of a Spark event log, or of a trace (docs/formats/trace.md).
 
-    window: of which length the parts are that are looked at one by one. threshold: gaps that are shorter belong to what
-    is beside them. strict: refuse a log with bad lines, which are otherwise skipped and noted.
+    window: of which length the parts are that are looked at one by one; "batch" for one per batch of a stream, which
+    `query` names if there are several. threshold: gaps that are shorter belong to what is beside them. since, until:
+    which part of it, from its begin. strict: refuse a log with bad lines, which are otherwise skipped and noted.
     The answer has `findings`, in words; `profile.by_activity()`, `by_worker()`, `by_operator()`, `by_channel()` and
     `over_time(...)`, polars frames with the share of the critical path and of all time; and `notes`.
     Raises TraceError for what is no log, SetUpError where packages are missing.
     """
-    size = microseconds(window, "window of a profile") / 1e6
+    size = None if window == "batch" else microseconds(window, "window of a profile") / 1e6
     shortest = microseconds(threshold, "threshold of a profile", least=0) / 1e6
+    first = microseconds(since, "begin of a profile", least=0) / 1e6
+    last = None if until is None else microseconds(until, "end of a profile") / 1e6
     try:
-        from rechannel.profiling.reading import analyse
+        from rechannel.profiling.reading import Asked, analyse
     except ImportError as error:
         msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
         raise SetUpError(msg) from error
-    return analyse(log, window=size, threshold=shortest, strict=strict)
+    asked = Asked(window=size, threshold=shortest, query=query, since=first, until=last)
+    return analyse(log, asked, strict=strict)

@@ -22,7 +22,7 @@ ROWS = 1 << 19
 """Activities and messages of a piece, about; one window may have more."""
 
 Windows = Sequence[tuple[int, int]]
-"""Begin and end, ns; one behind the other."""
+"""Begin and end, ns; one behind the other, with or without something between them."""
 
 
 class Parts(Protocol):

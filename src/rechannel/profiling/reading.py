@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rechannel.errors import TraceError
 from rechannel.profiling.neutral import READERS, open_trace
-from rechannel.profiling.pieces import Pieces, Source, windows_of
+from rechannel.profiling.pieces import Pieces, Source, Windows, windows_of
 from rechannel.profiling.records import read_records
 from rechannel.profiling.spark_files import log_lines
-from rechannel.profiling.spark_log import SparkLog
+from rechannel.profiling.spark_log import Batch, SparkLog
+from rechannel.profiling.spark_rows import MS
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.stored import Stored
 from rechannel.profiling.summaries import Each, Profile, profiled
@@ -40,16 +43,28 @@ class Opened:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How to look at a trace. window: its length, or None for a window per batch of a stream; times are seconds.
+
+    query: the name or id of a stream, where windows are batches. since, until: from the begin of the trace.
+    """
+
+    window: float | None = 1.0
+    threshold: float = 0.0
+    query: str | None = None
+    since: float = 0.0
+    until: float | None = None
+
+
+PLAIN = Asked()
+
+
 def analyse(
-    path: str | Path,
-    *,
-    window: float = 1.0,
-    threshold: float = 0.0,
-    strict: bool = False,
-    each: Each = map,
+    path: str | Path, asked: Asked = PLAIN, *, strict: bool = False, each: Each = map
 ) -> Analysis:
-    """Profile a Spark event log or a trace. window, threshold: seconds. each: who works. Raises TraceError."""
-    return analysed(opened(Path(path), strict=strict), window, threshold, each)
+    """Profile a Spark event log or a trace. each: what applies a function to all pieces. Raises TraceError."""
+    return analysed(opened(Path(path), strict=strict), asked, each)
 
 
 def opened(place: Path, *, strict: bool = False) -> Opened:
@@ -75,15 +90,50 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
     return Opened(title=title, source=made, notes=notes)
 
 
-def analysis(trace: Trace, title: str, *, window: float, threshold: float) -> Analysis:
-    """Profile a trace that is in memory. window, threshold: seconds."""
-    return analysed(Opened(title=title, source=Stored.of(trace)), window, threshold)
+def analysis(trace: Trace, title: str, asked: Asked = PLAIN) -> Analysis:
+    """Profile a trace that is in memory."""
+    return analysed(Opened(title=title, source=Stored.of(trace)), asked)
 
 
-def analysed(trace: Opened, window: float, threshold: float = 0.0, each: Each = map) -> Analysis:
-    """Profile a trace. window, threshold: seconds."""
-    windows = windows_of(trace.source.span, max(1, round(window * NS)))
-    return of_pieces(trace, Pieces.of(trace.source, windows, round(threshold * NS)), each)
+def analysed(trace: Opened, asked: Asked = PLAIN, each: Each = map) -> Analysis:
+    """Profile a trace. Raises TraceError where there is nothing in what is asked for."""
+    begin, end = trace.source.span
+    first = begin + round(asked.since * NS)
+    last = end if asked.until is None else min(end, begin + round(asked.until * NS))
+    if begin < end and last <= first:
+        what = f"from {asked.since:g} s on"
+        if asked.until is not None:
+            what = f"between {asked.since:g} and {asked.until:g} s"
+        msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
+        raise TraceError(msg)
+    if asked.window is None:
+        batches = batches_of(trace, asked.query)
+        windows: Windows = [
+            (max(batch.start * MS, begin), min(batch.end * MS, end))
+            for batch in batches
+            if batch.start * MS >= first and batch.end * MS <= last and batch.end > batch.start
+        ]
+    else:
+        windows = windows_of((first, last), max(1, round(asked.window * NS)))
+    pieces = Pieces.of(trace.source, windows, round(asked.threshold * NS))
+    return of_pieces(trace, pieces, each)
+
+
+def batches_of(trace: Opened, query: str | None) -> list[Batch]:
+    """Batches of a stream, in their order. Raises TraceError where there are none, or of which stream is not clear."""
+    known: Sequence[Batch] = getattr(trace.source, "batches", ())
+    queries = list(dict.fromkeys(batch.query for batch in known))
+    if not queries:
+        msg = f"{trace.title} has no batches of Structured Streaming: give the length of a window instead"
+        raise TraceError(msg)
+    if query is None and len(queries) > 1:
+        msg = f"{trace.title} has batches of several streams: name one of {', '.join(queries)}"
+        raise TraceError(msg)
+    chosen = [batch for batch in known if query in (None, batch.query)]
+    if not chosen:
+        msg = f"{trace.title} has no stream {query!r}; it has {', '.join(queries)}"
+        raise TraceError(msg)
+    return sorted(chosen, key=lambda batch: batch.start)
 
 
 def of_pieces(trace: Opened, pieces: Pieces, each: Each = map) -> Analysis:

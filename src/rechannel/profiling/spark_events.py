@@ -138,8 +138,13 @@ class Application(msgspec.Struct):
 
 
 class StreamProgress(msgspec.Struct):
-    """Of a batch of Structured Streaming. timestamp: when it began, ISO 8601. durations: ms by phase."""
+    """Of a batch of Structured Streaming. timestamp: when it began, ISO 8601. durations: ms by phase.
 
+    query: an id. name: what its user called it, or nothing.
+    """
+
+    query: str = _named("id", "")  # type: ignore[assignment]
+    name: str | None = None
     timestamp: str = ""
     batch: int = _named("batchId", -1)  # type: ignore[assignment]
     durations: dict[str, int] = msgspec.field(name="durationMs", default_factory=dict)

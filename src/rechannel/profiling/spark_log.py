@@ -56,9 +56,19 @@ class Job:
     description: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of Structured Streaming, ms. query: its name, or its id."""
+
+    query: str
+    number: int
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class SparkLog:
-    """What has been read so far. cores: of executors. batches: begin and end, ms. bad: lines that were skipped."""
+    """What has been read so far. cores: of executors. bad: lines that were skipped."""
 
     strict: bool = False
     version: str = ""
@@ -70,7 +80,7 @@ class SparkLog:
     stages: dict[int, Stage] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     cores: dict[str, int] = field(default_factory=dict)
-    batches: list[tuple[int, int]] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
     bad_lines: int = 0
     _running: dict[int, TaskStart] = field(default_factory=dict)
@@ -175,7 +185,14 @@ class SparkLog:
         except ValueError as error:
             msg = f"a batch begins at {progress.timestamp!r}, which is no time"
             raise TraceError(msg) from error
-        self.batches.append((start, start + progress.durations.get("triggerExecution", 0)))
+        self.batches.append(
+            Batch(
+                query=progress.name or progress.query,
+                number=progress.batch,
+                start=start,
+                end=start + progress.durations.get("triggerExecution", 0),
+            )
+        )
 
     def _job(self, event: JobStart) -> None:
         said = event.properties or {}

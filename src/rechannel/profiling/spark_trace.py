@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.blocks import Rows
-from rechannel.profiling.spark_log import SparkLog, Stage
+from rechannel.profiling.spark_log import Batch, SparkLog, Stage
 from rechannel.profiling.spark_placing import DRIVER, Busy, Kinds, Placed, placed
 from rechannel.profiling.spark_rows import FETCHING, MS, STEPS, fetching, leaving
 from rechannel.profiling.trace import (
@@ -57,7 +57,7 @@ class SparkTrace:
     """What an application did. span: ns.
 
     first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
-    that wrote what it reads.
+    that wrote what it reads. batches: of all streams.
     """
 
     names: Names
@@ -66,6 +66,7 @@ class SparkTrace:
     placed: Placed = field(repr=False)
     operator: Places = field(repr=False)
     parents: dict[int, Places] = field(repr=False)
+    batches: Sequence[Batch] = field(repr=False)
 
     @property
     def crowded(self) -> int:
@@ -165,7 +166,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     number = log.tasks.executors
     executors = sorted(number, key=lambda name: (len(name), name))
     jobs = [(job.start * MS, (job.end or log.end) * MS) for job in log.jobs.values()]
-    batches = [(start * MS, end * MS) for start, end in log.batches]
+    batches = [(batch.start * MS, batch.end * MS) for batch in log.batches]
     borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
     done = placed(
         tasks,
@@ -197,6 +198,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         placed=done,
         operator=np.array(operator, dtype=np.int32),
         parents=_parents(done, known, first),
+        batches=log.batches,
     )
 
 

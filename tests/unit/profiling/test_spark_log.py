@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rechannel.errors import TraceError
-from rechannel.profiling.spark_log import SparkLog
+from rechannel.profiling.spark_log import Batch, SparkLog
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.summaries import profile
 from tests.unit.profiling import logs
@@ -81,7 +81,7 @@ def test_batches_of_structured_streaming():
         json.dumps({"Event": event, "progress": progress}, separators=(",", ":")).encode() + b"\n"
     )
     log = SparkLog().read([*small()[:-1], told, small()[-1]])
-    assert log.batches == [(START + 50, START + 750)]
+    assert log.batches == [Batch("q", 3, START + 50, START + 750)]
     kinds = spans(spark_trace(log).whole(), "driver")
     assert kinds[:2] == [("idle", 0, 50), ("batch planning", 50, 100)]
     assert kinds[-2:] == [("batch planning", 720, 750), ("idle", 750, 800)]

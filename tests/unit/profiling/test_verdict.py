@@ -7,7 +7,7 @@ import pytest
 
 from rechannel.cli.app import execute
 from rechannel.profiling.participation import participation
-from rechannel.profiling.reading import analysis
+from rechannel.profiling.reading import Asked, analysis
 from rechannel.profiling.snapshot import snapshot
 from rechannel.profiling.timeline import timeline
 from rechannel.profiling.trace import RESERVED, Activities, Messages, Names, Trace
@@ -57,14 +57,14 @@ def rounds(works, plan, steps=20):
     ],
 )
 def test_the_first_cause(works, plan, cause, words):
-    found = analysis(rounds(works, plan), "rounds", window=3.0, threshold=0).findings
+    found = analysis(rounds(works, plan), "rounds", Asked(window=3.0)).findings
     assert found[0].cause == cause
     assert words in found[0].text
     assert found[0].windows > 0.6 * found[0].of
 
 
 def test_the_usual_profile_does_not_show_the_straggler():
-    made = analysis(rounds((30, 10, 10, 10), 1), "rounds", window=3.0, threshold=0).profile
+    made = analysis(rounds((30, 10, 10, 10), 1), "rounds", Asked(window=3.0)).profile
     workers = {row["worker"]: row for row in made.by_worker().to_dicts()}
     assert workers["w1"]["critical"] > 0.8
     assert workers["w2"]["critical"] < 0.05
@@ -78,7 +78,7 @@ def test_windows_in_which_everybody_waits():
         activities=Activities.of([(0, 1, -1, 0, 9), (1, 1, -1, 0, 9)]),
         messages=Messages.of([(0, 1, 2, -1, 8, 9)]),
     )
-    made = analysis(asleep, "asleep", window=9e-9, threshold=0)
+    made = analysis(asleep, "asleep", Asked(window=9e-9))
     assert made.profile.known == 0
     assert made.findings == []
     assert made.notes == ["through 1 of 1 windows no path leads: everybody waited"]
@@ -92,7 +92,7 @@ def test_windows_without_a_path_are_in_no_mean():
         activities=Activities.of([(0, 4, -1, 0, 10), (0, 1, -1, 10, 20), (1, 1, -1, 0, 20)]),
         messages=Messages.of([(0, 1, 2, -1, 18, 19)]),
     )
-    made = analysis(half, "half", window=10e-9, threshold=0).profile
+    made = analysis(half, "half", Asked(window=10e-9)).profile
     assert (made.known, len(made.windows)) == (1, 2)
     found = made.by_activity()
     assert found["kind"].to_list() == ["processing"]
@@ -113,7 +113,7 @@ def test_what_could_be_won():
 
 
 def test_how_much_shorter_a_run_could_get_is_told():
-    first, *_ = analysis(rounds((30, 10, 10, 10), 1), "rounds", window=3.3, threshold=0).findings
+    first, *_ = analysis(rounds((30, 10, 10, 10), 1), "rounds", Asked(window=3.3)).findings
     assert first.gain == pytest.approx(30 / 33)
     assert first.text.endswith("Without it, windows would be 91% shorter at most.")
 
