@@ -80,8 +80,14 @@ class Rdd(msgspec.Struct):
     scope: str = _named("Scope", "")  # type: ignore[assignment]
 
 
+class Counter(msgspec.Struct):
+    """An accumulator that a stage counted with."""
+
+    accumulator: int = _named("ID", -1)  # type: ignore[assignment]
+
+
 class StageInfo(msgspec.Struct):
-    """Of an attempt of a stage."""
+    """Of an attempt of a stage. counters: known when it is over."""
 
     number: int = msgspec.field(name="Stage ID")
     name: str = _named("Stage Name", "")  # type: ignore[assignment]
@@ -90,12 +96,47 @@ class StageInfo(msgspec.Struct):
     parents: list[int] = msgspec.field(name="Parent IDs", default_factory=list)
     submitted: int = _named("Submission Time", 0)  # type: ignore[assignment]
     completed: int = _named("Completion Time", 0)  # type: ignore[assignment]
+    counters: list[Counter] = msgspec.field(name="Accumulables", default_factory=list)
 
 
 class StageSubmitted(msgspec.Struct):
-    """Also of one that was completed."""
+    """An attempt of a stage begins."""
 
     info: StageInfo = msgspec.field(name="Stage Info")
+
+
+class StageCompleted(msgspec.Struct):
+    """An attempt of a stage is over, in whatever way."""
+
+    info: StageInfo = msgspec.field(name="Stage Info")
+
+
+class PlanMetric(msgspec.Struct):
+    """Of a node of a plan."""
+
+    accumulator: int = _named("accumulatorId", -1)  # type: ignore[assignment]
+
+
+class PlanNode(msgspec.Struct):
+    """A node of a plan of Spark SQL. text: it with what it works on."""
+
+    name: str = _named("nodeName", "")  # type: ignore[assignment]
+    text: str = _named("simpleString", "")  # type: ignore[assignment]
+    children: list[PlanNode] = msgspec.field(default_factory=list)
+    metrics: list[PlanMetric] = msgspec.field(default_factory=list)
+
+
+class SqlPlanned(msgspec.Struct):
+    """An execution of SQL began, or its plan was changed."""
+
+    execution: int = msgspec.field(name="executionId")
+    plan: PlanNode = msgspec.field(name="sparkPlanInfo", default_factory=PlanNode)
+
+
+class SqlEnded(msgspec.Struct):
+    """An execution of SQL is over."""
+
+    execution: int = msgspec.field(name="executionId")
 
 
 class JobStart(msgspec.Struct):
@@ -166,6 +207,9 @@ Event = (
     TaskStart
     | TaskEnd
     | StageSubmitted
+    | StageCompleted
+    | SqlPlanned
+    | SqlEnded
     | JobStart
     | JobEnd
     | ExecutorAdded
@@ -175,7 +219,11 @@ Event = (
 )
 
 _PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+_SQL = "org.apache.spark.sql.execution.ui.SparkListenerSQL"
 KINDS: Mapping[str, type] = {
+    f"{_SQL}ExecutionStart": SqlPlanned,
+    f"{_SQL}AdaptiveExecutionUpdate": SqlPlanned,
+    f"{_SQL}ExecutionEnd": SqlEnded,
     _PROGRESS: QueryProgress,
     "SparkListenerLogStart": Version,
     "SparkListenerApplicationStart": Application,
@@ -184,7 +232,7 @@ KINDS: Mapping[str, type] = {
     "SparkListenerJobStart": JobStart,
     "SparkListenerJobEnd": JobEnd,
     "SparkListenerStageSubmitted": StageSubmitted,
-    "SparkListenerStageCompleted": StageSubmitted,
+    "SparkListenerStageCompleted": StageCompleted,
     "SparkListenerTaskStart": TaskStart,
     "SparkListenerTaskEnd": TaskEnd,
 }

@@ -6,7 +6,6 @@ still runs, or was killed, may be half a line: that is told, and never an error 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +20,9 @@ from rechannel.profiling.spark_events import (
     MalformedError,
     Metrics,
     QueryProgress,
+    SqlEnded,
+    SqlPlanned,
+    StageCompleted,
     StageInfo,
     StageSubmitted,
     StreamProgress,
@@ -29,6 +31,7 @@ from rechannel.profiling.spark_events import (
     Version,
     decode,
 )
+from rechannel.profiling.spark_plans import Plans, stage_name
 from rechannel.profiling.spark_rows import MS, TaskRows
 
 SHOWN = 20
@@ -85,6 +88,7 @@ class SparkLog:
     bad_lines: int = 0
     _running: dict[int, TaskStart] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+    _plans: Plans = field(default_factory=Plans)
 
     def read(self, lines: Iterable[bytes], origin: str = "the log") -> SparkLog:
         """Read lines. Raises TraceError for what is no event log, and, if `strict`, for any bad line."""
@@ -142,8 +146,12 @@ class SparkLog:
                 self._ended(event)
             case TaskStart():
                 self._running[event.info.number] = event
-            case StageSubmitted():
+            case StageSubmitted() | StageCompleted():
                 self.stages[event.info.number] = self._stage(event.info)
+            case SqlPlanned():
+                self._plans.begin(event.execution, event.plan)
+            case SqlEnded():
+                self._plans.end(event.execution)
             case JobStart():
                 self._job(event)
             case JobEnd():
@@ -176,7 +184,7 @@ class SparkLog:
         )
 
     def _stage(self, info: StageInfo) -> Stage:
-        name = stage_name(info)
+        name = stage_name(info, self._plans.nodes(info))
         return Stage(self._names.setdefault(name, name), tuple(info.parents))
 
     def _batch(self, progress: StreamProgress) -> None:
@@ -207,19 +215,3 @@ class SparkLog:
         for stage in event.stages:
             if stage.number not in self.stages:
                 self.stages[stage.number] = self._stage(stage)
-
-
-def stage_name(stage: StageInfo) -> str:
-    """What a user calls a stage: its SQL nodes, or the names of its RDDs, and where in the program it was asked for."""
-    nodes = [_scope(rdd.scope) for rdd in sorted(stage.rdds, key=lambda rdd: rdd.number)]
-    shown = list(dict.fromkeys(node for node in nodes if node))
-    if not shown:
-        shown = list(dict.fromkeys(rdd.name for rdd in stage.rdds if rdd.name))
-    return f"{' > '.join(shown)} ({stage.name})" if shown else stage.name
-
-
-def _scope(text: str) -> str:
-    try:
-        return str(json.loads(text)["name"]).strip() if text else ""
-    except (ValueError, KeyError, TypeError):
-        return ""

@@ -1,0 +1,118 @@
+"""What users call a stage: the nodes of its SQL plan, or its RDDs, and where in the program it was asked for.
+
+A plan says which accumulators its nodes count with, a stage that is over which ones it has counted with. Between two
+exchanges of a plan lies what one stage does, so one common accumulator is enough to know all its nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rechannel.profiling.spark_events import PlanNode, StageInfo
+
+_HIDDEN = re.compile(
+    r"WholeStageCodegen|InputAdapter|AdaptiveSparkPlan|QueryStage|AQEShuffleRead|ResultQueryStage"
+)
+"""Nodes that are about how Spark runs a plan."""
+_FUNCTION = re.compile(r"\w*(?:InPandas|InArrow|EvalPython)\w*\W.*?(\w+)\(")
+"""The name of the first Python function of a node."""
+_NOWHERE = "NativeMethodAccessorImpl"
+"""The place of whatever a Python program asked for through the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What lies between exchanges: nodes from the leaves on, and accumulators."""
+
+    names: list[str] = field(default_factory=list)
+    counters: list[int] = field(default_factory=list)
+
+
+def counted(plan: PlanNode) -> Mapping[int, str]:
+    """By accumulator, the nodes of the part of a plan that counts with it."""
+    parts = [_Part()]
+    _walk(plan, parts[0], parts)
+    return {
+        counter: " > ".join(dict.fromkeys(part.names))
+        for part in parts
+        if part.names
+        for counter in part.counters
+    }
+
+
+def _walk(node: PlanNode, part: _Part, parts: list[_Part]) -> None:
+    if "Exchange" in node.name:
+        # It ends one part and begins another; what it counts belongs to either.
+        below = _Part()
+        parts.append(below)
+        for child in node.children:
+            _walk(child, below, parts)
+        below.names.append(node.name)
+        part.names.append(node.name)
+        return
+    for child in node.children:
+        _walk(child, part, parts)
+    part.counters.extend(metric.accumulator for metric in node.metrics)
+    if not _HIDDEN.search(node.name):
+        function = _FUNCTION.match(node.text)
+        part.names.append(f"{node.name} {function[1]}" if function else node.name)
+
+
+@dataclass(slots=True)
+class Plans:
+    """Plans of executions of SQL that are under way."""
+
+    _names: dict[int, str] = field(default_factory=dict)
+    _of: dict[int, list[int]] = field(default_factory=dict)
+
+    def begin(self, execution: int, plan: PlanNode) -> None:
+        """A plan; or, while it runs, another one in its place."""
+        found = counted(plan)
+        self._names.update(found)
+        self._of.setdefault(execution, []).extend(found)
+
+    def end(self, execution: int) -> None:
+        """An execution is over."""
+        for counter in self._of.pop(execution, ()):
+            self._names.pop(counter, None)
+
+    def nodes(self, stage: StageInfo) -> str:
+        """Nodes of a stage; nothing where no plan is known, or the stage is not over."""
+        votes = Counter(
+            name
+            for each in stage.counters
+            if (name := self._names.get(each.accumulator)) is not None
+        )
+        return votes.most_common(1)[0][0] if votes else ""
+
+
+def stage_name(stage: StageInfo, nodes: str = "") -> str:
+    """What a user calls a stage. nodes: of its plan, if they are known."""
+    shown = nodes or " > ".join(dict.fromkeys(_scopes(stage)))
+    where = "" if _NOWHERE in stage.name else stage.name
+    if shown and where:
+        return f"{shown} ({where})"
+    return shown or stage.name
+
+
+def _scopes(stage: StageInfo) -> Iterator[str]:
+    """SQL nodes that made the RDDs of a stage; names of these where there are none."""
+    rdds = sorted(stage.rdds, key=lambda rdd: rdd.number)
+    nodes = [name for rdd in rdds if (name := _scope(rdd.scope))]
+    plain = [name for name in nodes if not _HIDDEN.search(name)]
+    yield from _first(plain, nodes, [rdd.name for rdd in rdds if rdd.name])
+
+
+def _first(*several: Sequence[str]) -> Sequence[str]:
+    return next((each for each in several if each), ())
+
+
+def _scope(text: str) -> str:
+    try:
+        return str(json.loads(text)["name"]).strip() if text else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
