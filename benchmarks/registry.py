@@ -15,6 +15,7 @@ from benchmarks import (
     reconfigure,
     rescale_peer,
     scale,
+    skew,
     sliding,
     state_growth,
     telemetry_overhead,
@@ -39,6 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         sliding,
         profile,
         diagnosis,
+        skew,
         nexmark,
         yahoo,
     )

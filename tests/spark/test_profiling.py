@@ -4,7 +4,12 @@ import time
 
 import pytest
 
+import rechannel as rc
+from rechannel.errors import SessionError
+from rechannel.profiling import pieces
 from rechannel.profiling.live import Live
+from rechannel.profiling.neutral import write_trace
+from tests.unit.profiling.test_verdict import rounds
 
 MS = 1_000_000
 
@@ -32,3 +37,25 @@ def test_a_running_session_tells_what_its_tasks_do(spark):
     assert work.filter(work["kind"] == "processing")["ns"].sum() > 0
     tasks = found.trace.activities
     assert int(tasks.end.max()) <= (end + 1) * MS
+
+
+def test_windows_are_analysed_on_spark_and_come_to_the_same(spark, tmp_path, monkeypatch):
+    file = tmp_path / "trace.parquet"
+    write_trace(rounds((30, 10, 10, 10), 1, steps=60), file)
+    alone = rc.profile(file)
+    # Many pieces, so that there are several rounds of several tasks.
+    monkeypatch.setattr(pieces, "ROWS", 20)
+    seen = spark.sparkContext.statusTracker().getJobIdsForGroup()
+    found = rc.profile(file, spark=spark)
+    assert len(found.pieces) > 2 * spark.sparkContext.defaultParallelism
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup()) - len(seen) > 2
+    by = ["window", "kind", "worker", "peer", "operator"]
+    one, two = (each.profile.cells.collect().sort(by) for each in (alone, found))
+    assert one.drop("critical", "profile").equals(two.drop("critical", "profile"))
+    assert max(abs(one["critical"] - two["critical"])) < 1e-12
+    assert [each.text for each in alone.findings] == [each.text for each in found.findings]
+
+
+def test_a_connect_session_is_refused(tmp_path):
+    with pytest.raises(SessionError, match="classic sessions"):
+        rc.profile(tmp_path / "any", spark=object())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +14,7 @@ from rechannel.errors import TraceError
 
 if TYPE_CHECKING:
     import polars as pl
+    from pyspark.sql import SparkSession
     from rich.table import Table
 
 NS = 1_000_000_000
@@ -50,6 +53,10 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     page: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Also write a page with pictures.")
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(metavar="MASTER", help="Analyse windows in parallel on Spark, 'local[*]'."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a log with bad lines.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -58,15 +65,17 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     Any Spark application: batch, streaming, SQL. Shares of the critical path (CP) are from SnailTrail's algorithm."""
     from rechannel.profiling.front import profile as profiled
 
-    made = profiled(
-        path,
-        window=window_of(window),
-        threshold=timedelta(milliseconds=threshold),
-        query=query,
-        since=timedelta(seconds=since),
-        until=None if until is None else timedelta(seconds=until),
-        strict=strict,
-    )
+    with _session(spark) as held:
+        made = profiled(
+            path,
+            window=window_of(window),
+            threshold=timedelta(milliseconds=threshold),
+            query=query,
+            since=timedelta(seconds=since),
+            until=None if until is None else timedelta(seconds=until),
+            strict=strict,
+            spark=held,
+        )
     if not len(made.profile.windows):
         msg = f"{path} has no time in it: nothing began and ended there"
         raise TraceError(msg)
@@ -91,6 +100,21 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
             show("")
             show(title)
             show_table(_rows(SUMMARIES[title], frame))
+
+
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession | None]:
+    """A session that is there as long as it is needed; None where none was asked for."""
+    if master is None:
+        yield None
+        return
+    from rechannel.engine.spark.session import session
+
+    made = session(master, name="rechannel profile")
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
 def window_of(text: str) -> Literal["batch"] | timedelta:

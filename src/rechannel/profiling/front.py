@@ -9,6 +9,8 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.errors import SetUpError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rechannel.profiling.reading import Analysis
 
 INSTALL = "pip install 'rechannel[profile]'"
@@ -23,24 +25,29 @@ def profile(
     since: Duration = 0,
     until: Duration | None = None,
     strict: bool = False,
+    spark: SparkSession | None = None,
 ) -> Analysis:
     """Why an application is slow: critical participation of a Spark event log, or of a trace (docs/formats/trace.md).
 
     window: of which length the parts are that are looked at one by one; "batch" for one per batch of a stream, which
     `query` names if there are several. threshold: gaps that are shorter belong to what is beside them. since, until:
     which part of it, from its begin. strict: refuse a log with bad lines, which are otherwise skipped and noted.
+    spark: a session on which windows are analysed in parallel; its workers need this package, with `profile`.
     The answer has `findings`, in words; `profile.by_activity()`, `by_worker()`, `by_operator()`, `by_channel()` and
     `over_time(...)`, polars frames with the share of the critical path and of all time; and `notes`.
-    Raises TraceError for what is no log, SetUpError where packages are missing.
+    Raises TraceError for what is no log, SessionError for a session of Spark Connect, SetUpError where packages are
+    missing.
     """
     size = None if window == "batch" else microseconds(window, "window of a profile") / 1e6
     shortest = microseconds(threshold, "threshold of a profile", least=0) / 1e6
     first = microseconds(since, "begin of a profile", least=0) / 1e6
     last = None if until is None else microseconds(until, "end of a profile") / 1e6
     try:
+        from rechannel.profiling.on_spark import on_spark
         from rechannel.profiling.reading import Asked, analyse
     except ImportError as error:
         msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
         raise SetUpError(msg) from error
     asked = Asked(window=size, threshold=shortest, query=query, since=first, until=last)
-    return analyse(log, asked, strict=strict)
+    each = map if spark is None else on_spark(spark)
+    return analyse(log, asked, strict=strict, each=each)

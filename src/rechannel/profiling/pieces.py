@@ -98,10 +98,12 @@ class Pieces:
     parts: Parts = field(repr=False)
 
     @classmethod
-    def of(cls, source: Source, windows: Windows, threshold: int = 0, rows: int = ROWS) -> Pieces:
-        """rows: of a piece."""
+    def of(
+        cls, source: Source, windows: Windows, threshold: int = 0, rows: int | None = None
+    ) -> Pieces:
+        """rows: of a piece, about; `ROWS` by default."""
         begins = np.array([start for start, _ in windows], dtype=np.int64)
-        group = (source.before(begins) // rows).astype(np.int64)
+        group = (source.before(begins) // (rows or ROWS)).astype(np.int64)
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         cuts = np.append(begins[starts], windows[-1][1] if windows else 0)
         return cls(

@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from rechannel.errors import TraceError
-from rechannel.profiling.reading import analyse
+from rechannel.profiling.reading import Asked, analyse
 from rechannel.profiling.records import read_records
 from rechannel.profiling.summaries import profile
 from tests.unit.profiling.test_neutral import summed
@@ -39,7 +39,7 @@ def test_the_example_of_the_paper(tmp_path):
     assert found.halves == 0
     known = {f"{i}": share for i, share in enumerate(summed(paper()).values())}
     assert sorted(summed(found.trace).values()) == pytest.approx(sorted(known.values()))
-    assert analyse(written(tmp_path, records(paper())), window=9e-9).profile.known == 1
+    assert analyse(written(tmp_path, records(paper())), Asked(window=9e-9)).profile.known == 1
 
 
 def test_halves(tmp_path):

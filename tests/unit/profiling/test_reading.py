@@ -1,0 +1,115 @@
+"""Which part of a run is looked at, and in which windows."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rechannel as rc
+from rechannel.cli.app import execute
+from rechannel.errors import TraceError
+from rechannel.profiling.neutral import write_trace
+from tests.unit.profiling.logs import START, info, line, metrics, stage_info, task_end
+from tests.unit.profiling.test_verdict import rounds
+
+MS = 1_000_000
+PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+
+
+def progress(name, number, start, lasted):
+    when = datetime.fromtimestamp((START + start) / 1_000, UTC)
+    told = {
+        "id": f"id of {name}",
+        "name": name,
+        "timestamp": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "batchId": number,
+        "durationMs": {"triggerExecution": lasted},
+    }
+    return json.dumps({"Event": PROGRESS, "progress": told}, separators=(",", ":")).encode() + b"\n"
+
+
+def streamed(tmp_path, *more):
+    """A log of two batches, 100 to 400 and 500 to 1,000 ms, a task in each."""
+    stage = stage_info(0, scope="Scan")
+    lines = [
+        line("LogStart", **{"Spark Version": "4.3.0"}),
+        line("ApplicationStart", **{"App Name": "streamed", "Timestamp": START}),
+        line("JobStart", **{"Job ID": 0, "Submission Time": START + 120, "Stage Infos": [stage]}),
+        task_end(0, info(0, "1", 130, 380), metrics(240)),
+        line("JobEnd", **{"Job ID": 0, "Completion Time": START + 390}),
+        progress("orders", 0, 100, 300),
+        line("JobStart", **{"Job ID": 1, "Submission Time": START + 510, "Stage Infos": [stage]}),
+        task_end(0, info(1, "1", 520, 980), metrics(440)),
+        line("JobEnd", **{"Job ID": 1, "Completion Time": START + 990}),
+        progress("orders", 1, 500, 500),
+        *more,
+        line("ApplicationEnd", Timestamp=START + 1_500),
+    ]
+    file = tmp_path / "app-1"
+    file.write_bytes(b"".join(lines))
+    return file
+
+
+def windows(made):
+    rows = made.profile.windows.select("start", "end").rows()
+    return [((a - START * MS) / MS, (b - START * MS) / MS) for a, b in rows]
+
+
+def test_windows_that_are_batches(tmp_path):
+    found = rc.profile(streamed(tmp_path), window="batch")
+    assert windows(found) == [(100, 400), (500, 1_000)]
+    # Between batches the driver is idle, which is in no window of these.
+    assert "idle" not in found.profile.by_activity()["kind"].to_list()
+    shares = found.profile.over_time("kind").filter(kind="processing")["critical"].to_list()
+    assert shares == pytest.approx([240 / 300, 440 / 500])
+
+
+def test_batches_of_one_of_several_streams(tmp_path):
+    file = streamed(tmp_path, progress("bids", 0, 350, 300))
+    with pytest.raises(TraceError, match="several streams: name one of orders, bids"):
+        rc.profile(file, window="batch")
+    with pytest.raises(TraceError, match="has no stream 'clicks'; it has orders, bids"):
+        rc.profile(file, window="batch", query="clicks")
+    assert windows(rc.profile(file, window="batch", query="bids")) == [(350, 650)]
+
+
+def test_a_trace_without_batches(tmp_path):
+    file = tmp_path / "trace.parquet"
+    write_trace(rounds((30, 10), 1), file)
+    with pytest.raises(TraceError, match="no batches of Structured Streaming"):
+        rc.profile(file, window="batch")
+
+
+def test_a_part_of_a_run(tmp_path):
+    file = streamed(tmp_path)
+    found = rc.profile(
+        file,
+        window=timedelta(milliseconds=200),
+        since=timedelta(milliseconds=450),
+        until=timedelta(milliseconds=1000),
+    )
+    assert windows(found) == [(450, 650), (650, 850), (850, 1_000)]
+    # It says what the whole says of that time.
+    whole = rc.profile(file, window=timedelta(milliseconds=50)).profile.over_time("kind")
+    part = rc.profile(
+        file, window=timedelta(milliseconds=50), since=timedelta(milliseconds=450)
+    ).profile.over_time("kind")
+    same = whole.filter(window=9).drop("window")
+    assert part.filter(window=0).drop("window").equals(same)
+    assert windows(rc.profile(file, window="batch", since=timedelta(milliseconds=450))) == [
+        (500, 1_000)
+    ]
+    with pytest.raises(TraceError, match=r"nothing from 2 s on: it lasts 1\.5 s"):
+        rc.profile(file, since="2 seconds")
+    with pytest.raises(TraceError, match=r"nothing between 1 and 0\.5 s"):
+        rc.profile(file, since="1 second", until=timedelta(milliseconds=500))
+
+
+def test_the_command_takes_the_same(tmp_path, capsys):
+    file = str(streamed(tmp_path))
+    assert execute(["profile", file, "--window", "batch", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["windows"]) == 2
+    assert execute(["profile", file, "--window", "0.1", "--since", "0.5", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["windows"]) == 10
+    assert execute(["profile", file, "--window", "soon"]) == 2
+    assert "--window is a number of seconds, or 'batch', not 'soon'" in capsys.readouterr().err
