@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rechannel.profiling.job_files import job_files, read_job
+from rechannel.profiling.job_trace import job_trace
 from rechannel.profiling.neutral import READERS, read_trace
 from rechannel.profiling.records import read_records
 from rechannel.profiling.spark_files import log_lines
@@ -34,8 +36,14 @@ class Analysis:
 def analyse(
     path: str | Path, *, window: float = 1.0, threshold: float = 0.0, strict: bool = False
 ) -> Analysis:
-    """Profile a Spark event log or a trace in the neutral form. window, threshold: seconds. Raises TraceError."""
+    """Profile a Spark event log, a job's telemetry, or a trace. window, threshold: seconds. Raises TraceError."""
     place = Path(path)
+    if (files := job_files(place)) is not None:
+        job = read_job(files, strict=strict)
+        did = job_trace(job.log)
+        return analysis(
+            did.trace, job.title, window=window, threshold=threshold, notes=job.notes + did.notes
+        )
     if place.suffix in READERS:
         return analysis(read_trace(place), place.name, window=window, threshold=threshold)
     if place.suffix == ".msgpack":
