@@ -17,7 +17,8 @@ INSTALL = "pip install 'rechannel[profile]'"
 def profile(
     log: str | Path, *, window: Duration = "1 second", threshold: Duration = 0, strict: bool = False
 ) -> Analysis:
-    """Why an application is slow: critical participation of a Spark event log, or of a trace (docs/formats/trace.md).
+    """Why an application is slow: critical participation of a Spark event log, of the telemetry of a job (its state
+    directory, or the directory `telemetry` in it), or of a trace (docs/formats/trace.md).
 
     window: of which length the parts are that are looked at one by one. threshold: gaps that are shorter belong to what
     is beside them. strict: refuse a log with bad lines, which are otherwise skipped and noted.

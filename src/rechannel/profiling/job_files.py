@@ -51,8 +51,6 @@ class ReadJob:
         notes = [f"skipped: {what}" for what in self.bad]
         if self.bad_lines > len(self.bad):
             notes.append(f"{self.bad_lines - len(self.bad)} more lines were skipped")
-        if self.log.left_out:
-            notes.append(f"{self.log.left_out} tasks of timesteps without a commit were left out")
         return notes
 
 

@@ -40,7 +40,7 @@ FIELDS = (
     "shuffle",
     *PHASES,
 )
-"""Columns of tasks. slot: place in `JobLog.slots`; step: row of `JobLog.steps`; launch: -1 where Spark measured none."""
+"""Columns of tasks. slot: place in `JobLog.slots`; step: row of `JobLog.steps`; launch: -1 = not measured."""
 STEPS = ("began", "decided", "ran", "committed", "released")
 """Columns of timesteps."""
 _LATEST, _LONGEST = 4_102_444_800_000, 100_000_000_000
@@ -66,8 +66,8 @@ class JobLog:
     """Take events in their order with `see`. All times are ms.
 
     operators, slots: names, and (operator, task), with their numbers. drivers: from when to when one was there. failed:
-    from when to when timesteps ran that came to nothing. published: (timestep, sink, from, to). left_out: tasks of
-    timesteps without a commit. backlog: timesteps that sinks may lag behind; None = not known.
+    from when to when timesteps ran that came to nothing. published: (timestep, sink, from, to). backlog: timesteps that
+    sinks may lag behind; None = not known.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,6 @@ class JobLog:
         self.drivers: list[tuple[float, float]] = []
         self.failed: list[tuple[float, float]] = []
         self.published: list[tuple[int, int, float, float]] = []
-        self.left_out = 0
         self._open: dict[int, _Open] = {}
         self._numbers = array("q")
         self._steps = array("d")
@@ -92,8 +91,9 @@ class JobLog:
         """Take up the next event. Raises TypeError or ValueError for one whose figures are none."""
         match event:
             case JobStarted():
+                at = _time(event.at_ms)
                 self._ended(self._seen)
-                self._since = self._seen = _time(event.at_ms)
+                self._since = self._seen = at
                 self.job, self.backlog = event.job, event.backlog
                 self.version = event.versions.get("rechannel", "")
             case JobStopped():
@@ -120,7 +120,6 @@ class JobLog:
 
     def close(self) -> None:
         """The log has no more events."""
-        self.left_out += sum(len(each.rows) for each in self._open.values())
         if self._since is not None:
             self.drivers.append((self._since, self._seen))
             self._since = None
@@ -168,10 +167,7 @@ class JobLog:
 
     def _drop(self, timestep: int, at: float) -> None:
         gone = self._open.pop(timestep, None)
-        if gone is None:
-            return
-        self.left_out += len(gone.rows)
-        if gone.began is not None:
+        if gone is not None and gone.began is not None:
             self.failed.append((gone.began, at))
 
     def _add(self, task: TaskFinished) -> None:
@@ -185,7 +181,7 @@ class JobLog:
             _time(task.finished_ms),
             -1 if spark is None else _time(spark.launch_ms),
             _time(task.finished_ms if spark is None else spark.finish_ms),
-            0 if spark is None else spark.attempt,
+            _length(0 if spark is None else spark.attempt),
             task.bins is not None,
             _length(0 if spark is None else spark.shuffle_write_ms),
             *(_length(task.ms.get(name, 0)) for name in PHASES),
@@ -195,21 +191,24 @@ class JobLog:
         held.feeds.update((operator, self._operator(sent.operator)) for sent in task.sent)
 
     def _commit(self, event: TimestepCommitted) -> None:
-        at, known = self._at(event.at_ms), self._open.get(event.timestep, _Open())
-        began = at - _length(event.duration_ms) if known.began is None else known.began
+        known, at = self._open.get(event.timestep, _Open()), _time(event.at_ms)
+        began = known.began
+        if began is None:
+            began = max(0.0, at - _length(event.duration_ms))
+        self._at(began)
         phases = {"run": event.duration_ms, **event.phases}
         lengths = [_length(phases.get(name, 0)) for name in ("plan", "run", "commit", "release")]
         times = np.cumsum([began, *lengths])
         last = max((row[_FINISH] for row in known.rows), default=0.0)
         times += min(max(0.0, last - times[STEPS.index("ran")]), _TRUNCATED)
+        self._numbers.append(event.timestep)
+        self._steps.extend(times.tolist())
         self._open.pop(event.timestep, None)
         self._seen = max(self._seen, float(times[-1]))
         self._ask(known)
         for row in known.rows:
-            row[FIELDS.index("step")] = len(self._numbers)
+            row[FIELDS.index("step")] = len(self._numbers) - 1
             self._tasks.extend(row)
-        self._numbers.append(event.timestep)
-        self._steps.extend(times.tolist())
 
     def _ask(self, known: _Open) -> None:
         """From which tasks the rows came that others waited for."""
