@@ -317,6 +317,7 @@ class Assembly:
             timestep=(self.journal.state.last_committed or 0) + 1,
             tasks={name: op.tasks for name, op in configuration.operators.items()},
             versions=self._versions(),
+            backlog=self.settings.publish_backlog,
         )
 
     def _scan(self) -> Scan | None:

@@ -35,7 +35,7 @@ def test_a_running_session_tells_what_its_tasks_do(spark):
     assert any(worker.startswith("executor") for worker in workers)
     work = found.profile.by_activity()
     assert work.filter(work["kind"] == "processing")["ns"].sum() > 0
-    tasks = found.trace.activities
+    tasks = found.pieces.source.activities
     assert int(tasks.end.max()) <= (end + 1) * MS
 
 

@@ -25,7 +25,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
         str,
         typer.Argument(
             metavar="LOG",
-            help="An event log of Spark, or a trace (.parquet, .csv, .jsonl, .msgpack).",
+            help="An event log of Spark, the state directory of a job, or a trace (.parquet, .csv, .jsonl, .msgpack).",
         ),
     ],
     window: Annotated[
@@ -62,7 +62,8 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
 ) -> None:
     """Say what is on the critical path of an application, and what to try.
 
-    Any Spark application: batch, streaming, SQL. Shares of the critical path (CP) are from SnailTrail's algorithm."""
+    Any Spark application: batch, streaming, SQL; jobs of Rechannel in more detail. Shares of the critical path (CP)
+    are from SnailTrail's algorithm."""
     from rechannel.profiling.front import profile as profiled
 
     with _session(spark) as held:

@@ -27,7 +27,8 @@ def profile(
     strict: bool = False,
     spark: SparkSession | None = None,
 ) -> Analysis:
-    """Why an application is slow: critical participation of a Spark event log, or of a trace (docs/formats/trace.md).
+    """Why an application is slow: critical participation of a Spark event log, of the telemetry of a job (its state
+    directory, or the directory `telemetry` in it), or of a trace (docs/formats/trace.md).
 
     window: of which length the parts are that are looked at one by one; "batch" for one per batch of a stream, which
     `query` names if there are several. threshold: gaps that are shorter belong to what is beside them. since, until:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rechannel.errors import TraceError
+from rechannel.profiling.job_files import job_files, read_job
+from rechannel.profiling.job_trace import job_trace
 from rechannel.profiling.neutral import READERS, open_trace
 from rechannel.profiling.pieces import Pieces, Source, Windows, windows_of
 from rechannel.profiling.records import read_records
@@ -63,12 +65,19 @@ PLAIN = Asked()
 def analyse(
     path: str | Path, asked: Asked = PLAIN, *, strict: bool = False, each: Each = map
 ) -> Analysis:
-    """Profile a Spark event log or a trace. each: what applies a function to all pieces. Raises TraceError."""
+    """Profile a Spark event log, a job's telemetry, or a trace. each: what applies a function to all pieces.
+
+    Raises TraceError.
+    """
     return analysed(opened(Path(path), strict=strict), asked, each)
 
 
 def opened(place: Path, *, strict: bool = False) -> Opened:
     """What a file or directory holds. Raises TraceError."""
+    if (files := job_files(place)) is not None:
+        job = read_job(files, strict=strict)
+        did = job_trace(job.log)
+        return Opened(title=job.title, source=Stored.of(did.trace), notes=job.notes + did.notes)
     if place.suffix in READERS:
         return Opened(title=place.name, source=open_trace(place))
     if place.suffix == ".msgpack":

@@ -22,13 +22,19 @@ LEADS = 0.1
 SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
 PROGRAM, NOTHING, STRAGGLING, IDLE = "driver program", "nothing known", "straggler", "idle"
 CAUSES: Mapping[str, tuple[str, ...]] = {
-    SCHEDULING: (SCHEDULING, "batch planning", CONTROL),
+    SCHEDULING: (SCHEDULING, "batch planning", "planning", CONTROL),
     IDLE: (IDLE,),
-    COMMUNICATION: (DATA, "fetch wait", "shuffle write", "buffer", "input"),
-    PROGRAM: (PROGRAM,),
+    COMMUNICATION: (
+        *(DATA, "fetch wait", "shuffle write", "buffer", "input"),
+        *("receive", "send", "fetch", "outbox"),
+    ),
+    PROGRAM: (PROGRAM, "commit", "release", "publish"),
     NOTHING: (UNKNOWN,),
 }
 """Kinds of activity by what they are a sign of; all others are work on rows."""
+
+DRIVERS = ("driver", "publisher")
+"""Workers that have no rows that could be split or moved."""
 
 ADVICE: Mapping[str, str] = {
     SCHEDULING: "tasks are too small or too many for what they cost to start: make batches larger, or use fewer"
@@ -36,7 +42,8 @@ ADVICE: Mapping[str, str] = {
     COMMUNICATION: "rows wait for the network or disk between stages: send fewer (combine before the shuffle, select"
     " columns), or place stages that exchange most on one host",
     PROCESSING: "workers are busy with rows: make that part cheaper, or give it more tasks if cores are idle",
-    PROGRAM: "executors wait for code on the driver, between jobs: planning, commits, or what the program does itself",
+    PROGRAM: "executors wait for code on the driver, between jobs: planning, commits, sinks, or what the program does"
+    " itself",
     IDLE: "no batch was under way: the stream keeps up with its input",
     NOTHING: "the trace does not say what was done there: trace more, or look at what the workers waited for",
     STRAGGLING: "the others wait for it: split or move what is hot there, or look at its machine",
@@ -147,7 +154,7 @@ def _about(found: Profile, cause: str) -> str:
 
 def _straggler(found: Profile) -> Finding | None:
     """The worker that the others wait for."""
-    workers = found.by_worker().filter(pl.col("worker") != "driver")
+    workers = found.by_worker().filter(~pl.col("worker").is_in(DRIVERS))
     if len(workers) < 2:
         return None
     first, second = workers["critical"][0], workers["critical"][1]
@@ -155,7 +162,7 @@ def _straggler(found: Profile) -> Finding | None:
         return None
     name = workers["worker"][0]
     windows = found.over_time("worker", "message").filter(
-        ~pl.col("message") & (pl.col("worker") != "driver")
+        ~pl.col("message") & ~pl.col("worker").is_in(DRIVERS)
     )
     lead = windows.sort("critical", descending=True).group_by("window").first()
     times = f"{first / second:.1f} times" if second else "many times"

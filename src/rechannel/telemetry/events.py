@@ -25,6 +25,7 @@ class JobStarted(Record):
 
     job: the job's name. engine: "spark" or "in-process". versions: of rechannel, python, spark.
     tasks: by operator, as the first configuration has it. timestep: the first one to run.
+    backlog: committed timesteps that sinks may lag behind before none is begun; None = not told.
     """
 
     KIND: ClassVar[str] = "job_started"
@@ -35,9 +36,11 @@ class JobStarted(Record):
     timestep: int = 0
     tasks: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     versions: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    backlog: int | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the mappings."""
+        """Check the count and freeze the mappings."""
+        self.check_natural("backlog")
         self.freeze("tasks", "versions")
 
 
@@ -107,8 +110,8 @@ class StateSize(Record):
 class TimestepCommitted(Record):
     """A timestep is in the journal for good.
 
-    duration_ms: from TimestepStarted.at_ms to at_ms. phases: milliseconds by phase: plan, run,
-    commit, publish. rows_in: read from sources. rows_out: handed to sinks.
+    duration_ms: from TimestepStarted.at_ms to at_ms. phases: milliseconds by phase: plan, run
+    and commit one after the other, then release. rows_in: read from sources. rows_out: handed to sinks.
     state: by stateful operator, after this timestep.
     """
 

@@ -39,6 +39,7 @@ class Hub:
         timestep: int = 0,
         tasks: Mapping[str, int] | None = None,
         versions: Mapping[str, str] | None = None,
+        backlog: int | None = None,
         keep: int = 100,
     ) -> None:
         """Open the log."""
@@ -54,6 +55,7 @@ class Hub:
                 timestep=timestep,
                 tasks=tasks or {},
                 versions=versions or {},
+                backlog=backlog,
             )
         )
 

@@ -40,11 +40,15 @@ class EventReader:
     """Reads events on from where it stopped; call `read` again to follow a running job.
 
     after: number of the first event to read. Events that were deleted meanwhile are passed over.
+    bad: told of every line that is complete and no event, which is then left out; None = such a line is an error.
     """
 
-    def __init__(self, directory: Path, *, after: int = 0) -> None:
+    def __init__(
+        self, directory: Path, *, after: int = 0, bad: Callable[[str], None] | None = None
+    ) -> None:
         self._directory = directory
         self._after = after
+        self._bad = bad
         self._path: Path | None = None
         self._first = 0
         self._offset = 0
@@ -114,8 +118,9 @@ class EventReader:
         try:
             return event_from_json(json.loads(line))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            msg = (
-                f"line {self._number - self._first + 2} of {path} is not an event ({error});"
-                " remove the file to read the others"
-            )
-            raise DamagedStateError(msg) from error
+            what = f"line {self._number - self._first + 2} of {path} is not an event ({error})"
+            if self._bad is None:
+                msg = f"{what}; remove the file to read the others"
+                raise DamagedStateError(msg) from error
+            self._bad(what)
+            return None

@@ -162,6 +162,12 @@ def test_a_damaged_line_is_named(tmp_path, line):
     assert next(reading) == note(0)
     with pytest.raises(DamagedStateError, match=r"line 3 of .*0\.jsonl is not an event"):
         next(reading)
+    told = []
+    reader = EventReader(tmp_path, bad=told.append)
+    assert numbers(reader.read()) == [0, 2]
+    assert reader.position == 3
+    assert len(told) == 1
+    assert "line 3 of" in told[0]
 
 
 def test_a_later_format_is_refused(tmp_path):

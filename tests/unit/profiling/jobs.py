@@ -1,0 +1,143 @@
+"""Telemetry of jobs, made up event by event, and what becomes of it."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rechannel.profiling.job_log import JobLog
+from rechannel.profiling.job_trace import job_trace
+from rechannel.profiling.summaries import profile
+from rechannel.telemetry.events import (
+    JobStarted,
+    JobStopped,
+    Note,
+    OperatorFinished,
+    SinkPublished,
+    TimestepCommitted,
+    TimestepStarted,
+)
+from rechannel.telemetry.task_finished import Sent, SparkMetrics, TaskFinished
+
+START = 1_700_000_000_000
+MS = 1_000_000
+
+
+def began(at=0, **more) -> JobStarted:
+    versions = {"rechannel": "9"}
+    return JobStarted(job="j", at_ms=START + at, engine="spark", versions=versions, **more)
+
+
+def started(at, number=1) -> TimestepStarted:
+    return TimestepStarted(timestep=number, now_ms=0, at_ms=START + at)
+
+
+def committed(at, plan=2, run=100, commit=4, release=1, number=1) -> TimestepCommitted:
+    """at: when it began."""
+    phases = {"plan": plan, "run": run, "commit": commit, "release": release}
+    took = plan + run + commit
+    return TimestepCommitted(
+        timestep=number, at_ms=START + at + took, duration_ms=took, phases=phases
+    )
+
+
+def task(operator, index, begin, ms, *, launch=None, finish=None, number=1, to=(), **more):
+    """begin: of its function, which lasts as long as its activities. launch, finish: as Spark measured."""
+    spark = None
+    if launch is not None:
+        again, shuffle = more.pop("again", 0), more.pop("shuffle", 0)
+        spark = SparkMetrics(
+            stage=0,
+            partition=index,
+            attempt=again,
+            executor="1",
+            host="h",
+            launch_ms=START + launch,
+            finish_ms=START + finish,
+            shuffle_write_ms=shuffle,
+        )
+    sent = tuple(Sent(operator=name, input=0, offered=1, rows=1, keys=1, bytes=1) for name in to)
+    last = START + begin + more.pop("lasted", sum(ms.values()))
+    return TaskFinished(
+        timestep=number,
+        operator=operator,
+        task=index,
+        attempt="a",
+        host="h",
+        started_ms=START + begin,
+        finished_ms=last,
+        ms=ms,
+        sent=sent,
+        spark=spark,
+        **more,
+    )
+
+
+def published(at, took, number=1) -> SinkPublished:
+    return SinkPublished(timestep=number, sink="out", at_ms=START + at, duration_ms=took)
+
+
+def small() -> list:
+    """One timestep on Spark: a front of two tasks, and two tasks with state, of which the second has most rows."""
+    front = {"wait": 5, "process": 10, "send": 5}
+    return [
+        began(),
+        started(10),
+        OperatorFinished(timestep=1, operator="rows", at_ms=START + 43),
+        task("rows", 0, 20, front, launch=15, finish=43, to=["counts"], shuffle=2),
+        task("rows", 1, 18, front, launch=15, finish=40, to=["counts"], lasted=21),
+        task("counts", 0, 50, {"wait": 1, "process": 9}, launch=45, finish=62, bins="x"),
+        task("counts", 1, 50, {"wait": 1, "lookup": 4, "process": 55}, launch=45, finish=111, bins="x"),
+        committed(10),
+        published(130, 10),
+        Note(at_ms=START, topic="t", text="is nothing to a profile"),
+        JobStopped(job="j", at_ms=START + 150),
+    ]  # fmt: skip
+
+
+def made(events):
+    log = JobLog()
+    for event in events:
+        log.see(event)
+    log.close()
+    return job_trace(log)
+
+
+def spans(trace, worker) -> list:
+    """(kind, from, to) of a worker, ms since the start, but for its waiting all the time."""
+    did, names = trace.activities, trace.names
+    rows = [
+        (
+            names.kinds[did.kind[i]],
+            (did.start[i] - START * MS) / MS,
+            (did.end[i] - START * MS) / MS,
+        )
+        for i in range(len(did))
+        if names.workers[did.worker[i]] == worker
+    ]
+    if worker != "driver":
+        rows.remove(max(rows, key=lambda row: row[2] - row[1]))
+    return sorted(rows, key=lambda row: row[1])
+
+
+def messages(trace) -> list:
+    """(from, to, kind, sent, received), ms since the start."""
+    went, names = trace.messages, trace.names
+    return [
+        (
+            names.workers[went.source[i]],
+            names.workers[went.target[i]],
+            names.kinds[went.kind[i]],
+            (went.sent[i] - START * MS) / MS,
+            (went.received[i] - START * MS) / MS,
+        )
+        for i in range(len(went))
+    ]
+
+
+def by_worker(trace, window=10**9) -> dict:
+    """CP of every worker; that of all edges of a window is 1."""
+    found = profile(trace, window=window)
+    sums = found.cells.group_by("window").agg(pl.col("critical").sum()).collect()
+    assert sums["critical"].to_list() == pytest.approx([1.0] * len(found.windows))
+    return dict(found.by_worker().select("worker", "critical").iter_rows())
