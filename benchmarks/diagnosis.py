@@ -134,7 +134,7 @@ def made(spark: SparkSession, parameters: Parameters) -> DataFrame:
         return wide.repartition(workers, "value").select(f.length("text"))
     if case.startswith("instances"):
         before, middle, behind = parameters["instances"]
-        text = f.concat(f.lit("the "), (value % 1_000).cast("string")).alias("text")
+        text = f.concat_ws(" ", *((value % n).cast("string") for n in (1_000, 997))).alias("text")
         rows = lines(spark, parameters["lines"], before).select(text).repartition(middle)
         words = rows.mapInPandas(waiting(parameters["us"], split), "word string")
         keyed = words.repartition(behind, "word")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
-    from rechannel.profiling.front import profile
+    from rechannel.profiling.front import profile, watch
     from rechannel.reconfigure.ask import (
         all_at_once,
         assign_resources,
@@ -124,6 +124,7 @@ _HOMES = {
     "optimized": "rechannel.reconfigure.ask",
     "place": "rechannel.reconfigure.ask",
     "profile": "rechannel.profiling.front",
+    "watch": "rechannel.profiling.front",
     "read": "rechannel.dataflow.reader",
     "rebalance": "rechannel.reconfigure.ask",
     "remove": "rechannel.reconfigure.program",
@@ -224,4 +225,5 @@ __all__ = [
     "sum",
     "tumbling",
     "variance",
+    "watch",
 ]

@@ -1,6 +1,7 @@
 """Profiles of real applications."""
 
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -35,8 +36,20 @@ def test_a_running_session_tells_what_its_tasks_do(spark):
     assert any(worker.startswith("executor") for worker in workers)
     work = found.profile.by_activity()
     assert work.filter(work["kind"] == "processing")["ns"].sum() > 0
-    tasks = found.pieces.source.activities
+    tasks = found.pieces.source.whole().activities
     assert int(tasks.end.max()) <= (end + 1) * MS
+
+
+def test_a_watch_sees_a_session_at_work(spark):
+    with rc.watch(spark, window=timedelta(milliseconds=400)) as watch:
+        for number, _ in enumerate(watch):
+            grouped(spark, 200_000)
+            if number == 3:
+                break
+    kinds = set(watch.profile().by_activity()["kind"])
+    assert {"processing", "scheduling", "control message"} <= kinds
+    assert any("Exchange" in name for name in watch.profile().by_operator()["operator"])
+    assert all(found.notes == [] for found in watch.windows[:3])
 
 
 def test_windows_are_analysed_on_spark_and_come_to_the_same(spark, tmp_path, monkeypatch):

@@ -73,6 +73,7 @@ PUBLIC = [
     "sum",
     "tumbling",
     "variance",
+    "watch",
 ]
 
 

@@ -1,17 +1,19 @@
-"""`rc.profile`: what a notebook calls."""
+"""`rc.profile`, `rc.watch`: what a notebook calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.errors import SetUpError
+from rechannel.errors import DataflowError, SetUpError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rechannel.profiling.reading import Analysis
+    from rechannel.profiling.watching import Watch
 
 INSTALL = "pip install 'rechannel[profile]'"
 
@@ -52,3 +54,31 @@ def profile(
     asked = Asked(window=size, threshold=shortest, query=query, since=first, until=last)
     each = map if spark is None else on_spark(spark)
     return analyse(log, asked, strict=strict, each=each)
+
+
+def watch(
+    spark: SparkSession,
+    *,
+    window: Duration = "5 seconds",
+    tell: Callable[[Analysis], None] | None = None,
+    keep: int = 120,
+) -> Watch:
+    """Profile a session while it runs, window by window, in a thread of its own, until `stop()`.
+
+    `for found in rc.watch(spark)` waits for one window after the other; `latest` and `windows` have what was seen,
+    `profile()` all of it as one. Nothing is installed in Spark: its status store is asked once per window, also with
+    the web interface off. What Spark forgot before it was asked is counted in `notes`.
+    window: length of a window. tell: called with every window. keep: how many windows are kept.
+    Raises SessionError for a session of Spark Connect, SetUpError where packages are missing.
+    """
+    length = microseconds(window, "window of a watch", least=100_000) // 1_000
+    if keep < 1:
+        msg = f"a watch keeps one window at least, not {keep}"
+        raise DataflowError(msg)
+    try:
+        from rechannel.profiling.live import Live
+        from rechannel.profiling.watching import Watch
+    except ImportError as error:
+        msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
+        raise SetUpError(msg) from error
+    return Watch(live=Live.of(spark), window_ms=length, tell=tell, keep=keep)

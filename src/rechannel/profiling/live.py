@@ -1,14 +1,15 @@
 """A running session, window by window, while it runs: what Spark's own status store says of tasks, asked now and then.
 
-No listener, no callbacks: the store is there with the web interface off, and is asked once per window. It keeps so many
-jobs, stages and tasks, and forgets older ones (`retained`); a window in which more of them ended than it keeps lacks
-some. It does not say which stages a stage reads from, so waiting for blocks of a shuffle is an activity here.
+No listener, no callbacks: the store is there with the web interface off, and is asked once per window, for what is new
+and what was not over. It keeps so many jobs, stages and tasks, and forgets older ones (`RETAINED`); those that were
+forgotten before they were looked at are counted, and told. It does not say which stages a stage reads from, so waiting
+for blocks of a shuffle is an activity here.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from rechannel.profiling.pieces import Pieces
 from rechannel.profiling.reading import Analysis, Opened, of_pieces
 from rechannel.profiling.spark_events import Metrics, ShuffleRead, ShuffleWrite
 from rechannel.profiling.spark_log import Job, SparkLog, Stage
+from rechannel.profiling.spark_plans import named
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
@@ -29,19 +31,24 @@ RETAINED: Mapping[str, int] = {
     "spark.ui.retainedStages": 1_000,
     "spark.ui.retainedTasks": 100_000,
 }
-"""Settings that say how much the store keeps, with Spark's defaults."""
+"""Settings that say how much Spark keeps, with its defaults."""
 
 
 @dataclass(slots=True)
 class Live:
-    """Looks at a session once per window. clock, sleep: Unix milliseconds, seconds."""
+    """Looks at a session once per window. clock: Unix milliseconds. retained: as in `RETAINED`."""
 
     tasks: SparkTasks
-    retained: Mapping[str, int]
     title: str
     clock: Callable[[], int]
-    sleep: Callable[[float], None]
+    retained: Mapping[str, int] = field(default_factory=lambda: RETAINED)
+    _jobs: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    _stages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    _next: dict[str, int] = field(default_factory=dict)
     _done: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
+    _lost: int = 0
+    _lost_tasks: int = 0
 
     @classmethod
     def of(
@@ -49,7 +56,6 @@ class Live:
         spark: Any,
         *,
         clock: Callable[[], int] = lambda: time.time_ns() // MS,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> Live:
         """Of a classic session. Raises SessionError for one of Spark Connect, which has no status store."""
         tasks = open_spark_tasks(spark)
@@ -62,58 +68,113 @@ class Live:
         conf = spark.sparkContext.getConf()
         retained = {name: int(conf.get(name, str(default))) for name, default in RETAINED.items()}
         title = f"{spark.sparkContext.appName}, Spark {spark.version}"
-        return cls(tasks=tasks, retained=retained, title=title, clock=clock, sleep=sleep)
+        return cls(tasks=tasks, title=title, clock=clock, retained=retained)
 
-    def windows(self, length_ms: int) -> Iterator[Analysis]:
-        """An analysis of every window from now on, each when it is over. It never ends by itself."""
-        start = self.clock()
-        while True:
-            end = start + length_ms
-            while (left := end + LAG_MS - self.clock()) > 0:
-                self.sleep(left / 1_000)
-            yield self.window(start, end)
-            start = end
+    def ready(self, end_ms: int) -> float:
+        """Seconds until Spark knows what was before a time."""
+        return (end_ms + LAG_MS - self.clock()) / 1_000
 
     def window(self, start_ms: int, end_ms: int) -> Analysis:
         """What the store says of a window, Unix milliseconds."""
         log = self._log(start_ms, end_ms)
-        trace = Opened(title=self.title, source=spark_trace(log), notes=self._notes(log))
+        trace = Opened(title=self.title, source=spark_trace(log), notes=self._notes())
         return of_pieces(trace, Pieces.of(trace.source, [(start_ms * MS, end_ms * MS)]))
 
     def _log(self, start_ms: int, end_ms: int) -> SparkLog:
         log = SparkLog(start=start_ms, end=end_ms)
-        for row in self.tasks.newest("JobDataWrapper", self.retained["spark.ui.retainedJobs"]):
-            info = row["info"]
-            begun, over = info.get("submissionTime") or start_ms, info.get("completionTime") or 0
+        self._look()
+        for (number, _), job in self._jobs.items():
+            begun, over = job.get("submissionTime") or start_ms, job.get("completionTime") or 0
             if begun < end_ms and (not over or over > start_ms):
-                number = info["jobId"]
                 log.jobs[number] = Job(number=number, start=begun, end=min(over or end_ms, end_ms))
-        for row in self.tasks.newest("StageDataWrapper", self.retained["spark.ui.retainedStages"]):
-            self._stage(log, row["info"], start_ms, end_ms)
-        for row in self.tasks.newest("ExecutorSummaryWrapper", 1_000):
+        for info in self._stages.values():
+            self._stage(log, info, start_ms, end_ms)
+        for row in self.tasks.newest("ExecutorSummaryWrapper", EXECUTORS):
             log.cores[row["info"]["id"]] = row["info"]["totalCores"]
+        self._forget(start_ms)
         return log
+
+    def _look(self) -> None:
+        """Ask for jobs and stages that are new, and for those again that were not over the last time."""
+        for known, what, index in (
+            (self._jobs, "JobDataWrapper", ""),
+            (self._stages, "StageDataWrapper", "stageId"),
+        ):
+            number = "stageId" if index else "jobId"
+            again = {
+                info[number]
+                for info in known.values()
+                if not info.get("completionTime") or info["status"] == "FAILED"
+            }
+            first = self._next.get(what)
+            new = [row["info"] for row in self.tasks.since(what, first or 0, index=index)]
+            if new and first is not None:
+                self._lost += min(info[number] for info in new) - first
+            old = [
+                row["info"] for n in sorted(again) for row in self.tasks.since(what, n, n, index)
+            ]
+            self._next[what] = max([first or 0, *(info[number] + 1 for info in new)])
+            known.update({(info[number], info.get("attemptId", 0)): info for info in old + new})
+
+    def _forget(self, start_ms: int) -> None:
+        """What was over before a window is in no later one."""
+        for known in (self._jobs, self._stages):
+            for key in [k for k, info in known.items() if _over(info, start_ms)]:
+                del known[key]
+        for key in [k for k in self._done if k not in self._stages]:
+            del self._done[key]
+        for stage in [s for s in self._names if all(s != number for number, _ in self._stages)]:
+            del self._names[stage]
 
     def _stage(self, log: SparkLog, info: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
         begun, over = info.get("submissionTime"), info.get("completionTime")
         if begun is None or begun >= end_ms or (over and over <= start_ms):
             return
         stage = info["stageId"], info["attemptId"]
-        log.stages[stage[0]] = Stage(info["name"])
-        rows = self._done.get(stage) or self.tasks.rows_of(*stage)
-        if over:
-            self._done[stage] = rows
-            while len(self._done) > self.retained["spark.ui.retainedStages"]:
-                self._done.pop(next(iter(self._done)))
+        log.stages[stage[0]] = Stage(self._name(info))
+        rows = self._done.get(stage)
+        if rows is None:
+            rows = self.tasks.rows_of(*stage)
+            if over:
+                self._done[stage] = rows
+                self._lost_tasks += max(0, info["numCompleteTasks"] - len(rows))
         for row in rows:
             _add(log, row, start_ms, end_ms)
 
-    def _notes(self, log: SparkLog) -> list[str]:
-        if len(log.jobs) < self.retained["spark.ui.retainedJobs"]:
-            return []
-        return [
-            "more jobs ended in the window than Spark keeps: raise spark.ui.retainedJobs, or make it shorter"
-        ]
+    def _name(self, info: Mapping[str, Any]) -> str:
+        """What a user calls a stage: nodes of its graph, which is asked for once."""
+        number = info["stageId"]
+        if number not in self._names:
+            found = self.tasks.since("RDDOperationGraphWrapper", number, number)
+            nodes = [row["rootCluster"] for row in found]
+            self._names[number] = named(
+                [child["name"] for root in nodes for child in root["childClusters"]], info["name"]
+            )
+        return self._names[number]
+
+    def _notes(self) -> list[str]:
+        jobs, stages, tasks = (f"{name}={self.retained[name]}" for name in RETAINED)
+        notes = []
+        if self._lost:
+            notes.append(
+                f"{self._lost} jobs or stages were forgotten by Spark before they were looked at: raise {jobs} and"
+                f" {stages}, or make windows shorter"
+            )
+        if self._lost_tasks:
+            notes.append(
+                f"{self._lost_tasks} tasks were forgotten by Spark before they were looked at: raise {tasks}, or make"
+                " windows shorter"
+            )
+        self._lost = self._lost_tasks = 0
+        return notes
+
+
+def _over(info: Mapping[str, Any], before_ms: int) -> bool:
+    """Whether a job or stage was over before a time; stages that are skipped never are, and never ran."""
+    return (
+        bool((info.get("completionTime") or before_ms + 1) <= before_ms)
+        or info.get("status") == "SKIPPED"
+    )
 
 
 def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
@@ -141,6 +202,7 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
     )
 
 
+EXECUTORS = 10_000
 FIGURES = (
     "executorDeserializeTime",
     "executorRunTime",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rechannel.profiling.spark_events import PlanNode, StageInfo
@@ -92,23 +92,20 @@ class Plans:
 
 def stage_name(stage: StageInfo, nodes: str = "") -> str:
     """What a user calls a stage. nodes: of its plan, if they are known."""
-    shown = nodes or " > ".join(dict.fromkeys(_scopes(stage)))
-    where = "" if _NOWHERE in stage.name else stage.name
-    if shown and where:
-        return f"{shown} ({where})"
-    return shown or stage.name
-
-
-def _scopes(stage: StageInfo) -> Iterator[str]:
-    """SQL nodes that made the RDDs of a stage; names of these where there are none."""
+    if nodes:
+        return named([nodes], stage.name)
     rdds = sorted(stage.rdds, key=lambda rdd: rdd.number)
-    nodes = [name for rdd in rdds if (name := _scope(rdd.scope))]
-    plain = [name for name in nodes if not _HIDDEN.search(name)]
-    yield from _first(plain, nodes, [rdd.name for rdd in rdds if rdd.name])
+    scopes = [name for rdd in rdds if (name := _scope(rdd.scope))]
+    return named(scopes or [rdd.name for rdd in rdds if rdd.name], stage.name)
 
 
-def _first(*several: Sequence[str]) -> Sequence[str]:
-    return next((each for each in several if each), ())
+def named(nodes: Sequence[str], where: str) -> str:
+    """Nodes, without those that are about how Spark runs a plan if others are left, and a place in the program."""
+    plain = [node for node in nodes if not _HIDDEN.search(node)]
+    shown = " > ".join(dict.fromkeys(plain or nodes))
+    if shown and _NOWHERE not in where:
+        return f"{shown} ({where})"
+    return shown or where
 
 
 def _scope(text: str) -> str:

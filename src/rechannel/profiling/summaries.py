@@ -6,7 +6,7 @@ of cells. Messages belong to channels, pairs of workers; whatever else a worker 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 from pathlib import Path
@@ -220,6 +220,36 @@ def profiled(pieces: Pieces, each: Each = map) -> Profile:
         held.add(made)
         told.append(facts_of)
     return Profile(names=pieces.source.names, held=held, windows=pl.concat(told))
+
+
+def joined(profiles: Sequence[Profile]) -> Profile:
+    """Windows of several profiles as those of one; their workers and operators are the same by name."""
+    lists = {
+        what: list(dict.fromkeys(name for each in profiles for name in getattr(each.names, what)))
+        for what in ("workers", "operators", "kinds")
+    }
+    known = {what: {name: i for i, name in enumerate(names)} for what, names in lists.items()}
+    held, told, before = Cells(), [pl.DataFrame(schema=WINDOWS)], 0
+    for each in profiles:
+        places = {
+            what: [place[name] for name in getattr(each.names, what)]
+            for what, place in known.items()
+        }
+        moved = [
+            pl.col(column)
+            .replace_strict({-1: -1, **dict(enumerate(places[what]))}, return_dtype=pl.Int32)
+            .alias(column)
+            for column, what in (
+                ("kind", "kinds"),
+                ("operator", "operators"),
+                ("worker", "workers"),
+                ("peer", "workers"),
+            )
+        ]
+        held.add(each.cells.with_columns(*moved, pl.col("window") + before).collect())
+        told.append(each.windows.with_columns(pl.col("window") + before))
+        before += len(each.windows)
+    return Profile(names=Names(**lists), held=held, windows=pl.concat(told))
 
 
 def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:

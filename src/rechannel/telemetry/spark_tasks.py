@@ -84,8 +84,20 @@ class SparkTasks:
         key[0], key[1] = stage, attempt
         return self._read_view(self._store.view(self._tasks).parent(key))
 
+    def since(
+        self, what: str, first: int, last: int | None = None, index: str = ""
+    ) -> list[dict[str, Any]]:
+        """Records of a kind (`JobDataWrapper`, ...) with keys from one to another, both included; last: None = all.
+
+        index: of which of their keys, if not of the one that they are stored by.
+        """
+        kind = self._jvm.java.lang.Class.forName(f"org.apache.spark.status.{what}")
+        view = self._store.view(kind)
+        view = (view.index(index) if index else view).first(first)
+        return self._read_view(view if last is None else view.last(last))
+
     def newest(self, what: str, most: int) -> list[dict[str, Any]]:
-        """The newest records of a kind (`JobDataWrapper`, `StageDataWrapper`, ...), by their keys, newest first."""
+        """The newest records of a kind, by their keys, newest first."""
         kind = self._jvm.java.lang.Class.forName(f"org.apache.spark.status.{what}")
         return self._read_view(self._store.view(kind).reverse().max(most))
 
