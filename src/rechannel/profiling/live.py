@@ -163,6 +163,7 @@ def _task(row: Mapping[str, Any], start_ms: int, end_ms: int) -> Task | None:
         ),
         over=not running,
         good=row["status"] in ("SUCCESS", "RUNNING"),
+        killed=row["status"] == "KILLED",
     )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rechannel.errors import TraceError
 from rechannel.profiling.spark_events import (
     Application,
     ExecutorAdded,
+    ExecutorRemoved,
     JobEnd,
     JobStart,
     MalformedError,
@@ -35,7 +36,10 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An attempt of a task, ms. stage: id. over: whether its end is in the log; good: whether it was of use."""
+    """An attempt of a task, ms. stage: id. over: whether its end is in the log; good: whether it was of use.
+
+    killed: nobody waited for its end, for another attempt was faster, or its result was not wanted any more.
+    """
 
     stage: int
     executor: str
@@ -45,6 +49,7 @@ class Task:
     metrics: Metrics
     over: bool
     good: bool
+    killed: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +67,10 @@ class Job:
 
 @dataclass(slots=True)
 class SparkLog:
-    """What has been read so far. cores: of executors. batches: begin and end, ms. bad: lines that were skipped."""
+    """What has been read so far. bad: lines that were skipped.
+
+    cores: of executors. removed: when executors went, ms. batches: begin and end, ms.
+    """
 
     strict: bool = False
     version: str = ""
@@ -74,6 +82,7 @@ class SparkLog:
     stages: dict[int, StageInfo] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     cores: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[int, int]] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
     bad_lines: int = 0
@@ -104,7 +113,7 @@ class SparkLog:
         return self
 
     def finish(self) -> list[Task]:
-        """All tasks; those whose end is not in the log last until the end of what is."""
+        """All tasks; those whose end is not in the log last until the end of what is, or of their executor."""
         last = max(
             [
                 self.end,
@@ -114,20 +123,21 @@ class SparkLog:
             default=0,
         )
         self.end = max(self.end, last)
-        open_ = [
-            Task(
-                stage=start.stage,
-                executor=start.info.executor,
-                launch=start.info.launch,
-                finish=self.end,
-                getting=0,
-                metrics=Metrics(run=self.end - start.info.launch),
-                over=False,
-                good=True,
-            )
-            for start in self._running.values()
-        ]
-        return [*self.tasks, *open_]
+        return [*self.tasks, *(self._open(start) for start in self._running.values())]
+
+    def _open(self, start: TaskStart) -> Task:
+        launch, gone = start.info.launch, self.removed.get(start.info.executor)
+        finish = max(launch, self.end if gone is None else gone)
+        return Task(
+            stage=start.stage,
+            executor=start.info.executor,
+            launch=launch,
+            finish=finish,
+            getting=0,
+            metrics=Metrics(run=finish - launch),
+            over=False,
+            good=gone is None,
+        )
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:
@@ -152,6 +162,8 @@ class SparkLog:
                     self.jobs[event.number].end = event.time
             case ExecutorAdded():
                 self.cores[event.executor] = event.info.cores
+            case ExecutorRemoved():
+                self.removed[event.executor] = event.time
             case Application():
                 self.name = event.name or self.name
                 self.start = self.start or event.time
@@ -167,18 +179,31 @@ class SparkLog:
         if info.finish < info.launch:
             msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
             raise TraceError(msg)
-        self.tasks.append(
-            Task(
-                stage=event.stage,
-                executor=info.executor,
-                launch=info.launch,
-                finish=info.finish,
-                getting=info.getting,
-                metrics=event.metrics or Metrics(),
-                over=True,
-                good=not (info.failed or info.killed),
-            )
+        ended = Task(
+            stage=event.stage,
+            executor=info.executor,
+            launch=info.launch,
+            finish=info.finish,
+            getting=info.getting,
+            # Without figures all that is known is that it ran.
+            metrics=event.metrics or Metrics(run=info.finish - info.launch),
+            over=True,
+            good=not (info.failed or info.killed),
+            killed=info.killed,
         )
+        if event.reason.name == "Resubmitted":
+            self._lose(ended)
+        else:
+            self.tasks.append(ended)
+
+    def _lose(self, told: Task) -> None:
+        """The output of a task that had ended is lost: its work was of no use, and is not done twice."""
+        same = (told.stage, told.executor, told.launch, told.finish)
+        for place in range(len(self.tasks) - 1, -1, -1):
+            task = self.tasks[place]
+            if task.good and (task.stage, task.executor, task.launch, task.finish) == same:
+                self.tasks[place] = replace(task, good=False)
+                return
 
     def _batch(self, progress: StreamProgress) -> None:
         try:

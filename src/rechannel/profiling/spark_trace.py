@@ -12,7 +12,9 @@
   runs the program; of Structured Streaming it plans (and commits) within a batch, and is idle between batches.
 - A task fetches the blocks of a shuffle from the cores that ran tasks of its parent stages: it asks all of them when it
   begins to fetch (a control message of a nanosecond), and a data message of each arrives when the fetching is over.
-  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait.
+  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait. Executors that have gone are not
+  asked. A parent that was skipped is the stage of the same RDD that ran: so every stage of an adaptive query is.
+- A task that was killed does not answer: nobody waits for it, neither a faster attempt nor a job that is over.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ KINDS = (
     "idle",
 )
 DRIVER = 0
+NEVER = 1 << 43
+"""ms"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ class Tasks:
     steps: npt.NDArray[np.int64]
     getting: npt.NDArray[np.bool_]
     good: npt.NDArray[np.bool_]
+    killed: npt.NDArray[np.bool_]
 
     @property
     def fetching(self) -> Times:
@@ -139,6 +144,7 @@ def columns_of(tasks: Sequence[Task], executors: Sequence[str], operators: Seque
         ],
         getting=(getting > 0)[order],
         good=np.array([t.good for t in tasks], dtype=np.bool_)[order],
+        killed=np.array([t.killed for t in tasks], dtype=np.bool_)[order],
     )
 
 
@@ -209,7 +215,8 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         for name, n in zip(executors, used, strict=True)
         for c in range(n)
     ]
-    blocks = _blocks(tasks, worker, log)
+    gone = [log.removed.get(name, NEVER) * MS for name in executors]
+    blocks = _blocks(tasks, worker, np.repeat(np.array([NEVER * MS, *gone]), [1, *used]), log)
     trace = Trace(
         names=Names(workers=workers, operators=list(names), kinds=KINDS),
         activities=_together(
@@ -243,12 +250,13 @@ def _driven(tasks: Tasks, log: SparkLog) -> Activities:
     batches = [(start * MS, end * MS) for start, end in log.batches]
     borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
     known = np.array([time for time in borders if time], dtype=np.int64)
-    times = np.unique(np.concatenate([tasks.launch, tasks.finish, known]))
+    answers = tasks.finish[~tasks.killed]
+    times = np.unique(np.concatenate([tasks.launch, answers, known]))
     if len(times) < 2:
         return Activities.of([])
     between = np.where(_within(times[:-1], batches), PLAN, IDLE if batches else PROGRAM)
     kind = np.where(_within(times[:-1], jobs), SCHEDULE, between)
-    kind = np.where(np.isin(times[1:], tasks.finish), RESERVED.index(WAITING), kind)
+    kind = np.where(np.isin(times[1:], answers), RESERVED.index(WAITING), kind)
     count = len(kind)
     nobody = np.full(count, -1, dtype=np.int32)
     driver = np.full(count, DRIVER, dtype=np.int32)
@@ -270,21 +278,24 @@ def _sent(tasks: Tasks, worker: Places, blocks: Blocks) -> Messages:
     count, asked = len(worker), len(blocks.task)
     control, data = RESERVED.index(CONTROL), RESERVED.index(DATA)
     driver = np.full(count, DRIVER, dtype=np.int32)
+    back = np.flatnonzero(~tasks.killed)
     child, served = worker[blocks.task], tasks.operator[blocks.task]
     asks = tasks.fetching[blocks.task]
     kinds = (
         np.full(count, control),
-        np.where(tasks.getting, data, control),
+        np.where(tasks.getting[back], data, control),
         np.full(asked, control),
         np.full(asked, data),
     )
     return Messages(
-        source=np.concatenate([driver, worker, child, blocks.source]),
-        target=np.concatenate([worker, driver, blocks.source, child]),
+        source=np.concatenate([driver, worker[back], child, blocks.source]),
+        target=np.concatenate([worker, driver[back], blocks.source, child]),
         kind=np.concatenate(kinds).astype(np.int32),
-        operator=np.concatenate([tasks.operator, tasks.operator, served, served]),
-        sent=np.concatenate([tasks.launch, tasks.leave, asks, asks + 1]),
-        received=np.concatenate([tasks.arrive, tasks.finish, asks + 1, tasks.fetched[blocks.task]]),
+        operator=np.concatenate([tasks.operator, tasks.operator[back], served, served]),
+        sent=np.concatenate([tasks.launch, tasks.leave[back], asks, asks + 1]),
+        received=np.concatenate(
+            [tasks.arrive, tasks.finish[back], asks + 1, tasks.fetched[blocks.task]]
+        ),
     )
 
 
@@ -296,30 +307,35 @@ class Blocks:
     source: Places
 
 
-def _blocks(tasks: Tasks, worker: Places, log: SparkLog) -> Blocks:
-    """Tasks of a stage, and the other cores that ran tasks of its parents before."""
+def _blocks(tasks: Tasks, worker: Places, gone: Times, log: SparkLog) -> Blocks:
+    """Tasks of a stage, and the other cores that ran tasks of its parents. gone: when workers went."""
     fetching = np.flatnonzero(tasks.good & (tasks.steps[:, FETCH - DESERIALISE] > 1))
     cores = {
         int(stage): np.unique(worker[(tasks.stage == stage) & tasks.good])
         for stage in np.unique(tasks.stage)
     }
+    ran = {rdd: stage for stage in cores if (rdd := _rdd(log, stage)) >= 0}
     pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
     for stage in np.unique(tasks.stage[fetching]).tolist():
         info = log.stages.get(stage)
-        parents = [
-            cores[parent]
-            for parent in (info.parents if info is not None else ())
-            if parent in cores
-        ]
+        known = info.parents if info is not None else ()
+        told = [parent if parent in cores else ran.get(_rdd(log, parent)) for parent in known]
+        parents = [cores[parent] for parent in told if parent is not None]
         if not parents:
             continue
         sources = np.unique(np.concatenate(parents)).astype(np.int32)
         mine = fetching[tasks.stage[fetching] == stage]
         task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
-        other = source != worker[task]
-        pairs.append((task[other], source[other]))
+        asked = (source != worker[task]) & (tasks.fetching[task] < gone[source])
+        pairs.append((task[asked], source[asked]))
     task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
     return Blocks(task=task, source=source)
+
+
+def _rdd(log: SparkLog, stage: int) -> int:
+    """The RDD that a stage computes, the same one if it is skipped; -1 if that is not known."""
+    info = log.stages.get(stage)
+    return info.rdds[0].number if info is not None and info.rdds else -1
 
 
 def _lasting(
@@ -339,7 +355,7 @@ def _idle(workers: int, tasks: Tasks, log: SparkLog) -> Activities:
     """Every core waits all the time: tasks are activities within that."""
     if not len(tasks.launch):
         return Activities.of([])
-    begin = min(int(tasks.launch.min()), (log.start or 1 << 43) * MS)
+    begin = min(int(tasks.launch.min()), (log.start or NEVER) * MS)
     end = max(int(tasks.finish.max()), log.end * MS)
     waiting = RESERVED.index(WAITING)
     return Activities.of([(core, waiting, -1, begin, end) for core in range(1, workers)])
