@@ -19,6 +19,7 @@ from rechannel.profiling.reading import Analysis, Opened, of_pieces
 from rechannel.profiling.spark_events import Metrics, ShuffleRead, ShuffleWrite
 from rechannel.profiling.spark_log import Job, SparkLog, Stage
 from rechannel.profiling.spark_plans import named
+from rechannel.profiling.spark_rows import Task
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
@@ -186,19 +187,25 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
     # Of tasks that failed or were killed the store keeps negated figures.
     figure = {name: max(0, row[name]) for name in FIGURES}
     log.tasks.add(
-        row["executorId"],
-        row["stageId"],
-        row["index"],
-        (launch, finish, max(0, row["resultFetchStart"])),
-        Metrics(
-            deserialise=figure["executorDeserializeTime"],
-            run=end_ms - launch if running else figure["executorRunTime"],
-            gc=figure["jvmGcTime"],
-            serialise=figure["resultSerializationTime"],
-            read=ShuffleRead(fetch_wait=figure["shuffleFetchWaitTime"]),
-            write=ShuffleWrite(time=figure["shuffleWriteTime"]),
-        ),
-        good=row["status"] in ("SUCCESS", "RUNNING"),
+        Task(
+            number=row["taskId"],
+            stage=row["stageId"],
+            index=row["index"],
+            executor=row["executorId"],
+            launch=launch,
+            finish=finish,
+            getting=max(0, row["resultFetchStart"]),
+            metrics=Metrics(
+                deserialise=figure["executorDeserializeTime"],
+                run=end_ms - launch if running else figure["executorRunTime"],
+                gc=figure["jvmGcTime"],
+                serialise=figure["resultSerializationTime"],
+                read=ShuffleRead(fetch_wait=figure["shuffleFetchWaitTime"]),
+                write=ShuffleWrite(time=figure["shuffleWriteTime"]),
+            ),
+            good=row["status"] in ("SUCCESS", "RUNNING"),
+            killed=row["status"] == "KILLED",
+        )
     )
 
 

@@ -91,6 +91,8 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
     notes = [f"line {number} was skipped: {reason}" for number, reason in log.bad]
     if log.bad_lines > len(log.bad):
         notes.append(f"{log.bad_lines - len(log.bad)} more lines were skipped")
+    if log.open_tasks:
+        notes.append(f"{log.open_tasks} tasks had not ended where the log does")
     if made.crowded:
         notes.append(
             f"{made.crowded} tasks ran on executors whose cores were all busy: each got one more"

@@ -64,11 +64,21 @@ class TaskStart(msgspec.Struct):
     info: TaskInfo = msgspec.field(name="Task Info")
 
 
+class EndReason(msgspec.Struct):
+    """Why a task ended: Success, ExceptionFailure, ExecutorLostFailure, FetchFailed, TaskKilled, Resubmitted, ..."""
+
+    name: str = _named("Reason", "")  # type: ignore[assignment]
+
+
 class TaskEnd(msgspec.Struct):
-    """A task ended, in whatever way."""
+    """A task ended, in whatever way. metrics: None where the executor did not tell: it was lost, or could not fetch.
+
+    Resubmitted: what is said of a task that had ended well before, when its output is lost with its executor.
+    """
 
     stage: int = msgspec.field(name="Stage ID")
     info: TaskInfo = msgspec.field(name="Task Info")
+    reason: EndReason = msgspec.field(name="Task End Reason", default_factory=EndReason)
     metrics: Metrics | None = msgspec.field(name="Task Metrics", default=None)
 
 
@@ -170,6 +180,13 @@ class ExecutorAdded(msgspec.Struct):
     info: ExecutorInfo = msgspec.field(name="Executor Info", default_factory=ExecutorInfo)
 
 
+class ExecutorRemoved(msgspec.Struct):
+    """An executor went, or was lost."""
+
+    executor: str = msgspec.field(name="Executor ID")
+    time: int = _named("Timestamp", 0)  # type: ignore[assignment]
+
+
 class Application(msgspec.Struct):
     """Its begin or its end."""
 
@@ -213,6 +230,7 @@ Event = (
     | JobStart
     | JobEnd
     | ExecutorAdded
+    | ExecutorRemoved
     | Application
     | QueryProgress
     | Version
@@ -229,6 +247,7 @@ KINDS: Mapping[str, type] = {
     "SparkListenerApplicationStart": Application,
     "SparkListenerApplicationEnd": Application,
     "SparkListenerExecutorAdded": ExecutorAdded,
+    "SparkListenerExecutorRemoved": ExecutorRemoved,
     "SparkListenerJobStart": JobStart,
     "SparkListenerJobEnd": JobEnd,
     "SparkListenerStageSubmitted": StageSubmitted,

@@ -15,13 +15,12 @@ from rechannel.profiling.blocks import Blocks
 from rechannel.profiling.spark_events import (
     Application,
     ExecutorAdded,
+    ExecutorRemoved,
     JobEnd,
     JobStart,
     MalformedError,
     Metrics,
     QueryProgress,
-    SqlEnded,
-    SqlPlanned,
     StageCompleted,
     StageInfo,
     StageSubmitted,
@@ -32,7 +31,7 @@ from rechannel.profiling.spark_events import (
     decode,
 )
 from rechannel.profiling.spark_plans import Plans, stage_name
-from rechannel.profiling.spark_rows import MS, TaskRows
+from rechannel.profiling.spark_rows import MS, Task, TaskRows
 
 SHOWN = 20
 """Bad lines that are named; all are counted."""
@@ -40,10 +39,11 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """name: what a user calls it. parents: stages that it reads from."""
+    """name: what a user calls it. parents: stages that it reads from. rdd: what it computes, -1 = not known."""
 
     name: str
     parents: tuple[int, ...] = ()
+    rdd: int = -1
 
 
 @dataclass(slots=True)
@@ -71,7 +71,10 @@ class Batch:
 
 @dataclass(slots=True)
 class SparkLog:
-    """What has been read so far. cores: of executors. bad: lines that were skipped."""
+    """What has been read so far. cores: of executors. removed: when they went, ms. bad: lines that were skipped.
+
+    open_tasks: whose end is not in the log.
+    """
 
     strict: bool = False
     version: str = ""
@@ -83,9 +86,11 @@ class SparkLog:
     stages: dict[int, Stage] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     cores: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
     bad_lines: int = 0
+    open_tasks: int = 0
     _running: dict[int, TaskStart] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _plans: Plans = field(default_factory=Plans)
@@ -115,20 +120,26 @@ class SparkLog:
         return self
 
     def finish(self) -> Blocks:
-        """All tasks; those whose end is not in the log last until the end of what is."""
+        """All tasks; those whose end is not in the log last until the end of what is, or of their executor."""
         begun = [start.info.launch for start in self._running.values()]
         known = self.tasks.close().span
         self.end = max([self.end, *begun, *(() if known is None else (known[1] // MS,))])
         for start in self._running.values():
-            launch = start.info.launch
+            info, gone = start.info, self.removed.get(start.info.executor)
+            finish = max(info.launch, self.end if gone is None else gone)
             self.tasks.add(
-                start.info.executor,
-                start.stage,
-                start.info.index,
-                (launch, self.end, 0),
-                Metrics(run=self.end - launch),
-                good=True,
+                Task(
+                    number=info.number,
+                    stage=start.stage,
+                    index=info.index,
+                    executor=info.executor,
+                    launch=info.launch,
+                    finish=finish,
+                    metrics=Metrics(run=finish - info.launch),
+                    good=gone is None,
+                )
             )
+        self.open_tasks += len(self._running)
         self._running.clear()
         return self.tasks.close()
 
@@ -141,6 +152,7 @@ class SparkLog:
             self.bad.append((self.lines, reason))
 
     def _take(self, event: object) -> None:
+        self._plans.see(event)
         match event:
             case TaskEnd():
                 self._ended(event)
@@ -148,10 +160,6 @@ class SparkLog:
                 self._running[event.info.number] = event
             case StageSubmitted() | StageCompleted():
                 self.stages[event.info.number] = self._stage(event.info)
-            case SqlPlanned():
-                self._plans.begin(event.execution, event.plan)
-            case SqlEnded():
-                self._plans.end(event.execution)
             case JobStart():
                 self._job(event)
             case JobEnd():
@@ -159,6 +167,8 @@ class SparkLog:
                     self.jobs[event.number].end = event.time
             case ExecutorAdded():
                 self.cores[event.executor] = event.info.cores
+            case ExecutorRemoved():
+                self.removed[event.executor] = event.time
             case Application():
                 self.name = event.name or self.name
                 self.start = self.start or event.time
@@ -174,18 +184,30 @@ class SparkLog:
         if info.finish < info.launch:
             msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
             raise TraceError(msg)
+        if event.reason.name == "Resubmitted":
+            # It had ended well before, and has been told of; then its output was lost with its executor.
+            self.tasks.lost.add(info.number)
+            return
         self.tasks.add(
-            info.executor,
-            event.stage,
-            info.index,
-            (info.launch, info.finish, info.getting),
-            event.metrics or Metrics(),
-            good=not (info.failed or info.killed),
+            Task(
+                number=info.number,
+                stage=event.stage,
+                index=info.index,
+                executor=info.executor,
+                launch=info.launch,
+                finish=info.finish,
+                getting=info.getting,
+                # Without figures all that is known is that it ran.
+                metrics=event.metrics or Metrics(run=info.finish - info.launch),
+                good=not (info.failed or info.killed),
+                killed=info.killed,
+            )
         )
 
     def _stage(self, info: StageInfo) -> Stage:
         name = stage_name(info, self._plans.nodes(info))
-        return Stage(self._names.setdefault(name, name), tuple(info.parents))
+        rdd = info.rdds[0].number if info.rdds else -1
+        return Stage(self._names.setdefault(name, name), tuple(info.parents), rdd)
 
     def _batch(self, progress: StreamProgress) -> None:
         try:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.blocks import ROWS, Blocks, Rows
-from rechannel.profiling.spark_rows import TASK, leaving
+from rechannel.profiling.spark_rows import TASK, TaskRows, leaving
 from rechannel.profiling.stored import ACTIVITY, activity_blocks
 from rechannel.profiling.trace import Times
 
@@ -112,15 +112,17 @@ class Placed:
     wrote: npt.NDArray[np.int32]
 
 
-def placed(tasks: Blocks, known: Sequence[int], busy: Busy, kinds: Kinds) -> Placed:
+def placed(tasks: TaskRows, known: Sequence[int], busy: Busy, kinds: Kinds) -> Placed:
     """One pass over all tasks. known: cores of every executor."""
+    raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
     cores = Cores(np.array(known, dtype=np.int64))
     done, driver = Blocks(TASK, "launch", "finish"), activity_blocks()
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     last = np.empty(0, dtype=np.int64)
-    for start, end in _spans(tasks, busy.borders):
-        rows = tasks.meeting(start, end)
+    for start, end in _spans(raw, busy.borders):
+        rows = raw.meeting(start, end)
         coming = rows[(rows["arrive"] >= start) & (rows["arrive"] < end)]
+        coming["good"] &= ~np.isin(coming["number"], lost)
         cores.place(coming)
         if len(coming):
             done.add(coming)
@@ -128,7 +130,7 @@ def placed(tasks: Blocks, known: Sequence[int], busy: Busy, kinds: Kinds) -> Pla
             pairs = np.column_stack([good["stage"], good["executor"], good["core"]])
             wrote.append(np.unique(pairs, axis=0))
             stages.append(np.unique(coming["stage"]))
-        finished = rows["finish"]
+        finished = rows["finish"][~rows["killed"]]
         times = np.concatenate([rows["launch"], finished, busy.borders])
         times = np.unique(times[(times >= start) & (times < end)])
         times = np.concatenate([last, times])

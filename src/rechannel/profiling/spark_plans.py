@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rechannel.profiling.spark_events import PlanNode, StageInfo
+from rechannel.profiling.spark_events import PlanNode, SqlEnded, SqlPlanned, StageInfo
 
 _HIDDEN = re.compile(
     r"WholeStageCodegen|InputAdapter|AdaptiveSparkPlan|QueryStage|AQEShuffleRead|ResultQueryStage"
@@ -69,16 +69,16 @@ class Plans:
     _names: dict[int, str] = field(default_factory=dict)
     _of: dict[int, list[int]] = field(default_factory=dict)
 
-    def begin(self, execution: int, plan: PlanNode) -> None:
-        """A plan; or, while it runs, another one in its place."""
-        found = counted(plan)
-        self._names.update(found)
-        self._of.setdefault(execution, []).extend(found)
-
-    def end(self, execution: int) -> None:
-        """An execution is over."""
-        for counter in self._of.pop(execution, ()):
-            self._names.pop(counter, None)
+    def see(self, event: object) -> None:
+        """A plan; or, while it runs, another one in its place; or its end, after which nobody asks for it."""
+        match event:
+            case SqlPlanned():
+                found = counted(event.plan)
+                self._names.update(found)
+                self._of.setdefault(event.execution, []).extend(found)
+            case SqlEnded():
+                for counter in self._of.pop(event.execution, ()):
+                    self._names.pop(counter, None)
 
     def nodes(self, stage: StageInfo) -> str:
         """Nodes of a stage; nothing where no plan is known, or the stage is not over."""

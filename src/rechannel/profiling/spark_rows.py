@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,46 +35,66 @@ TASK = np.dtype(
         ("core", "i4"),
         ("getting", "?"),
         ("good", "?"),
+        ("killed", "?"),
+        ("number", "i8"),
         ("launch", "i8"),
         ("finish", "i8"),
         ("arrive", "i8"),
         ("steps", "i8", (len(STEPS),)),
     ]
 )
-"""Times and lengths in ns. core: of its executor, -1 before it is known. arrive: when it came to its core."""
+"""Times and lengths in ns. core: of its executor, -1 before it is known. arrive: when it came to its core.
+
+good: whether it was of use. killed: nobody waited for its end, for another attempt was faster, or its result was not
+wanted any more. number: its id.
+"""
 
 _BUFFERED = 1 << 14
+NOTHING = Metrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An attempt of a task. getting: when the driver began to get its result, 0 for never. Times are Unix ms."""
+
+    number: int
+    stage: int
+    index: int
+    executor: str
+    launch: int
+    finish: int
+    getting: int = 0
+    metrics: Metrics = NOTHING
+    good: bool = True
+    killed: bool = False
 
 
 class TaskRows:
-    """Tasks as they come. executors: their ids, by the numbers that rows have."""
+    """Tasks as they come. executors: their ids, by the numbers that rows have. lost: tasks whose output is lost."""
 
     def __init__(self) -> None:
         self.executors: dict[str, int] = {}
+        self.lost: set[int] = set()
         self.blocks = Blocks(TASK, "launch", "finish")
         self._open: list[tuple[int, ...]] = []
 
     def __len__(self) -> int:
         return len(self.blocks) + len(self._open)
 
-    def add(
-        self,
-        executor: str,
-        stage: int,
-        index: int,
-        times: tuple[int, int, int],
-        metrics: Metrics,
-        *,
-        good: bool,
-    ) -> None:
-        """Add one. times: launch, finish, and when the driver began to get its result (0 = never), Unix ms."""
+    def add(self, task: Task) -> None:
+        """Add one."""
+        metrics = task.metrics
         self._open.append(
             (
-                self.executors.setdefault(executor, len(self.executors)),
-                stage,
-                index,
-                good,
-                *times,
+                self.executors.setdefault(task.executor, len(self.executors)),
+                task.stage,
+                task.index,
+                task.number,
+                task.good,
+                task.killed,
+                task.launch,
+                task.finish,
+                task.getting,
                 metrics.deserialise,
                 metrics.run,
                 metrics.gc,
@@ -95,9 +116,8 @@ class TaskRows:
 
 def rows_of(told: npt.NDArray[np.int64]) -> Rows:
     """Rows of `TASK`; what came out of rounding, or of clocks, is not more than there was."""
-    executor, stage, index, good = (told[:, i] for i in range(4))
     launch, finish, getting, deserialise, run, gc, serialise, fetch = (
-        told[:, i] * MS for i in range(4, 12)
+        told[:, i] * MS for i in range(6, 14)
     )
     lasted = finish - launch
     back = np.where(getting > 0, np.clip(finish - getting, 0, lasted), 0)
@@ -106,10 +126,11 @@ def rows_of(told: npt.NDArray[np.int64]) -> Rows:
     serialise = np.clip(serialise, 0, lasted - back - deserialise - run)
     delay = lasted - back - deserialise - run - serialise
     fetch = np.clip(fetch, 0, run)
-    write = np.clip(told[:, 12], 0, run - fetch)
+    write = np.clip(told[:, 14], 0, run - fetch)
     gc = np.clip(gc, 0, run - fetch - write)
     rows = np.empty(len(told), dtype=TASK)
-    rows["executor"], rows["stage"], rows["index"], rows["good"] = executor, stage, index, good
+    for place, name in enumerate(("executor", "stage", "index", "number", "good", "killed")):
+        rows[name] = told[:, place]
     rows["core"], rows["getting"] = -1, getting > 0
     rows["launch"], rows["finish"] = launch, finish
     rows["arrive"] = launch + (delay * SHIPPING).astype(np.int64)

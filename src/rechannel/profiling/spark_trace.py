@@ -11,12 +11,14 @@
   runs the program; of Structured Streaming it plans (and commits) within a batch, and is idle between batches.
 - A task fetches the blocks of a shuffle from the cores that ran tasks of its parent stages: it asks all of them when it
   begins to fetch (a control message of a nanosecond), and a data message of each arrives when the fetching is over.
-  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait.
+  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait. Executors that have gone are not
+  asked. A parent that was skipped is the stage of the same RDD that ran: so every stage of an adaptive query is.
+- A task that was killed does not answer: nobody waits for it, neither a faster attempt nor a job that is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,6 +50,8 @@ KINDS = (
     "batch planning",
     "idle",
 )
+NEVER = 1 << 43
+"""ms"""
 _KIND = {name: number for number, name in enumerate(KINDS)}
 _FIRST = len(RESERVED)
 
@@ -57,7 +61,7 @@ class SparkTrace:
     """What an application did. span: ns.
 
     first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
-    that wrote what it reads. batches: of all streams.
+    that wrote what it reads. gone: of every worker, when its executor went, ns. batches: of all streams.
     """
 
     names: Names
@@ -66,6 +70,7 @@ class SparkTrace:
     placed: Placed = field(repr=False)
     operator: Places = field(repr=False)
     parents: dict[int, Places] = field(repr=False)
+    gone: Times = field(repr=False)
     batches: Sequence[Batch] = field(repr=False)
 
     @property
@@ -120,6 +125,7 @@ class SparkTrace:
 
     def _blocks(self, rows: Rows, worker: Places) -> Blocks:
         """Tasks that waited for blocks, and the other cores that ran tasks of their parents."""
+        begun, _ = fetching(rows)
         waited = np.flatnonzero(rows["good"] & (rows["steps"][:, FETCHING] > 1))
         pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
         for stage in np.unique(rows["stage"][waited]).tolist():
@@ -128,8 +134,8 @@ class SparkTrace:
                 continue
             mine = waited[rows["stage"][waited] == stage]
             task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
-            other = source != worker[task]
-            pairs.append((task[other], source[other]))
+            asked = (source != worker[task]) & (begun[task] < self.gone[source])
+            pairs.append((task[asked], source[asked]))
         task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return Blocks(task=task, source=source)
 
@@ -169,7 +175,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     batches = [(batch.start * MS, batch.end * MS) for batch in log.batches]
     borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
     done = placed(
-        tasks,
+        log.tasks,
         [max(1, log.cores.get(name, 1)) for name in number],
         Busy(
             jobs=jobs,
@@ -183,11 +189,12 @@ def spark_trace(log: SparkLog) -> SparkTrace:
             between=_KIND["idle" if batches else "driver program"],
         ),
     )
-    first, workers = np.zeros(len(executors), dtype=np.int32), ["driver"]
+    first, workers, gone = np.zeros(len(executors), dtype=np.int32), ["driver"], [NEVER * MS]
     for name in executors:
         first[number[name]] = len(workers)
         used = int(done.cores.used[number[name]])
         workers += [f"executor {name} core {core + 1}" for core in range(used)]
+        gone += [log.removed.get(name, NEVER) * MS] * used
     known = [log.stages.get(stage, Stage(f"stage {stage}")) for stage in done.stages.tolist()]
     names: dict[str, int] = {}
     operator = [names.setdefault(stage.name, len(names)) for stage in known]
@@ -197,7 +204,8 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         first=first,
         placed=done,
         operator=np.array(operator, dtype=np.int32),
-        parents=_parents(done, known, first),
+        parents=_parents(done, log.stages, first),
+        gone=np.array(gone, dtype=np.int64),
         batches=log.batches,
     )
 
@@ -207,19 +215,28 @@ def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
     return (min(times), max(times)) if times else (0, 0)
 
 
-def _parents(done: Placed, known: Sequence[Stage], first: Places) -> dict[int, Places]:
+def _parents(done: Placed, stages: Mapping[int, Stage], first: Places) -> dict[int, Places]:
     """By stage, the cores that wrote what it reads."""
     wrote = done.wrote
     worker = first[wrote[:, 1]] + wrote[:, 2]
     begin = np.searchsorted(wrote[:, 0], done.stages)
     end = np.searchsorted(wrote[:, 0], done.stages, side="right")
     place = {stage: i for i, stage in enumerate(done.stages.tolist())}
+    ran = {stages[stage].rdd: stage for stage in place if stage in stages}
     found = {}
-    for stage, info in zip(done.stages.tolist(), known, strict=True):
-        parts = [worker[begin[place[p]] : end[place[p]]] for p in info.parents if p in place]
+    for stage in place:
+        parents = stages[stage].parents if stage in stages else ()
+        told = [each if each in place else _same(stages, ran, each) for each in parents]
+        parts = [worker[begin[place[p]] : end[place[p]]] for p in told if p is not None]
         if parts:
             found[stage] = np.unique(np.concatenate(parts)).astype(np.int32)
     return found
+
+
+def _same(stages: Mapping[int, Stage], ran: Mapping[int, int], skipped: int) -> int | None:
+    """The stage that ran for one that was skipped."""
+    rdd = stages[skipped].rdd if skipped in stages else -1
+    return ran.get(rdd) if rdd >= 0 else None
 
 
 def _worked(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Activities:
@@ -247,19 +264,20 @@ def _sent(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Messa
     child, served = worker[blocks.task], operator[blocks.task]
     begun, had = fetching(rows)
     asks = begun[blocks.task]
+    back = np.flatnonzero(~rows["killed"])
     kinds = (
         np.full(count, control),
-        np.where(rows["getting"], data, control),
+        np.where(rows["getting"][back], data, control),
         np.full(asked, control),
         np.full(asked, data),
     )
     return Messages(
-        source=np.concatenate([driver, worker, child, blocks.source]),
-        target=np.concatenate([worker, driver, blocks.source, child]),
+        source=np.concatenate([driver, worker[back], child, blocks.source]),
+        target=np.concatenate([worker, driver[back], blocks.source, child]),
         kind=np.concatenate(kinds).astype(np.int32),
-        operator=np.concatenate([operator, operator, served, served]),
-        sent=np.concatenate([rows["launch"], leaving(rows), asks, asks + 1]),
-        received=np.concatenate([rows["arrive"], rows["finish"], asks + 1, had[blocks.task]]),
+        operator=np.concatenate([operator, operator[back], served, served]),
+        sent=np.concatenate([rows["launch"], leaving(rows)[back], asks, asks + 1]),
+        received=np.concatenate([rows["arrive"], rows["finish"][back], asks + 1, had[blocks.task]]),
     )
 
 

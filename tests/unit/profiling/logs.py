@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+
+from rechannel.profiling.spark_log import SparkLog
+from rechannel.profiling.spark_rows import MS
+from rechannel.profiling.spark_trace import spark_trace
 
 START = 1_700_000_000_000
 """ms"""
@@ -120,3 +125,39 @@ def small() -> list[bytes]:
         ),
         line("ApplicationEnd", Timestamp=START + 800),
     ]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt of a task, ms. worked: what is known of what it did on its core."""
+
+    number: int
+    stage: int
+    executor: str
+    launch: int
+    finish: int
+    worked: float
+    good: bool
+    killed: bool
+
+
+def attempts_of(log: SparkLog) -> list[Attempt]:
+    """All attempts, by their numbers."""
+    tasks = spark_trace(log).placed.tasks
+    names = list(log.tasks.executors)
+    return sorted(
+        (
+            Attempt(
+                number=int(row["number"]),
+                stage=int(row["stage"]),
+                executor=names[row["executor"]],
+                launch=int(row["launch"]) // MS,
+                finish=int(row["finish"]) // MS,
+                worked=float(row["steps"].sum()) / MS,
+                good=bool(row["good"]),
+                killed=bool(row["killed"]),
+            )
+            for row in tasks.meeting(*(tasks.span or (0, 0)))
+        ),
+        key=lambda attempt: attempt.number,
+    )
