@@ -19,6 +19,7 @@ from benchmarks import (
     sliding,
     state_growth,
     telemetry_overhead,
+    watching,
 )
 from benchmarks.harness import Benchmark
 from benchmarks.nexmark import benchmark as nexmark
@@ -41,6 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         profile,
         diagnosis,
         skew,
+        watching,
         nexmark,
         yahoo,
     )

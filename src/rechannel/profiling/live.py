@@ -47,7 +47,7 @@ class Live:
     _stages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
     _done: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
-    _names: dict[int, str] = field(default_factory=dict)
+    _nodes: dict[int, list[str]] = field(default_factory=dict)
     _lost: int = 0
     _lost_tasks: int = 0
 
@@ -97,6 +97,10 @@ class Live:
 
     def _look(self) -> None:
         """Ask for jobs and stages that are new, and for those again that were not over the last time."""
+        first = self._next.get("StageDataWrapper", 0)
+        for row in self.tasks.since("RDDOperationGraphWrapper", first):
+            nodes = row["rootCluster"]["childClusters"]
+            self._nodes[row["stageId"]] = [node["name"] for node in nodes]
         for known, what, index in (
             (self._jobs, "JobDataWrapper", ""),
             (self._stages, "StageDataWrapper", "stageId"),
@@ -107,14 +111,14 @@ class Live:
                 for info in known.values()
                 if not info.get("completionTime") or info["status"] == "FAILED"
             }
-            first = self._next.get(what)
-            new = [row["info"] for row in self.tasks.since(what, first or 0, index=index)]
-            if new and first is not None:
-                self._lost += min(info[number] for info in new) - first
+            begin = self._next.get(what)
+            new = [row["info"] for row in self.tasks.since(what, begin or 0, index=index)]
+            if new and begin is not None:
+                self._lost += min(info[number] for info in new) - begin
             old = [
                 row["info"] for n in sorted(again) for row in self.tasks.since(what, n, n, index)
             ]
-            self._next[what] = max([first or 0, *(info[number] + 1 for info in new)])
+            self._next[what] = max([begin or 0, *(info[number] + 1 for info in new)])
             known.update({(info[number], info.get("attemptId", 0)): info for info in old + new})
 
     def _forget(self, start_ms: int) -> None:
@@ -124,15 +128,15 @@ class Live:
                 del known[key]
         for key in [k for k in self._done if k not in self._stages]:
             del self._done[key]
-        for stage in [s for s in self._names if all(s != number for number, _ in self._stages)]:
-            del self._names[stage]
+        kept = {number for number, _ in self._stages}
+        self._nodes = {stage: nodes for stage, nodes in self._nodes.items() if stage in kept}
 
     def _stage(self, log: SparkLog, info: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
         begun, over = info.get("submissionTime"), info.get("completionTime")
         if begun is None or begun >= end_ms or (over and over <= start_ms):
             return
         stage = info["stageId"], info["attemptId"]
-        log.stages[stage[0]] = Stage(self._name(info))
+        log.stages[stage[0]] = Stage(named(self._nodes.get(stage[0], ()), info["name"]))
         rows = self._done.get(stage)
         if rows is None:
             rows = self.tasks.rows_of(*stage)
@@ -141,17 +145,6 @@ class Live:
                 self._lost_tasks += max(0, info["numCompleteTasks"] - len(rows))
         for row in rows:
             _add(log, row, start_ms, end_ms)
-
-    def _name(self, info: Mapping[str, Any]) -> str:
-        """What a user calls a stage: nodes of its graph, which is asked for once."""
-        number = info["stageId"]
-        if number not in self._names:
-            found = self.tasks.since("RDDOperationGraphWrapper", number, number)
-            nodes = [row["rootCluster"] for row in found]
-            self._names[number] = named(
-                [child["name"] for root in nodes for child in root["childClusters"]], info["name"]
-            )
-        return self._names[number]
 
     def _notes(self) -> list[str]:
         jobs, stages, tasks = (f"{name}={self.retained[name]}" for name in RETAINED)

@@ -52,7 +52,10 @@ class SparkTasks:
         self._store = context._jsc.sc().statusStore().store()
         self._tasks = jvm.java.lang.Class.forName(_TASKS)
         self._serializer = getattr(jvm, _SERIALIZER)()
-        self._int = jvm.int
+        # One key serves all stages: every call to the JVM counts.
+        self._key = self._gateway.new_array(jvm.int, 2)
+        self._array = jvm.java.lang.reflect.Array
+        self._attempt = 0
 
     def complete(self, events: Sequence[Event]) -> list[Event]:
         """The same events; tasks that Spark knows have its figures.
@@ -80,9 +83,11 @@ class SparkTasks:
 
     def rows_of(self, stage: int, attempt: int = 0) -> list[dict[str, Any]]:
         """What the store has of all tasks of a stage, running and failed ones too, as Spark names it."""
-        key = self._gateway.new_array(self._int, 2)
-        key[0], key[1] = stage, attempt
-        return self._read_view(self._store.view(self._tasks).parent(key))
+        self._array.setInt(self._key, 0, stage)
+        if attempt != self._attempt:
+            self._array.setInt(self._key, 1, attempt)
+            self._attempt = attempt
+        return self._read_view(self._store.view(self._tasks).parent(self._key))
 
     def since(
         self, what: str, first: int, last: int | None = None, index: str = ""
