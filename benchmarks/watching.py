@@ -1,4 +1,4 @@
-"""What it costs a running job that it is looked at: its timesteps while `rc.watch` is on, and while it is off.
+"""What it costs a running job that it is looked at: its timesteps while `rc.profile_session` is on, and while off.
 
 Both in the same job, by turns of some seconds, so that a machine that drifts treats both alike. Beside that, how long
 the thread that looks is at work, which is less noisy and an upper bound on what it can take from one core.
@@ -84,7 +84,7 @@ def watched(spark: Any, parameters: Parameters) -> list[float]:
 
     Live.window = timed  # type: ignore[method-assign]
     try:
-        with rc.watch(spark, window=parameters["window"]):
+        with rc.profile_session(spark, window=parameters["window"]):
             time.sleep(parameters["seconds"])
     finally:
         Live.window = look  # type: ignore[method-assign]
@@ -197,7 +197,7 @@ def check(variant: Variant, made: Measurement) -> None:
 
 BENCHMARK = Benchmark(
     name="watching",
-    purpose="the timesteps of a job while rc.watch is on, and while it is off",
+    purpose="the timesteps of a job while rc.profile_session is on, and while it is off",
     defaults={
         "rows": 20_000,
         "keys": 10_000,

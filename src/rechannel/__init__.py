@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
-    from rechannel.profiling.front import profile, watch
+    from rechannel.profiling.front import profile, profile_session
     from rechannel.reconfigure.ask import (
         all_at_once,
         assign_resources,
@@ -124,7 +124,7 @@ _HOMES = {
     "optimized": "rechannel.reconfigure.ask",
     "place": "rechannel.reconfigure.ask",
     "profile": "rechannel.profiling.front",
-    "watch": "rechannel.profiling.front",
+    "profile_session": "rechannel.profiling.front",
     "read": "rechannel.dataflow.reader",
     "rebalance": "rechannel.reconfigure.ask",
     "remove": "rechannel.reconfigure.program",
@@ -207,6 +207,7 @@ __all__ = [
     "optimized",
     "place",
     "profile",
+    "profile_session",
     "read",
     "rebalance",
     "remove",
@@ -225,5 +226,4 @@ __all__ = [
     "sum",
     "tumbling",
     "variance",
-    "watch",
 ]

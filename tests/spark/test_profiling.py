@@ -41,7 +41,7 @@ def test_a_running_session_tells_what_its_tasks_do(spark):
 
 
 def test_a_watch_sees_a_session_at_work(spark):
-    with rc.watch(spark, window=timedelta(milliseconds=400)) as watch:
+    with rc.profile_session(spark, window=timedelta(milliseconds=400)) as watch:
         for number, _ in enumerate(watch):
             grouped(spark, 200_000)
             if number == 3:

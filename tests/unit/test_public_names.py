@@ -55,6 +55,7 @@ PUBLIC = [
     "optimized",
     "place",
     "profile",
+    "profile_session",
     "read",
     "rebalance",
     "remove",
@@ -73,7 +74,6 @@ PUBLIC = [
     "sum",
     "tumbling",
     "variance",
-    "watch",
 ]
 
 

@@ -53,6 +53,9 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     page: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Also write a page with pictures.")
     ] = None,
+    png: Annotated[
+        str | None, typer.Option(metavar="DIRECTORY", help="Also write the pictures alone.")
+    ] = None,
     spark: Annotated[
         str | None,
         typer.Option(metavar="MASTER", help="Analyse windows in parallel on Spark, 'local[*]'."),
@@ -87,6 +90,11 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
 
         write_page(made, page)
         say(f"wrote {page}")
+    if png is not None:
+        from rechannel.profiling.pictures import write_pictures
+
+        for file in write_pictures(made, png):
+            say(f"wrote {file}")
     if as_json:
         show_json(as_record(made, top))
         return
@@ -96,6 +104,10 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     for finding in made.findings:
         show("")
         show(f"{finding.cause}: {finding.text}")
+    if made.places:
+        show("")
+        for place in made.places[:top]:
+            show(place.text)
     for title, frame in summaries(made, top).items():
         if len(frame):
             show("")

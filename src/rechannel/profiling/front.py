@@ -1,4 +1,4 @@
-"""`rc.profile`, `rc.watch`: what a notebook calls."""
+"""`rc.profile`, `rc.profile_session`: what a notebook calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def profile(
     return analyse(log, asked, strict=strict, each=each)
 
 
-def watch(
+def profile_session(
     spark: SparkSession,
     *,
     window: Duration = "5 seconds",
@@ -65,13 +65,13 @@ def watch(
 ) -> Watch:
     """Profile a session while it runs, window by window, in a thread of its own, until `stop()`.
 
-    `for found in rc.watch(spark)` waits for one window after the other; `latest` and `windows` have what was seen,
-    `profile()` all of it as one. Nothing is installed in Spark: its status store is asked once per window, also with
-    the web interface off. What Spark forgot before it was asked is counted in `notes`.
+    `for found in rc.profile_session(spark)` waits for one window after the other; `latest` and `windows` have what was
+    seen, `profile()` all of it as one. Nothing is installed in Spark: its status store is asked once per window, also
+    with the web interface off. What Spark forgot before it was asked is counted in `notes`.
     window: length of a window. tell: called with every window. keep: how many windows are kept.
     Raises SessionError for a session of Spark Connect, SetUpError where packages are missing.
     """
-    length = microseconds(window, "window of a watch", least=100_000) // 1_000
+    length = microseconds(window, "window of a profile", least=100_000) // 1_000
     if keep < 1:
         msg = f"a watch keeps one window at least, not {keep}"
         raise DataflowError(msg)

@@ -65,7 +65,8 @@ class _Open:
 class JobLog:
     """Take events in their order with `see`. All times are ms.
 
-    operators, slots: names, and (operator, task), with their numbers. drivers: from when to when one was there. failed:
+    operators, slots: names, and (operator, task), with their numbers. executors: where slots ran last, if Spark said
+    so. stateful: operators whose tasks have bins. drivers: from when to when one was there. failed:
     from when to when timesteps ran that came to nothing. published: (timestep, sink, from, to). backlog: timesteps that
     sinks may lag behind; None = not known.
     """
@@ -76,6 +77,8 @@ class JobLog:
         self.backlog: int | None = None
         self.operators: dict[str, int] = {}
         self.slots: dict[tuple[str, int], int] = {}
+        self.executors: dict[tuple[str, int], str] = {}
+        self.stateful: set[str] = set()
         self.drivers: list[tuple[float, float]] = []
         self.failed: list[tuple[float, float]] = []
         self.published: list[tuple[int, int, float, float]] = []
@@ -173,6 +176,10 @@ class JobLog:
     def _add(self, task: TaskFinished) -> None:
         slot = self.slots.setdefault((task.operator, task.task), len(self.slots))
         operator, spark = self._operator(task.operator), task.spark
+        if spark is not None:
+            self.executors[task.operator, task.task] = spark.executor
+        if task.bins is not None:
+            self.stateful.add(task.operator)
         row = [
             slot,
             operator,

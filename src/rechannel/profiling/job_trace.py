@@ -24,13 +24,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.job_log import FIELDS, MS, PHASES, STEPS, Floats, JobLog
+from rechannel.profiling.together import Seat
 from rechannel.profiling.trace import (
     CONTROL,
     DATA,
@@ -44,6 +45,7 @@ from rechannel.profiling.trace import (
     Places,
     Times,
     Trace,
+    within,
 )
 
 KINDS = (
@@ -72,10 +74,14 @@ Spans = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTrace:
-    """A trace, and what it says too little of. moved: tasks whose clock cannot be right, against the driver's."""
+    """A trace, and what it says too little of. moved: tasks whose clock cannot be right, against the driver's.
+
+    seats: where workers ran last.
+    """
 
     trace: Trace
     moved: int
+    seats: Mapping[str, Seat]
 
     @property
     def notes(self) -> list[str]:
@@ -122,7 +128,7 @@ def job_trace(log: JobLog) -> JobTrace:
     asks = log.asked
     asks = asks[tasks.lengths[asks[:, 0], 0] > 1]
     workers = ["driver", "publisher", *names]
-    acted = _together(
+    acted = Activities.joined(
         _worked(tasks, asks),
         _driven(log, steps, tasks, blocked),
         _published(shown),
@@ -133,7 +139,11 @@ def job_trace(log: JobLog) -> JobTrace:
         activities=acted,
         messages=_sent(tasks, asks, _handed(steps, shown), until),
     )
-    return JobTrace(trace=trace, moved=moved)
+    seats = {
+        f"{operator} task {task}": Seat(operator, task, executor, operator in log.stateful)
+        for (operator, task), executor in log.executors.items()
+    }
+    return JobTrace(trace=trace, moved=moved, seats=seats)
 
 
 def _ns(ms: Floats) -> Spans:
@@ -209,7 +219,7 @@ def _worked(tasks: Tasks, asks: Spans) -> Activities:
     )
     kinds[:, 0] = np.where(tasks.receives, RECEIVE, READ)
     kinds[asks[:, 0], 0] = _WAITING
-    return _lasting(
+    return Activities.lasting(
         np.repeat(tasks.worker, phases),
         kinds.ravel(),
         np.repeat(tasks.operator, phases),
@@ -228,16 +238,16 @@ def _driven(log: JobLog, steps: Spans, tasks: Tasks, blocked: Spans) -> Activiti
         return Activities.of([])
     at, to = times[:-1], times[1:]
     kind = np.full(len(at), IDLE, dtype=np.int32)
-    kind[_within(at, failed)] = FAILED
-    kind[_within(at, blocked)] = _WAITING
-    kind[_within(at, under)] = SCHEDULE
+    kind[within(at, failed)] = FAILED
+    kind[within(at, blocked)] = _WAITING
+    kind[within(at, under)] = SCHEDULE
     kind[np.isin(to, tasks.launch[tasks.again])] = FAILED
     kind[np.isin(to, tasks.finish)] = _WAITING
     for column, what in ((0, PLAN), (2, COMMIT), (3, RELEASE)):
-        kind[_within(at, steps[:, column : column + 2])] = what
-    kind[~_within(at, drivers)] = RESERVED.index(UNKNOWN)
+        kind[within(at, steps[:, column : column + 2])] = what
+    kind[~within(at, drivers)] = RESERVED.index(UNKNOWN)
     driver, nobody = np.full(len(at), DRIVER), np.full(len(at), NONE)
-    return _lasting(driver.astype(np.int32), kind, nobody.astype(np.int32), at, to)
+    return Activities.lasting(driver.astype(np.int32), kind, nobody.astype(np.int32), at, to)
 
 
 def _shown(log: JobLog, steps: Spans) -> Spans:
@@ -255,7 +265,7 @@ def _shown(log: JobLog, steps: Spans) -> Spans:
 
 def _published(shown: Spans) -> Activities:
     count = len(shown)
-    return _lasting(
+    return Activities.lasting(
         np.full(count, PUBLISHER, dtype=np.int32),
         np.full(count, PUBLISH, dtype=np.int32),
         shown[:, 1].astype(np.int32),
@@ -346,30 +356,3 @@ def _idle(workers: int, drivers: Spans) -> Activities:
 
 def _spans(found: Sequence[tuple[float, float]]) -> Spans:
     return _ns(np.array(found, dtype=np.float64).reshape(-1, 2))
-
-
-def _within(times: Times, spans: Spans) -> npt.NDArray[np.bool_]:
-    """Whether times are in any of some spans, ends exclusive."""
-    real = spans[spans[:, 1] > spans[:, 0]]
-    begun: npt.NDArray[np.bool_] = np.searchsorted(np.sort(real[:, 0]), times, side="right") > (
-        np.searchsorted(np.sort(real[:, 1]), times, side="right")
-    )
-    return begun
-
-
-def _lasting(
-    worker: Places, kind: Places, operator: Places, start: Times, end: Times
-) -> Activities:
-    kept = np.flatnonzero(end > start)
-    return Activities(
-        worker=worker[kept],
-        kind=kind[kept],
-        operator=operator[kept],
-        start=start[kept],
-        end=end[kept],
-    )
-
-
-def _together(*parts: Activities) -> Activities:
-    names = ("worker", "kind", "operator", "start", "end")
-    return Activities(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})

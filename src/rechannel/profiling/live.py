@@ -71,6 +71,22 @@ class Live:
         title = f"{spark.sparkContext.appName}, Spark {spark.version}"
         return cls(tasks=tasks, title=title, clock=clock, retained=retained)
 
+    def begin(self) -> None:
+        """Leave out what was over before: of jobs and stages that Spark has, those are looked at that run."""
+        for known, what, number in (
+            (self._jobs, "JobDataWrapper", "jobId"),
+            (self._stages, "StageDataWrapper", "stageId"),
+        ):
+            infos = [row["info"] for row in self.tasks.newest(what, NEWEST)]
+            known.update(
+                {
+                    (info[number], info.get("attemptId", 0)): info
+                    for info in infos
+                    if not info.get("completionTime") and info["status"] != "SKIPPED"
+                }
+            )
+            self._next[what] = max((info[number] + 1 for info in infos), default=0)
+
     def ready(self, end_ms: int) -> float:
         """Seconds until Spark knows what was before a time."""
         return (end_ms + LAG_MS - self.clock()) / 1_000
@@ -202,7 +218,7 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
     )
 
 
-EXECUTORS = 10_000
+EXECUTORS, NEWEST = 10_000, 50
 FIGURES = (
     "executorDeserializeTime",
     "executorRunTime",

@@ -35,6 +35,8 @@ def _lines(made: Analysis, top: int) -> Iterator[str]:
         yield f"<p><small>{escape(note)}</small></p>"
     for finding in made.findings:
         yield f'<p class="cause"><b>{escape(finding.cause)}</b>: {escape(finding.text)}</p>'
+    for place in made.places:
+        yield f'<p class="cause">{escape(place.text)}</p>'
     for name, seen, png in pictures(made):
         data = b64encode(png).decode("ascii")
         yield f"<h2>{escape(name)}</h2><p>{escape(seen)}</p>"

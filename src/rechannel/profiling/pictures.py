@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,17 @@ def pictures(made: Analysis) -> Iterator[tuple[str, str, bytes]]:
             "The share of the critical path of the messages from one worker (row) to another (column).",
             _png(_channels(made)),
         )
+
+
+def write_pictures(made: Analysis, directory: str | Path) -> list[Path]:
+    """Write all of them into a directory; their files, named by their titles."""
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+    written = []
+    for title, _, png in pictures(made):
+        written.append(place / f"{title.lower().replace(' ', '-')}.png")
+        written[-1].write_bytes(png)
+    return written
 
 
 def _png(figure: Figure) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rechannel.profiling.spark_rows import MS
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.stored import Stored
 from rechannel.profiling.summaries import Each, Profile, profiled
+from rechannel.profiling.together import Placement, Seat, together
 from rechannel.profiling.trace import Trace
 from rechannel.profiling.verdict import Finding, findings
 from rechannel.profiling.whatif import with_gains
@@ -27,22 +28,30 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysis:
-    """A profile with what it says. notes: what is wrong with the input, in words. title: of the application."""
+    """A profile with what it says. notes: what is wrong with the input, in words. title: of the application.
+
+    places: tasks of a job that should run elsewhere.
+    """
 
     title: str
     pieces: Pieces
     profile: Profile
     findings: list[Finding]
     notes: list[str] = field(default_factory=list)
+    places: list[Placement] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
-    """A trace that can be analysed, wherever it comes from. notes: what is wrong with it, in words."""
+    """A trace that can be analysed, wherever it comes from. notes: what is wrong with it, in words.
+
+    seats: where workers run, if these are tasks of a job.
+    """
 
     title: str
     source: Source
     notes: list[str] = field(default_factory=list)
+    seats: Mapping[str, Seat] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,12 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
     if (files := job_files(place)) is not None:
         job = read_job(files, strict=strict)
         did = job_trace(job.log)
-        return Opened(title=job.title, source=Stored.of(did.trace), notes=job.notes + did.notes)
+        return Opened(
+            title=job.title,
+            source=Stored.of(did.trace),
+            notes=job.notes + did.notes,
+            seats=did.seats,
+        )
     if place.suffix in READERS:
         return Opened(title=place.name, source=open_trace(place))
     if place.suffix == ".msgpack":
@@ -160,4 +174,11 @@ def of_pieces(trace: Opened, pieces: Pieces, each: Each = map) -> Analysis:
         notes.append(
             f"through {idle} of {len(made.windows)} windows no path leads: everybody waited"
         )
-    return Analysis(title=trace.title, pieces=pieces, profile=made, findings=told, notes=notes)
+    return Analysis(
+        title=trace.title,
+        pieces=pieces,
+        profile=made,
+        findings=told,
+        notes=notes,
+        places=together(made, trace.seats),
+    )

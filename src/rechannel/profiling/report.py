@@ -67,6 +67,10 @@ def as_record(made: Analysis, top: int) -> dict[str, Any]:
             }
             for each in found
         ],
+        "places": [
+            {"operator": p.operator, "task": p.task, "executor": p.executor, "gain": p.gain}
+            for p in made.places
+        ],
         **{title: frame.to_dicts() for title, frame in summaries(made, top).items()},
         "windows": made.profile.windows.with_columns(
             pl.when(pl.col("paths").is_finite()).then("paths").alias("paths")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rechannel.profiling.blocks import ROWS, Blocks, Rows
 from rechannel.profiling.spark_rows import TASK, TaskRows, leaving
 from rechannel.profiling.stored import ACTIVITY, activity_blocks
-from rechannel.profiling.trace import Times
+from rechannel.profiling.trace import Times, within
 
 DRIVER = 0
 SPARE = 64
@@ -81,10 +81,10 @@ def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """When the driver had what to do, ns: jobs, batches of a stream, and times at which something began or ended."""
+    """When the driver had what to do, ns: jobs and batches of a stream, shapes (spans, 2), and other borders."""
 
-    jobs: Sequence[tuple[int, int]]
-    batches: Sequence[tuple[int, int]]
+    jobs: Times
+    batches: Times
     borders: Times
 
 
@@ -164,19 +164,9 @@ def _driven(times: Times, finished: Times, busy: Busy, kinds: Kinds) -> Rows:
     rows = np.empty(count, dtype=ACTIVITY)
     if count:
         starts, ends = times[:-1], times[1:]
-        kind = np.where(_within(starts, busy.batches), kinds.planning, kinds.between)
-        kind = np.where(_within(starts, busy.jobs), kinds.scheduling, kind)
+        kind = np.where(within(starts, busy.batches), kinds.planning, kinds.between)
+        kind = np.where(within(starts, busy.jobs), kinds.scheduling, kind)
         rows["kind"] = np.where(np.isin(ends, finished), kinds.waiting, kind)
         rows["worker"], rows["operator"] = DRIVER, -1
         rows["start"], rows["end"] = starts, ends
     return rows
-
-
-def _within(times: Times, intervals: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Whether times are in any of some intervals, ends exclusive."""
-    starts = np.sort(np.array([start for start, _ in intervals], dtype=np.int64))
-    ends = np.sort(np.array([end for _, end in intervals], dtype=np.int64))
-    begun: npt.NDArray[np.bool_] = np.searchsorted(starts, times, side="right") > np.searchsorted(
-        ends, times, side="right"
-    )
-    return begun

@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -98,16 +98,13 @@ class SparkTrace:
         operator = self.operator[np.searchsorted(self.placed.stages, rows["stage"])]
         blocks = self._blocks(rows, worker)
         driven = self.placed.driver.meeting(start, end)
-        parts = [
-            _worked(rows, worker, operator, blocks),
-            _lasting(*(driven[n] for n in ("worker", "kind", "operator", "start", "end"))),
-            self._idle(),
-        ]
         names = ("worker", "kind", "operator", "start", "end")
         return Trace(
             names=self.names,
-            activities=Activities(
-                **{n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+            activities=Activities.joined(
+                _worked(rows, worker, operator, blocks),
+                Activities.lasting(*(driven[name] for name in names)),
+                self._idle(),
             ),
             messages=_sent(rows, worker, operator, blocks),
         )
@@ -121,7 +118,7 @@ class SparkTrace:
         core = np.arange(1, len(self.names.workers), dtype=np.int32)
         nothing = np.full(len(core), -1, dtype=np.int32)
         start, end = (np.full(len(core), time, dtype=np.int64) for time in self.span)
-        return _lasting(core, np.full_like(core, _KIND[WAITING]), nothing, start, end)
+        return Activities.lasting(core, np.full_like(core, _KIND[WAITING]), nothing, start, end)
 
     def _blocks(self, rows: Rows, worker: Places) -> Blocks:
         """Tasks that waited for blocks, and the other cores that ran tasks of their parents."""
@@ -171,22 +168,23 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     tasks = log.finish()
     number = log.tasks.executors
     executors = sorted(number, key=lambda name: (len(name), name))
-    jobs = [(job.start * MS, (job.end or log.end) * MS) for job in log.jobs.values()]
-    batches = [(batch.start * MS, batch.end * MS) for batch in log.batches]
-    borders = [log.start * MS, log.end * MS, *(time for pair in (*jobs, *batches) for time in pair)]
+    jobs = _spans((job.start, job.end or log.end) for job in log.jobs.values())
+    batches = _spans((batch.start, batch.end) for batch in log.batches)
+    life = np.array([log.start * MS, log.end * MS], dtype=np.int64)
+    borders = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
     done = placed(
         log.tasks,
         [max(1, log.cores.get(name, 1)) for name in number],
         Busy(
             jobs=jobs,
             batches=batches,
-            borders=np.unique(np.array([time for time in borders if time], dtype=np.int64)),
+            borders=borders[borders > 0],
         ),
         Kinds(
             waiting=_KIND[WAITING],
             scheduling=_KIND["scheduling"],
             planning=_KIND["batch planning"],
-            between=_KIND["idle" if batches else "driver program"],
+            between=_KIND["idle" if len(batches) else "driver program"],
         ),
     )
     first, workers, gone = np.zeros(len(executors), dtype=np.int32), ["driver"], [NEVER * MS]
@@ -208,6 +206,11 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         gone=np.array(gone, dtype=np.int64),
         batches=log.batches,
     )
+
+
+def _spans(ms: Iterable[tuple[int, int]]) -> Times:
+    """Begins and ends, ns. Shape (spans, 2)."""
+    return np.array(list(ms), dtype=np.int64).reshape(-1, 2) * MS
 
 
 def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
@@ -247,7 +250,7 @@ def _worked(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Act
     kinds = np.tile(np.arange(_FIRST, _FIRST + each, dtype=np.int32), (count, 1))
     kinds[~rows["good"]] = _KIND["failed work"]
     kinds[blocks.task, FETCHING] = _KIND[WAITING]
-    return _lasting(
+    return Activities.lasting(
         np.repeat(worker, each),
         kinds.ravel(),
         np.repeat(operator, each),
@@ -278,17 +281,4 @@ def _sent(rows: Rows, worker: Places, operator: Places, blocks: Blocks) -> Messa
         operator=np.concatenate([operator, operator[back], served, served]),
         sent=np.concatenate([rows["launch"], leaving(rows)[back], asks, asks + 1]),
         received=np.concatenate([rows["arrive"], rows["finish"][back], asks + 1, had[blocks.task]]),
-    )
-
-
-def _lasting(
-    worker: Places, kind: Places, operator: Places, start: Times, end: Times
-) -> Activities:
-    kept = np.flatnonzero(end > start)
-    return Activities(
-        worker=worker[kept],
-        kind=kind[kept],
-        operator=operator[kept],
-        start=start[kept],
-        end=end[kept],
     )

@@ -82,6 +82,26 @@ class Activities:
         return len(self.worker)
 
     @classmethod
+    def lasting(
+        cls, worker: Places, kind: Places, operator: Places, start: Times, end: Times
+    ) -> Activities:
+        """Those of some that take time."""
+        kept = np.flatnonzero(end > start)
+        return cls(
+            worker=worker[kept],
+            kind=kind[kept],
+            operator=operator[kept],
+            start=start[kept],
+            end=end[kept],
+        )
+
+    @classmethod
+    def joined(cls, *parts: Activities) -> Activities:
+        """All of several."""
+        names = ("worker", "kind", "operator", "start", "end")
+        return cls(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
+
+    @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> Activities:
         """From (worker, kind, operator, start, end)."""
         columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
@@ -184,3 +204,12 @@ class Trace:
             column.max() for column in (self.activities.end, self.messages.received) if len(column)
         ]
         return (int(min(firsts)), int(max(lasts))) if firsts else (0, 0)
+
+
+def within(times: Times, spans: Times) -> npt.NDArray[np.bool_]:
+    """Whether times are in any of some spans, shape (spans, 2), ends exclusive."""
+    real = spans[spans[:, 1] > spans[:, 0]]
+    begun = np.searchsorted(np.sort(real[:, 0]), times, side="right")
+    over = np.searchsorted(np.sort(real[:, 1]), times, side="right")
+    found: npt.NDArray[np.bool_] = begun > over
+    return found

@@ -166,12 +166,15 @@ def _straggler(found: Profile) -> Finding | None:
     )
     lead = windows.sort("critical", descending=True).group_by("window").first()
     times = f"{first / second:.1f} times" if second else "many times"
+    theirs = found.by("worker", "operator", where=~pl.col("message") & (pl.col("operator") >= 0))
+    theirs = theirs.filter(worker=name)
+    most = f", most of that in {theirs['operator'][0]!r}" if len(theirs) else ""
     return Finding(
         cause=STRAGGLING,
         share=first,
         profile=workers["profile"][0],
         windows=int((lead["worker"] == name).sum()),
         of=found.known,
-        about=f"{name} is {times} as critical as the next worker: it is",
+        about=f"{name} is {times} as critical as the next worker{most}: it is",
         who=name,
     )

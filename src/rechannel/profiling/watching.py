@@ -90,6 +90,7 @@ class Watch:
             self._changed.notify_all()
 
     def _look(self) -> None:
+        self.live.begin()
         start, failures = self.live.clock(), 0
         while not self._stopped.is_set():
             end = start + self.window_ms

@@ -42,8 +42,9 @@ class Store:
         self.rows, self.over, self.number, self.asked = rows, over, number, 0
 
     def newest(self, what, most):
-        assert what == "ExecutorSummaryWrapper"
-        return [{"info": {"id": "1", "totalCores": 2}}]
+        if what == "ExecutorSummaryWrapper":
+            return [{"info": {"id": "1", "totalCores": 2}}]
+        return self.since(what, 0)
 
     def since(self, what, first, last=None, index=""):
         if not first <= self.number <= (self.number if last is None else last):
@@ -104,6 +105,19 @@ def test_tasks_that_run_or_failed():
     assert {"processing", "failed work"} <= set(kinds)
 
 
+def test_what_was_over_before_is_not_looked_at():
+    store = Store([task(0, 20, 400)], over=450)
+    watch = live(store)
+    watch.begin()
+    assert len(watch.window(START, START + 500).profile.by_operator()) == 0
+    assert store.asked == 0
+    # What runs is.
+    store.over = None
+    watch = live(store)
+    watch.begin()
+    assert len(watch.window(START, START + 500).profile.by_operator()) == 1
+
+
 def test_what_spark_forgot_is_told():
     store = Store([task(0, 20, 400)], over=450)
     watch = live(store)
@@ -146,7 +160,11 @@ class Known:
         self.made = [live(store).window(START, START + 500) for _ in range(count)]
         self.asked = []
 
+    def begin(self):
+        self.began = True
+
     def clock(self):
+        assert self.began
         return START
 
     def ready(self, end_ms):

@@ -136,6 +136,12 @@ def test_the_command(tmp_path, capsys):
     assert text.count("data:image/png;base64,") == 4
     assert "straggler" in text
     assert not re.search(r"(src|href)=.(?!data:)", text)
+    assert execute(["profile", str(file), "--png", str(tmp_path / "png")]) == 0
+    made = sorted((tmp_path / "png").iterdir())
+    names = ["activities-by-window", "channels", "one-window-in-detail", "workers-by-window"]
+    assert [each.stem for each in made] == names
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in made)
+    capsys.readouterr()
     assert execute(["profile", str(file), "--strict"]) == 2
     assert "line 10 of" in capsys.readouterr().err
     assert execute(["profile", str(tmp_path / "nothing")]) == 2
