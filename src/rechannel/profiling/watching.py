@@ -39,6 +39,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         """Begin to look."""
+        self.live.begin()
         self._windows = deque(maxlen=self.keep)
         self._thread = Thread(target=self._look, name="rechannel-watch", daemon=True)
         self._thread.start()
@@ -90,7 +91,6 @@ class Watch:
             self._changed.notify_all()
 
     def _look(self) -> None:
-        self.live.begin()
         start, failures = self.live.clock(), 0
         while not self._stopped.is_set():
             end = start + self.window_ms
