@@ -37,6 +37,7 @@ def run_trace(parameters: Parameters) -> Measurement:
     """Seconds to read a trace, and to analyse it, by repeat; the first one, which compiles, is left out."""
     from rechannel.profiling.neutral import open_trace
     from rechannel.profiling.summaries import profile
+    from rechannel.profiling.threads import in_threads
 
     file = Path(parameters["scratch"]) / "trace.parquet"
     events = write_trace_of(file, parameters)
@@ -45,7 +46,7 @@ def run_trace(parameters: Parameters) -> Measurement:
         began = time.perf_counter()
         trace = open_trace(file)
         read = time.perf_counter()
-        found = profile(trace, window=NS)
+        found = profile(trace, window=NS, each=in_threads)
         found.by_activity(), found.by_worker(), found.by_operator(), found.by_channel()
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
@@ -107,6 +108,7 @@ def run_log(parameters: Parameters) -> Measurement:
     from rechannel.profiling.spark_log import SparkLog
     from rechannel.profiling.spark_trace import spark_trace
     from rechannel.profiling.summaries import profile
+    from rechannel.profiling.threads import in_threads
 
     file = Path(parameters["scratch"]) / "app-1"
     write_log_of(file, parameters)
@@ -115,7 +117,7 @@ def run_log(parameters: Parameters) -> Measurement:
         began = time.perf_counter()
         log = SparkLog(strict=True).read(log_lines(file))
         read = time.perf_counter()
-        profile(spark_trace(log), window=NS)
+        profile(spark_trace(log), window=NS, each=in_threads)
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
         tasks = len(log.tasks)

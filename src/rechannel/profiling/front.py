@@ -48,11 +48,12 @@ def profile(
     try:
         from rechannel.profiling.on_spark import on_spark
         from rechannel.profiling.reading import Asked, analyse
+        from rechannel.profiling.threads import in_threads
     except ImportError as error:
         msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
         raise SetUpError(msg) from error
     asked = Asked(window=size, threshold=shortest, query=query, since=first, until=last)
-    each = map if spark is None else on_spark(spark)
+    each = in_threads if spark is None else on_spark(spark)
     return analyse(log, asked, strict=strict, each=each)
 
 

@@ -103,7 +103,7 @@ def _levels(graph: Snapshot) -> tuple[Times, Times]:
     return level, at_once[dropped]
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _relax(level: Any, source: Any, target: Any) -> Any:  # pragma: no cover - compiled
     """Set levels so that every edge leads upwards; edges that close a circle are dropped."""
     dropped = np.zeros(len(source), dtype=np.bool_)
@@ -140,7 +140,7 @@ def least(graph: Snapshot, cost: Times) -> int | None:
     return None if found < 0 else int(found)
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _least(
     order: Any, first: Any, target: Any, cost: Any, initial: Any, final: Any
 ) -> int:  # pragma: no cover - compiled
@@ -164,7 +164,7 @@ def _least(
     return found
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _passes(
     order: Any, first: Any, target: Any, initial: Any, final: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -198,7 +198,7 @@ def _passes(
     return to, to_exp, on, on_exp, all_, all_exp
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _add(one: float, one_exp: int, two: float, two_exp: int) -> Any:  # pragma: no cover - compiled
     """The sum of two counts."""
     if one == 0.0:

@@ -18,7 +18,7 @@ from rechannel.profiling.snapshot import Snapshot, snapshot
 from rechannel.profiling.timeline import Timeline, timeline
 from rechannel.profiling.trace import Names, Times, Trace
 
-ROWS = 1 << 19
+ROWS = 1 << 18
 """Activities and messages of a piece, about; one window may have more."""
 
 Windows = Sequence[tuple[int, int]]

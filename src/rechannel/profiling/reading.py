@@ -18,6 +18,7 @@ from rechannel.profiling.spark_rows import MS
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.stored import Stored
 from rechannel.profiling.summaries import Each, Profile, profiled
+from rechannel.profiling.threads import in_threads
 from rechannel.profiling.together import Placement, Seat, together
 from rechannel.profiling.trace import Trace
 from rechannel.profiling.verdict import Finding, findings
@@ -72,7 +73,7 @@ PLAIN = Asked()
 
 
 def analyse(
-    path: str | Path, asked: Asked = PLAIN, *, strict: bool = False, each: Each = map
+    path: str | Path, asked: Asked = PLAIN, *, strict: bool = False, each: Each = in_threads
 ) -> Analysis:
     """Profile a Spark event log, a job's telemetry, or a trace. each: what applies a function to all pieces.
 
@@ -120,7 +121,7 @@ def analysis(trace: Trace, title: str, asked: Asked = PLAIN) -> Analysis:
     return analysed(Opened(title=title, source=Stored.of(trace)), asked)
 
 
-def analysed(trace: Opened, asked: Asked = PLAIN, each: Each = map) -> Analysis:
+def analysed(trace: Opened, asked: Asked = PLAIN, each: Each = in_threads) -> Analysis:
     """Profile a trace. Raises TraceError where there is nothing in what is asked for."""
     begin, end = trace.source.span
     first = begin + round(asked.since * NS)
@@ -161,7 +162,7 @@ def batches_of(trace: Opened, query: str | None) -> list[Batch]:
     return sorted(chosen, key=lambda batch: batch.start)
 
 
-def of_pieces(trace: Opened, pieces: Pieces, each: Each = map) -> Analysis:
+def of_pieces(trace: Opened, pieces: Pieces, each: Each = in_threads) -> Analysis:
     """Profile the pieces of a trace."""
     made = profiled(pieces, each)
     told = with_gains(findings(made), pieces, each)

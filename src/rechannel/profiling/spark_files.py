@@ -160,7 +160,7 @@ def _unpacked(decompress: Callable[..., Any], data: bytes, size: int) -> bytes:
         raise _BrokenError(str(error)) from error
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _unlzf(data: Any, out: Any) -> int:  # pragma: no cover - compiled
     """Undo LZF; how many bytes came out, -1 for what is no LZF."""
     i, o = 0, 0

@@ -54,7 +54,7 @@ class Cores:
         self.crowded += more
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no cover - compiled
     """Core of every task, and how many had to take one more than there are. free, used: changed."""
     executor, index, arrive, leave = tasks

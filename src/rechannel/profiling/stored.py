@@ -186,7 +186,7 @@ def _rows_at(did: Rows, border: Times, went: Rows, times: Times) -> tuple[Rows, 
     return acts, went[leaving | arriving]
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _outermost(
     did: Any, went: Any, workers: int, start: int, end: int
 ) -> Any:  # pragma: no cover - compiled

@@ -1,0 +1,30 @@
+"""Pieces of a trace that are analysed in threads: what costs time is compiled, and lets others run meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from os import cpu_count
+from typing import Any
+
+from rechannel.profiling.pieces import Piece
+
+MOST = 8
+"""Threads, and so pieces that are held at a time."""
+
+
+def in_threads(function: Callable[[Piece], Any], pieces: Iterable[Piece]) -> Iterator[Any]:
+    """Apply a function to all pieces, as many at a time as there are processors; results in their order."""
+    count = min(MOST, cpu_count() or 1)
+    if count == 1:
+        yield from map(function, pieces)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        running: deque[Future[Any]] = deque()
+        for piece in pieces:
+            running.append(pool.submit(function, piece))
+            if len(running) == count:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
