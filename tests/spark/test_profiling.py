@@ -1,7 +1,9 @@
 """Profiles of real applications."""
 
+import re
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,16 @@ def test_a_watch_sees_a_session_at_work(spark):
     assert {"processing", "scheduling", "control message"} <= kinds
     assert any("Exchange" in name for name in watch.profile().by_operator()["operator"])
     assert all(found.notes == [] for found in watch.windows[:3])
+
+
+def test_the_page_s_example_of_a_running_session(spark, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "profiling.md").read_text()
+    (block,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "profiling.md", "exec"), {"rc": rc, "spark": spark})
+    *windows, operators = capsys.readouterr().out.splitlines()
+    assert windows
+    assert all("of the critical path" in line for line in windows)
+    assert "Exchange > HashAggregate" in operators or "Exchange (collect" in operators
 
 
 def test_windows_are_analysed_on_spark_and_come_to_the_same(spark, tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("cookbook", 17),
         ("event-time", 9),
         ("joins", 8),
-        ("profiling", 4),
+        ("profiling", 7),
         ("querying-state", 3),
         ("rows-in-order", 4),
     ],

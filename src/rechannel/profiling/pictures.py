@@ -124,11 +124,11 @@ def _workers(made: Analysis) -> Figure:
         if row is not None:
             share[row, window] = critical
     figure, ax = _figure(1.2 + 0.28 * max(3, len(names)))
-    begin, end = found.windows["start"].min(), found.windows["end"].max()
-    extent = (0, (end - begin) / NS, len(names) - 0.5, -0.5)  # type: ignore[operator]
-    image = ax.imshow(
-        share, aspect="auto", cmap="Reds", vmin=0, extent=extent, interpolation="nearest"
-    )
+    starts = found.windows["start"].to_numpy()
+    edges = (np.append(starts, found.windows["end"].to_numpy()[-1]) - starts[0]) / NS
+    rows = np.arange(len(names) + 1) - 0.5
+    image = ax.pcolormesh(edges, rows, share, cmap="Reds", vmin=0)
+    ax.invert_yaxis()
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel("seconds")
     figure.colorbar(image, ax=ax, label="share of the critical path")

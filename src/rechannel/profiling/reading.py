@@ -107,7 +107,8 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
     if log.bad_lines > len(log.bad):
         notes.append(f"{log.bad_lines - len(log.bad)} more lines were skipped")
     if log.open_tasks:
-        notes.append(f"{log.open_tasks} tasks had not ended where the log does")
+        tasks = "1 task" if log.open_tasks == 1 else f"{log.open_tasks} tasks"
+        notes.append(f"{tasks} had not ended where the log does")
     if made.crowded:
         notes.append(
             f"{made.crowded} tasks ran on executors whose cores were all busy: each got one more"
