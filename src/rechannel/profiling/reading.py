@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
+
+import polars as pl
 
 from rechannel.errors import TraceError
 from rechannel.profiling.job_files import job_files, read_job
 from rechannel.profiling.job_trace import job_trace
 from rechannel.profiling.neutral import READERS, open_trace
-from rechannel.profiling.pieces import Pieces, Source, Windows, windows_of
+from rechannel.profiling.pieces import Pieces, Source, windows_of
 from rechannel.profiling.records import read_records
 from rechannel.profiling.spark_files import log_lines
 from rechannel.profiling.spark_log import Batch, SparkLog
@@ -46,13 +49,14 @@ class Analysis:
 class Opened:
     """A trace that can be analysed, wherever it comes from. notes: what is wrong with it, in words.
 
-    seats: where workers run, if these are tasks of a job.
+    seats: where workers run, if these are tasks of a job. batches: of streams; of a job, its timesteps.
     """
 
     title: str
     source: Source
     notes: list[str] = field(default_factory=list)
     seats: Mapping[str, Seat] = field(default_factory=dict)
+    batches: Sequence[Batch] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,12 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
             source=Stored.of(did.trace),
             notes=job.notes + did.notes,
             seats=did.seats,
+            batches=[
+                Batch(job.log.job, number, int(begun), ceil(over))
+                for number, (begun, *_, over) in zip(
+                    job.log.numbers.tolist(), job.log.steps.tolist(), strict=True
+                )
+            ],
         )
     if place.suffix in READERS:
         return Opened(title=place.name, source=open_trace(place))
@@ -114,7 +124,7 @@ def opened(place: Path, *, strict: bool = False) -> Opened:
             f"{made.crowded} tasks ran on executors whose cores were all busy: each got one more"
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
-    return Opened(title=title, source=made, notes=notes)
+    return Opened(title=title, source=made, notes=notes, batches=log.batches)
 
 
 def analysis(trace: Trace, title: str, asked: Asked = PLAIN) -> Analysis:
@@ -133,30 +143,40 @@ def analysed(trace: Opened, asked: Asked = PLAIN, each: Each = in_threads) -> An
             what = f"between {asked.since:g} and {asked.until:g} s"
         msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
         raise TraceError(msg)
-    if asked.window is None:
-        batches = batches_of(trace, asked.query)
-        windows: Windows = [
-            (max(batch.start * MS, begin), min(batch.end * MS, end))
-            for batch in batches
-            if batch.start * MS >= first and batch.end * MS <= last and batch.end > batch.start
-        ]
-    else:
+    if asked.window is not None:
         windows = windows_of((first, last), max(1, round(asked.window * NS)))
-    pieces = Pieces.of(trace.source, windows, round(asked.threshold * NS))
-    return of_pieces(trace, pieces, each)
+        return of_pieces(trace, Pieces.of(trace.source, windows, round(asked.threshold * NS)), each)
+    batches, windows = one_by_one(batches_of(trace, asked.query), first, last)
+    found = of_pieces(trace, Pieces.of(trace.source, windows, round(asked.threshold * NS)), each)
+    numbers = pl.Series("batch", [batch.number for batch in batches], dtype=pl.Int64)
+    made = found.profile
+    return replace(found, profile=replace(made, windows=made.windows.with_columns(numbers)))
+
+
+def one_by_one(
+    batches: Sequence[Batch], first: int, last: int
+) -> tuple[list[Batch], list[tuple[int, int]]]:
+    """Batches that are within a time, ns, and a window of each: what begins before another ends, begins behind it."""
+    kept, windows, free = [], [], first
+    for batch in batches:
+        start, end = max(batch.start * MS, free), batch.end * MS
+        if batch.start * MS >= first and end <= last and end > start:
+            kept.append(batch)
+            windows.append((start, end))
+            free = end
+    return kept, windows
 
 
 def batches_of(trace: Opened, query: str | None) -> list[Batch]:
     """Batches of a stream, in their order. Raises TraceError where there are none, or of which stream is not clear."""
-    known: Sequence[Batch] = getattr(trace.source, "batches", ())
-    queries = list(dict.fromkeys(batch.query for batch in known))
+    queries = list(dict.fromkeys(batch.query for batch in trace.batches))
     if not queries:
         msg = f"{trace.title} has no batches of Structured Streaming: give the length of a window instead"
         raise TraceError(msg)
     if query is None and len(queries) > 1:
         msg = f"{trace.title} has batches of several streams: name one of {', '.join(queries)}"
         raise TraceError(msg)
-    chosen = [batch for batch in known if query in (None, batch.query)]
+    chosen = [batch for batch in trace.batches if query in (None, batch.query)]
     if not chosen:
         msg = f"{trace.title} has no stream {query!r}; it has {', '.join(queries)}"
         raise TraceError(msg)

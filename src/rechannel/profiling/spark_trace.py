@@ -18,14 +18,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.blocks import Rows
-from rechannel.profiling.spark_log import Batch, SparkLog, Stage
+from rechannel.profiling.spark_log import SparkLog, Stage
 from rechannel.profiling.spark_placing import DRIVER, Busy, Kinds, Placed, placed
 from rechannel.profiling.spark_rows import FETCHING, MS, STEPS, fetching, leaving
 from rechannel.profiling.trace import (
@@ -61,7 +61,7 @@ class SparkTrace:
     """What an application did. span: ns.
 
     first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
-    that wrote what it reads. gone: of every worker, when its executor went, ns. batches: of all streams.
+    that wrote what it reads. gone: of every worker, when its executor went, ns.
     """
 
     names: Names
@@ -71,7 +71,6 @@ class SparkTrace:
     operator: Places = field(repr=False)
     parents: dict[int, Places] = field(repr=False)
     gone: Times = field(repr=False)
-    batches: Sequence[Batch] = field(repr=False)
 
     @property
     def crowded(self) -> int:
@@ -204,7 +203,6 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         operator=np.array(operator, dtype=np.int32),
         parents=_parents(done, log.stages, first),
         gone=np.array(gone, dtype=np.int64),
-        batches=log.batches,
     )
 
 

@@ -45,6 +45,7 @@ WINDOWS = {
     "edges": pl.Int64,
     "paths": pl.Float64,
     "left_out": pl.Int64,
+    "batch": pl.Int64,
 }
 
 
@@ -72,8 +73,11 @@ def cells(window: int, found: Participation) -> pl.DataFrame:
     )
 
 
-def facts(window: int, found: Participation) -> dict[str, float]:
-    """A row of `WINDOWS`. paths: the logarithm to base 10 of their number, minus infinity for none."""
+def facts(window: int, found: Participation) -> dict[str, float | None]:
+    """A row of `WINDOWS`. paths: the logarithm to base 10 of their number, minus infinity for none.
+
+    batch: the number of the batch, if the window is one.
+    """
     total = found.paths.total
     mantissa, exponent = float(total.mantissa[0]), int(total.exponent[0])
     return {
@@ -83,6 +87,7 @@ def facts(window: int, found: Participation) -> dict[str, float]:
         "edges": len(found.graph.kind),
         "paths": log10(mantissa) + exponent * log10(2) if mantissa else float("-inf"),
         "left_out": len(found.paths.left_out),
+        "batch": None,
     }
 
 

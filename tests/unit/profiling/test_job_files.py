@@ -190,6 +190,8 @@ def test_a_job_that_fails_goes_on_and_is_changed(tmp_path, monkeypatch):
     assert log.numbers.tolist() == [1, 2, 3, 4, 5]
     assert log.backlog == rc.Settings().publish_backlog
     assert len(log.drivers) == 2
+    steps = analyse(tmp_path, Asked(window=None), strict=True).profile.windows
+    assert steps["batch"].to_list() == [1, 2, 3, 4, 5]
     found = analyse(tmp_path, Asked(window=0.1), strict=True)
     slots = {name for name in found.profile.names.workers if name.startswith("totals")}
     assert slots == {f"totals per carrier task {i}" for i in range(4)}

@@ -40,7 +40,7 @@ def same(one, two):
     assert np.allclose(one["profile"], two["profile"], rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("threshold", [0, 4])
 def test_pieces_say_what_the_whole_says(seed, threshold):
     rng = Random(seed)
@@ -64,13 +64,13 @@ def test_pieces_say_what_the_whole_says(seed, threshold):
 
 def test_the_pieces_of_those_traces_are_many():
     counts = []
-    for seed in range(150):
+    for seed in range(60):
         source = Stored.of(random_trace(Random(seed)))
         begin, end = source.span
         if end - begin >= 2:
             windows = windows_of(source.span, max(1, (end - begin) // 5))
             counts.append(len(Pieces.of(source, windows, rows=2)))
-    assert sum(count > 2 for count in counts) > 100
+    assert sum(count > 2 for count in counts) > 40
 
 
 def stages(count, seed=1):

@@ -58,6 +58,7 @@ def windows(made):
 def test_windows_that_are_batches(tmp_path):
     found = rc.profile(streamed(tmp_path), window="batch")
     assert windows(found) == [(100, 400), (500, 1_000)]
+    assert found.profile.windows["batch"].to_list() == [0, 1]
     # Between batches the driver is idle, which is in no window of these.
     assert "idle" not in found.profile.by_activity()["kind"].to_list()
     shares = found.profile.over_time("kind").filter(kind="processing")["critical"].to_list()
@@ -71,6 +72,14 @@ def test_batches_of_one_of_several_streams(tmp_path):
     with pytest.raises(TraceError, match="has no stream 'clicks'; it has orders, bids"):
         rc.profile(file, window="batch", query="clicks")
     assert windows(rc.profile(file, window="batch", query="bids")) == [(350, 650)]
+
+
+def test_batches_that_overlap_are_one_behind_the_other(tmp_path):
+    file = streamed(tmp_path, progress("orders", 2, 900, 300), progress("orders", 3, 950, 100))
+    found = rc.profile(file, window="batch")
+    # What is within another one is no window.
+    assert windows(found) == [(100, 400), (500, 1_000), (1_000, 1_200)]
+    assert found.profile.windows["batch"].to_list() == [0, 1, 2]
 
 
 def test_a_trace_without_batches(tmp_path):
