@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.comparison import keyed_input
+import numpy as np
+
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -26,6 +26,9 @@ from benchmarks.harness import (
 )
 from benchmarks.trials import run_trials
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 BOUND = 1.02
 """A timestep that is watched takes at most so many times as long as one that is not."""
 
@@ -36,8 +39,13 @@ def run_job(parameters: Parameters) -> Measurement:
     from benchmarks import rechannel_side as side
 
     spark = side.session(parameters)
-    dataflow = side.read_batches(spark, {**parameters, "input": linked(parameters)})
-    counted = dataflow.key_by("key").aggregate(n=rc.count(), total=rc.sum("value"))
+    numbers = rc.read(spark).generator(
+        scattered,
+        schema="key BIGINT, value BIGINT",
+        per_timestep=parameters["rows"],
+        partitions=parameters["tasks"],
+    )
+    counted = numbers.key_by("key").aggregate(n=rc.count(), total=rc.sum("value"))
     job = side.start(parameters, counted, tasks=parameters["tasks"])
     turns: list[tuple[float, bool]] = []
     busy, windows = 0.0, 0
@@ -53,12 +61,8 @@ def run_job(parameters: Parameters) -> Measurement:
             else:
                 time.sleep(parameters["seconds"])
         turns.append((time.time(), False))
-        reached = job.status["timestep"] or 0
     finally:
         job.stop()
-    if reached >= parameters["batches"]:
-        msg = f"all {reached} batches were read before the last turn was over: give it more"
-        raise RuntimeError(msg)
     ends = [at / 1e9 for _, _, at in side.commits(parameters, None)]
     return {
         "off": steps(ends, turns, on=False),
@@ -91,16 +95,12 @@ def watched(spark: Any, parameters: Parameters) -> list[float]:
     return spent
 
 
-def linked(parameters: Parameters) -> str:
-    """A directory with `batches` batches, which are the few that were written, again and again."""
-    folder = Path(parameters["scratch"]) / "again"
-    folder.mkdir()
-    for batch in range(parameters["batches"]):
-        of = batch % parameters["written"]
-        for file in sorted(Path(parameters["input"]).glob(f"batch-{of:05d}-part-*.parquet")):
-            name = file.name.replace(f"batch-{of:05d}", f"batch-{batch:05d}")
-            (folder / name).symlink_to(file)
-    return str(folder)
+def scattered(start: int, stop: int) -> pa.RecordBatch:
+    """Rows of 10,007 keys."""
+    import pyarrow as pa
+
+    numbers = np.arange(start, stop, dtype=np.int64)
+    return pa.record_batch({"key": numbers * 7_919 % 10_007, "value": numbers})
 
 
 def steps(ends: list[float], turns: list[tuple[float, bool]], *, on: bool) -> list[list[float]]:
@@ -114,18 +114,10 @@ def steps(ends: list[float], turns: list[tuple[float, bool]], *, on: bool) -> li
 
 def run(parameters: Parameters, bench: Workbench) -> Result:
     """Measure both, by turns."""
-    directory = keyed_input(
-        parameters,
-        bench,
-        name="all",
-        rows=parameters["rows"],
-        keys=parameters["keys"],
-        batches=parameters["written"],
-    )
     variant = Variant(
         name="job",
         function="benchmarks.watching:run_job",
-        parameters={**parameters, "input": directory},
+        parameters=parameters,
     )
     trials = run_trials(
         [variant],
@@ -200,9 +192,6 @@ BENCHMARK = Benchmark(
     purpose="the timesteps of a job while rc.profile_session is on, and while it is off",
     defaults={
         "rows": 20_000,
-        "keys": 10_000,
-        "written": 20,
-        "batches": 6_000,
         "warmup": 150,
         "turns": 8,
         "seconds": 15,
@@ -210,13 +199,11 @@ BENCHMARK = Benchmark(
         "rounds": 1,
         "cores": 2,
         "tasks": 2,
-        "files": 2,
-        "seed": 1,
         "durability": "process",
         "driver_memory": "2g",
         "timeout_seconds": 900,
     },
-    quick={"turns": 2, "seconds": 6, "warmup": 30, "batches": 1_500, "window": "2 seconds"},
+    quick={"turns": 2, "seconds": 6, "warmup": 30, "window": "2 seconds"},
     run=run,
     goals={"bound_2_percent": 1.0},
 )
