@@ -8,6 +8,7 @@ goes with the object.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from os import pread
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -74,12 +75,23 @@ class Blocks:
             parts.append(block)
         return np.concatenate(parts)
 
-    def before(self, times: Times) -> npt.NDArray[np.float64]:
-        """About how many rows lie before each of some times, as if those of a block were spread evenly."""
+    def each(self) -> Iterator[Rows]:
+        """All blocks."""
+        self._close()
+        return (self._block(number) for number in range(len(self._zones)))
+
+    def before(
+        self, times: Times, weights: Sequence[float] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """About how many rows lie before each of some times, as if those of a block were spread evenly.
+
+        weights: of every block, if they do not count by their rows.
+        """
         self._close()
         count = np.zeros(len(times))
-        for first, last, rows in self._zones:
-            count += rows * np.clip((times - first) / max(1, last - first), 0, 1)
+        known = weights if weights is not None else [rows for *_, rows in self._zones]
+        for (first, last, _), weight in zip(self._zones, known, strict=True):
+            count += weight * np.clip((times - first) / max(1, last - first), 0, 1)
         return count
 
     def _close(self) -> None:

@@ -129,10 +129,11 @@ def job_trace(log: JobLog) -> JobTrace:
     asks = asks[tasks.lengths[asks[:, 0], 0] > 1]
     workers = ["driver", "publisher", *names]
     acted = Activities.joined(
+        # Of activities that are as long as each other the last one counts.
+        _idle(len(workers), _spans(log.drivers)),
         _worked(tasks, asks),
         _driven(log, steps, tasks, blocked),
         _published(shown),
-        _idle(len(workers), _spans(log.drivers)),
     )
     trace = Trace(
         names=Names(workers=workers, operators=list(log.operators), kinds=KINDS),

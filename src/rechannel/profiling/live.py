@@ -37,17 +37,22 @@ RETAINED: Mapping[str, int] = {
 
 @dataclass(slots=True)
 class Live:
-    """Looks at a session once per window. clock: Unix milliseconds. retained: as in `RETAINED`."""
+    """Looks at a session once per window. clock: Unix milliseconds. retained: as in `RETAINED`.
+
+    stopped: whether there is nothing to look at any more.
+    """
 
     tasks: SparkTasks
     title: str
     clock: Callable[[], int]
     retained: Mapping[str, int] = field(default_factory=lambda: RETAINED)
+    stopped: Callable[[], bool] = lambda: False
     _jobs: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _stages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
     _done: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     _nodes: dict[int, list[str]] = field(default_factory=dict)
+    _failed: set[int] = field(default_factory=set)
     _lost: int = 0
     _lost_tasks: int = 0
 
@@ -69,7 +74,12 @@ class Live:
         conf = spark.sparkContext.getConf()
         retained = {name: int(conf.get(name, str(default))) for name, default in RETAINED.items()}
         title = f"{spark.sparkContext.appName}, Spark {spark.version}"
-        return cls(tasks=tasks, title=title, clock=clock, retained=retained)
+
+        def stopped() -> bool:
+            running = spark.sparkContext._jsc
+            return running is None or bool(running.sc().isStopped())
+
+        return cls(tasks=tasks, title=title, clock=clock, retained=retained, stopped=stopped)
 
     def begin(self) -> None:
         """Leave out what was over before: of jobs and stages that Spark has, those are looked at that run."""
@@ -122,20 +132,35 @@ class Live:
             (self._stages, "StageDataWrapper", "stageId"),
         ):
             number = "stageId" if index else "jobId"
-            again = {
-                info[number]
-                for info in known.values()
-                if not info.get("completionTime") or info["status"] == "FAILED"
-            }
+            again = self._open(known, number)
             begin = self._next.get(what)
             new = [row["info"] for row in self.tasks.since(what, begin or 0, index=index)]
             if new and begin is not None:
                 self._lost += min(info[number] for info in new) - begin
-            old = [
-                row["info"] for n in sorted(again) for row in self.tasks.since(what, n, n, index)
-            ]
+            old = []
+            if again:
+                rows = self.tasks.since(what, min(again), max(again), index)
+                old = [row["info"] for row in rows if row["info"][number] in again]
+            # What is there no more was over, and forgotten before anybody saw that.
+            for key in [k for k in known if k[0] in again - {info[number] for info in old}]:
+                del known[key]
+                self._lost += 1
             self._next[what] = max([begin or 0, *(info[number] + 1 for info in new)])
             known.update({(info[number], info.get("attemptId", 0)): info for info in old + new})
+
+    def _open(self, known: Mapping[tuple[int, int], Mapping[str, Any]], number: str) -> set[int]:
+        """Jobs or stages that are to be asked for again: those that run, and those that may be run once more."""
+        found = {info[number] for info in known.values() if not info.get("completionTime")}
+        if number == "stageId":
+            failed = {info[number] for info in known.values() if info["status"] == "FAILED"}
+            self._failed |= failed
+            for job in self._jobs.values():
+                stages = set(job.get("stageIds", ()))
+                if not job.get("completionTime") and stages & self._failed:
+                    found |= {
+                        stage for stage in stages if stage < self._next.get("StageDataWrapper", 0)
+                    }
+        return found
 
     def _forget(self, start_ms: int) -> None:
         """What was over before a window is in no later one."""
@@ -189,7 +214,7 @@ def _over(info: Mapping[str, Any], before_ms: int) -> bool:
 
 def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
     """Add a task of the store, if it is of the window."""
-    launch, running = row["launchTime"], row["status"] == "RUNNING"
+    launch, running = row["launchTime"], row["status"] in RUNNING
     finish = end_ms if running else launch + max(0, row["duration"])
     if launch >= end_ms or finish <= start_ms:
         return
@@ -212,12 +237,13 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
                 read=ShuffleRead(fetch_wait=figure["shuffleFetchWaitTime"]),
                 write=ShuffleWrite(time=figure["shuffleWriteTime"]),
             ),
-            good=row["status"] in ("SUCCESS", "RUNNING"),
+            good=row["status"] in ("SUCCESS", *RUNNING),
             killed=row["status"] == "KILLED",
         )
     )
 
 
+RUNNING = ("RUNNING", "GET RESULT")
 EXECUTORS, NEWEST = 10_000, 50
 FIGURES = (
     "executorDeserializeTime",

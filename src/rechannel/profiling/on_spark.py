@@ -13,6 +13,9 @@ from rechannel.errors import SessionError
 from rechannel.profiling.pieces import Piece
 from rechannel.profiling.summaries import Each
 
+MOST = 64
+"""Pieces that the driver holds at a time."""
+
 
 def on_spark(spark: Any) -> Each:
     """What applies a function to pieces in tasks of a session. Raises SessionError for one of Spark Connect."""
@@ -20,7 +23,7 @@ def on_spark(spark: Any) -> Each:
         msg = "profiles are made on classic sessions: Spark Connect cannot run functions over what is no DataFrame"
         raise SessionError(msg)
     context = spark.sparkContext
-    most = int(context.defaultParallelism)
+    most = min(MOST, int(context.defaultParallelism))
 
     def each(function: Callable[[Piece], Any], pieces: Iterable[Piece]) -> Iterator[Any]:
         left = iter(pieces)

@@ -92,14 +92,13 @@ def _activities(made: Analysis) -> Figure:
         ("share of the critical path", "share of all time"),
         strict=True,
     ):
-        below = np.zeros(len(starts))
+        below, at = np.zeros(len(starts)), np.append(starts, ends[-1])
         for kind in kinds:
             mine = by_window.filter(pl.col("kind") == kind)
             height = np.zeros(len(starts))
             height[mine["window"].to_numpy()] = mine[of].to_numpy()
-            ax.bar(
-                starts, height, ends - starts, bottom=below, align="edge", label=kind, linewidth=0
-            )
+            low, high = (np.append(line, line[-1]) for line in (below, below + height))
+            ax.fill_between(at, low, high, step="post", label=kind, linewidth=0)
             below += height
         ax.set_ylabel(label)
         ax.set_ylim(0, 1)

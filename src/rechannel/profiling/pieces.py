@@ -62,13 +62,17 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
-    """Windows `first`, `first` + 1, ... of a trace. span: of the whole trace, ns. threshold: of gaps, ns."""
+    """Windows `first`, `first` + 1, ... of a trace. span: of the whole trace, ns. threshold: of gaps, ns.
+
+    final: whether what begins where they end is in no window behind them.
+    """
 
     trace: Trace
     span: tuple[int, int]
     threshold: int
     first: int
     windows: Windows
+    final: bool
 
     @property
     def line(self) -> Timeline:
@@ -79,9 +83,8 @@ class Piece:
         """Number and graph of every window."""
         line, went = self.line, self.trace.messages
         edges = np.array([*(start for start, _ in self.windows), self.windows[-1][1]])
-        final = bool(edges[-1] >= self.span[1])
-        spans = _Cut.of(line.start, line.end, edges, final=final)
-        sent = _Cut.of(went.sent, went.received, edges, final=final)
+        spans = _Cut.of(line.start, line.end, edges, final=self.final)
+        sent = _Cut.of(went.sent, went.received, edges, final=self.final)
         for i, (start, end) in enumerate(self.windows):
             mine, sent_then = line.take(spans.of_window(i)), went.take(sent.of_window(i))
             yield self.first + i, snapshot(mine, sent_then, start, end)
@@ -103,7 +106,9 @@ class Pieces:
     ) -> Pieces:
         """rows: of a piece, about; `ROWS` by default."""
         begins = np.array([start for start, _ in windows], dtype=np.int64)
-        group = (source.before(begins) // (rows or ROWS)).astype(np.int64)
+        # Whoever waits does so in every window.
+        waiting = np.arange(len(begins)) * len(source.names.workers)
+        group = ((source.before(begins) + waiting) // (rows or ROWS)).astype(np.int64)
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         cuts = np.append(begins[starts], windows[-1][1] if windows else 0)
         return cls(
@@ -129,6 +134,7 @@ class Pieces:
             threshold=self.threshold,
             first=first,
             windows=self.windows[first:last],
+            final=last == len(self.windows) or self.windows[last - 1][1] < self.windows[last][0],
         )
 
     def of_window(self, number: int) -> Piece:

@@ -36,6 +36,8 @@ def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
 def about(made: Analysis) -> str:
     """How much it is of."""
     windows = made.profile.windows
+    if not len(windows):
+        return f"no windows; {made.pieces.source.about}"
     begin, end = windows["start"].to_list(), windows["end"].to_list()
     return (
         f"{(max(end) - min(begin)) / NS:,.1f} s in {numbered(len(windows), 'window')};"

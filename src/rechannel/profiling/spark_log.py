@@ -26,6 +26,7 @@ from rechannel.profiling.spark_events import (
     StageSubmitted,
     StreamProgress,
     TaskEnd,
+    TaskInfo,
     TaskStart,
     Version,
     decode,
@@ -33,6 +34,8 @@ from rechannel.profiling.spark_events import (
 from rechannel.profiling.spark_plans import Plans, stage_name
 from rechannel.profiling.spark_rows import MS, Task, TaskRows
 
+LATEST = 1 << 43
+"""ms: the year 2248"""
 SHOWN = 20
 """Bad lines that are named; all are counted."""
 
@@ -157,12 +160,14 @@ class SparkLog:
             case TaskEnd():
                 self._ended(event)
             case TaskStart():
+                _check(event.info, event.stage)
                 self._running[event.info.number] = event
             case StageSubmitted() | StageCompleted():
                 self.stages[event.info.number] = self._stage(event.info)
             case JobStart():
                 self._job(event)
             case JobEnd():
+                self.end = max(self.end, event.time)
                 if event.number in self.jobs:
                     self.jobs[event.number].end = event.time
             case ExecutorAdded():
@@ -181,6 +186,7 @@ class SparkLog:
     def _ended(self, event: TaskEnd) -> None:
         info = event.info
         self._running.pop(info.number, None)
+        _check(info, event.stage)
         if info.finish < info.launch:
             msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
             raise TraceError(msg)
@@ -215,16 +221,19 @@ class SparkLog:
         except ValueError as error:
             msg = f"a batch begins at {progress.timestamp!r}, which is no time"
             raise TraceError(msg) from error
+        end = start + progress.durations.get("triggerExecution", 0)
+        self.end = max(self.end, end)
         self.batches.append(
             Batch(
                 query=progress.name or progress.query,
                 number=progress.batch,
                 start=start,
-                end=start + progress.durations.get("triggerExecution", 0),
+                end=end,
             )
         )
 
     def _job(self, event: JobStart) -> None:
+        self.end = max(self.end, event.time)
         said = event.properties or {}
         self.jobs[event.number] = Job(
             number=event.number,
@@ -237,3 +246,18 @@ class SparkLog:
         for stage in event.stages:
             if stage.number not in self.stages:
                 self.stages[stage.number] = self._stage(stage)
+
+
+def _check(info: TaskInfo, stage: int) -> None:
+    """Raise TraceError for numbers that cannot be."""
+    known = (
+        ("id", info.number, 1 << 62),
+        ("stage", stage, 1 << 31),
+        ("index", info.index, 1 << 31),
+        ("launch time", info.launch, LATEST),
+        ("finish time", info.finish, LATEST),
+    )
+    for what, number, most in known:
+        if not -most <= number < most:
+            msg = f"the {what} of a task is {number}"
+            raise TraceError(msg)

@@ -65,7 +65,10 @@ def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no 
         best = index[i] % known[e]
         if free[e, best] > arrive[i]:
             best = -1
-            for c in range(max(used[e], known[e])):
+            for c in range(known[e]):
+                if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
+                    best = c
+            for c in range(known[e], used[e] if best < 0 else 0):
                 if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
                     best = c
         if best < 0:
@@ -151,8 +154,9 @@ def _spans(tasks: Blocks, borders: Times) -> list[tuple[int, int]]:
     if not known:
         return []
     first, last = min(known), max(known) + 1
-    count = max(1, len(tasks) // ROWS)
-    fine = np.unique(np.linspace(first, last, 64 * count + 1).astype(np.int64))
+    # Whole numbers: a float has no room for the nanoseconds since 1970.
+    count = 64 * max(1, len(tasks) // ROWS)
+    fine = np.unique([first + (last - first) * i // count for i in range(count + 1)])
     group = (tasks.before(fine[:-1]) // ROWS).astype(np.int64)
     starts = fine[np.flatnonzero(np.diff(group, prepend=-1))]
     return list(zip(starts.tolist(), [*starts[1:].tolist(), last], strict=True))

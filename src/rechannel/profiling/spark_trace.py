@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,7 +61,8 @@ class SparkTrace:
     """What an application did. span: ns.
 
     first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
-    that wrote what it reads. gone: of every worker, when its executor went, ns.
+    that wrote what it reads. gone: of every worker, when its executor went, ns. weights: activities and messages
+    of every block of tasks.
     """
 
     names: Names
@@ -71,6 +72,7 @@ class SparkTrace:
     operator: Places = field(repr=False)
     parents: dict[int, Places] = field(repr=False)
     gone: Times = field(repr=False)
+    weights: Sequence[int] = field(repr=False)
 
     @property
     def crowded(self) -> int:
@@ -84,7 +86,7 @@ class SparkTrace:
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
         """About how many activities and messages lie before each of some times."""
-        return self.placed.tasks.before(times) * _EACH + self.placed.driver.before(times)
+        return self.placed.tasks.before(times, self.weights) + self.placed.driver.before(times)
 
     def cut(self, cuts: Times) -> SparkParts:
         """Parts from each time to the next."""
@@ -100,10 +102,11 @@ class SparkTrace:
         names = ("worker", "kind", "operator", "start", "end")
         return Trace(
             names=self.names,
+            # Of activities that are as long as each other the last one counts.
             activities=Activities.joined(
+                self._idle(),
                 _worked(rows, worker, operator, blocks),
                 Activities.lasting(*(driven[name] for name in names)),
-                self._idle(),
             ),
             messages=_sent(rows, worker, operator, blocks),
         )
@@ -193,6 +196,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         workers += [f"executor {name} core {core + 1}" for core in range(used)]
         gone += [log.removed.get(name, NEVER) * MS] * used
     known = [log.stages.get(stage, Stage(f"stage {stage}")) for stage in done.stages.tolist()]
+    parents = _parents(done, log.stages, first)
     names: dict[str, int] = {}
     operator = [names.setdefault(stage.name, len(names)) for stage in known]
     return SparkTrace(
@@ -201,9 +205,21 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         first=first,
         placed=done,
         operator=np.array(operator, dtype=np.int32),
-        parents=_parents(done, log.stages, first),
+        parents=parents,
+        weights=[_weight(rows, parents) for rows in done.tasks.each()],
         gone=np.array(gone, dtype=np.int64),
     )
+
+
+def _weight(rows: Rows, parents: Mapping[int, Places]) -> int:
+    """Activities and messages that tasks become, about."""
+    waited = rows["stage"][rows["good"] & (rows["steps"][:, FETCHING] > 1)]
+    stages, counts = np.unique(waited, return_counts=True)
+    pairs: int = sum(
+        len(parents.get(stage, ())) * count
+        for stage, count in zip(stages.tolist(), counts.tolist(), strict=True)
+    )
+    return _EACH * len(rows) + 2 * pairs
 
 
 def _spans(ms: Iterable[tuple[int, int]]) -> Times:

@@ -21,7 +21,7 @@ import polars as pl
 from rechannel.profiling.participation import Participation, participation
 from rechannel.profiling.pieces import Piece, Pieces, Source, windows_of
 from rechannel.profiling.stored import Stored
-from rechannel.profiling.trace import Names, Trace
+from rechannel.profiling.trace import RESERVED, Names, Trace
 
 Each = Callable[[Callable[[Piece], Any], Iterable[Piece]], Iterable[Any]]
 """Applies a function to pieces, wherever, and gives the results in their order."""
@@ -137,7 +137,7 @@ class Profile:
 
     @property
     def cells(self) -> pl.LazyFrame:
-        """The columns of `CELLS`."""
+        """The columns of `CELLS`. It may read files that go with this profile: collect it before."""
         return self.held.frame()
 
     @property
@@ -233,6 +233,7 @@ def joined(profiles: Sequence[Profile]) -> Profile:
         what: list(dict.fromkeys(name for each in profiles for name in getattr(each.names, what)))
         for what in ("workers", "operators", "kinds")
     }
+    lists["kinds"] = list(dict.fromkeys([*RESERVED, *lists["kinds"]]))
     known = {what: {name: i for i, name in enumerate(names)} for what, names in lists.items()}
     held, told, before = Cells(), [pl.DataFrame(schema=WINDOWS)], 0
     for each in profiles:

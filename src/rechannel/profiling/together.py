@@ -47,6 +47,8 @@ class Placement:
     @property
     def text(self) -> str:
         """What it is for."""
+        if self.gain <= 0:
+            return f"place {self.operator} {self.task} --executor {self.executor}: in exchange for that"
         return (
             f"place {self.operator} {self.task} --executor {self.executor}: rows that are {self.gain:.0%} of the"
             " critical path would come from its own executor"

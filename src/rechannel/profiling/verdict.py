@@ -145,7 +145,11 @@ def _about(found: Profile, cause: str) -> str:
         return "Waiting for input or the next trigger is"
     if cause == NOTHING:
         return "What is not known is"
-    operators = found.by_operator()
+    kinds = [i for i, name in enumerate(found.names.kinds) if cause_of(name) == PROCESSING]
+    operators = found.by(
+        "operator",
+        where=~pl.col("message") & (pl.col("operator") >= 0) & pl.col("kind").is_in(kinds),
+    )
     if not len(operators):
         return "Work is"
     name, critical = operators["operator"][0], operators["critical"][0]
@@ -164,7 +168,12 @@ def _straggler(found: Profile) -> Finding | None:
     windows = found.over_time("worker", "message").filter(
         ~pl.col("message") & ~pl.col("worker").is_in(DRIVERS)
     )
-    lead = windows.sort("critical", descending=True).group_by("window").first()
+    lead = (
+        windows.filter(pl.col("critical") > 0)
+        .sort(["critical", "worker"], descending=[True, False])
+        .group_by("window")
+        .first()
+    )
     times = f"{first / second:.1f} times" if second else "many times"
     theirs = found.by("worker", "operator", where=~pl.col("message") & (pl.col("operator") >= 0))
     theirs = theirs.filter(worker=name)

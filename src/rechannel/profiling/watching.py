@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Condition, Event, Thread
+from threading import Condition, Event, Thread, current_thread
 
 from rechannel.profiling.live import Live
 from rechannel.profiling.reading import Analysis
@@ -63,7 +63,8 @@ class Watch:
     def stop(self) -> None:
         """Look no more. What was seen stays."""
         self._end()
-        self._thread.join(timeout=10)
+        if current_thread() is not self._thread:
+            self._thread.join(timeout=10)
 
     def __enter__(self) -> Watch:
         return self
@@ -96,13 +97,15 @@ class Watch:
             end = start + self.window_ms
             while (left := self.live.ready(end)) > 0 and not self._stopped.wait(left):
                 pass
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self.live.stopped():
+                self._end()
                 return
             try:
                 found = self.live.window(start, end)
                 failures = 0
             except Exception as error:  # py4j raises what the other side throws, and more
                 failures += 1
+                _LOG.warning("a window of %s was not looked at: %s", self.live.title, error)
                 if failures == _FAILURES:
                     _LOG.warning("the session is looked at no more: %s", error)
                     self._end()

@@ -1,6 +1,7 @@
 """A running session, as its status store tells of it."""
 
 import time
+from threading import Event
 
 import pytest
 
@@ -160,8 +161,13 @@ class Known:
         self.made = [live(store).window(START, START + 500) for _ in range(count)]
         self.asked = []
 
+    title, gone = "a job", False
+
     def begin(self):
         self.began = True
+
+    def stopped(self):
+        return self.gone
 
     def clock(self):
         assert self.began
@@ -239,3 +245,77 @@ def test_windows_as_one_profile():
             each.by_worker().filter(worker=worker)["critical"].item() for each in (*parts, whole)
         ]
         assert shares[2] == pytest.approx((shares[0] + shares[1]) / 2)
+
+
+def test_a_watch_ends_with_its_session():
+    known = Known(2)
+    watch = Watch(live=known, window_ms=500)
+    until(lambda: len(watch.windows) == 2)
+    known.gone = True
+    known.made.append(known.made[0])
+    assert len(list(watch)) <= 3
+    assert watch.profile().known > 0
+
+
+def test_a_watch_may_be_stopped_by_whom_it_tells():
+    known, told = Known(3), []
+
+    def tell(found):
+        told.append(found)
+        watch.stop()
+
+    begun = Event()
+    known.ready = lambda end_ms: 0 if begun.is_set() else 0.01
+    watch = Watch(live=known, window_ms=500, tell=tell)
+    begun.set()
+    until(lambda: told)
+    assert list(watch) == told
+
+
+def test_nothing_was_seen_yet():
+    watch = Watch(live=Known(0), window_ms=500)
+    assert watch.latest is None
+    assert watch.profile().known == 0
+    watch.stop()
+
+
+def test_what_spark_forgot_while_it_ran_is_over_and_told():
+    store = Store([task(0, 20, 0, "RUNNING")], over=None)
+    watch = live(store)
+    assert watch.window(START, START + 500).notes == []
+    store.since = lambda *a, **k: []
+    found = watch.window(START + 500, START + 1_000)
+    assert found.notes[0].startswith("2 jobs or stages were forgotten")
+    assert "scheduling" not in found.profile.by_activity()["kind"].to_list()
+
+
+def test_a_stage_that_is_run_again_is_found():
+    store = Store([task(0, 20, 400)], over=450)
+    answer = store.since
+    attempts = [(0, "FAILED", START + 450)]
+
+    def since(what, first, last=None, index=""):
+        found = answer(what, first, last, index)
+        if what == "JobDataWrapper" and found:
+            found[0]["info"] |= {"completionTime": None, "stageIds": [0]}
+        if what == "StageDataWrapper" and found:
+            info = found[0]["info"]
+            found = [
+                {"info": {**info, "attemptId": n, "status": status, "completionTime": at}}
+                for n, status, at in attempts
+            ]
+        return found
+
+    store.since = since
+    watch = live(store)
+    assert len(watch.window(START, START + 500).profile.by_operator()) == 1
+    attempts.append((1, "COMPLETE", START + 550))
+    watch.window(START + 500, START + 600)
+    assert store.asked == 2
+
+
+def test_a_task_as_long_as_all_that_is_known_is_not_waiting():
+    watch = live(Store([task(0, -300, 0, "RUNNING", index=0)], over=None))
+    found = watch.window(START + 20, START + 500)
+    shares = {row["kind"]: row["critical"] for row in found.profile.by_activity().to_dicts()}
+    assert shares["processing"] == pytest.approx(1)

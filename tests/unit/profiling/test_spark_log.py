@@ -189,3 +189,32 @@ def test_stages_without_scopes_have_the_names_of_their_rdds():
     stage = logs.stage_info(7)
     read = SparkLog().read([line("StageSubmitted", **{"Stage Info": stage})])
     assert read.stages[7].name == "MapPartitionsRDD (count at job.py:1)"
+
+
+@pytest.mark.parametrize("begin", range(16))
+def test_the_first_time_of_all_is_in_the_trace(begin):
+    start = START + begin
+    head = [small()[0], line("ApplicationStart", **{"App Name": "a", "Timestamp": start})]
+    task = info(0, "1", begin + 5_100, begin + 5_200)
+    made = spark_trace(SparkLog().read([*head, task_end(0, task, metrics(100))]))
+    did = made.whole().activities
+    assert int(did.start.min()) == start * MS
+    assert int((did.end - did.start)[did.worker == 0].sum()) == 5_200 * MS
+    # Of an application that only began nothing is known.
+    assert spark_trace(SparkLog().read(head)).span == (start * MS, start * MS)
+    # A task that took no delay begins at the first time.
+    alone = spark_trace(SparkLog().read([small()[0], task_end(0, task, metrics(100))]))
+    assert len(alone.placed.tasks) == 1
+    assert profile(alone, window=10**10).by_activity()["kind"][0] == "processing"
+
+
+def test_numbers_that_cannot_be_are_bad_lines():
+    for bad in ({"Task ID": 1 << 63}, {"Index": 1 << 31}, {"Launch Time": 1 << 60}):
+        task = {**info(9, "1", 110, 210), **bad}
+        log = SparkLog().read([*small()[:9], task_end(0, task, metrics(1)), *small()[9:]])
+        assert [number for number, _ in log.bad] == [10]
+
+
+def test_a_log_without_tasks_lasts_as_long_as_its_jobs():
+    cut = [each for each in small() if b"Task" not in each and b"ApplicationEnd" not in each]
+    assert spark_trace(SparkLog().read(cut)).span == (START * MS, (START + 720) * MS)

@@ -146,3 +146,16 @@ def test_the_command(tmp_path, capsys):
     assert "line 10 of" in capsys.readouterr().err
     assert execute(["profile", str(tmp_path / "nothing")]) == 2
     assert "there is no event log" in capsys.readouterr().err
+
+
+def test_windows_in_which_everybody_waits_have_no_straggler():
+    trace = rounds((30, 10, 10, 10), 1, steps=4)
+    end = trace.span[1]
+    waiting = RESERVED.index("waiting")
+    quiet = Activities.of([(worker, waiting, -1, end, end + 4 * NS) for worker in range(5)])
+    joined = Activities.joined(trace.activities, quiet)
+    made = analysis(Trace(names=trace.names, activities=joined, messages=trace.messages), "quiet")
+    first = made.findings[0]
+    assert made.profile.known < len(made.profile.windows)
+    assert first.cause == "straggler"
+    assert first.windows <= first.of == made.profile.known
