@@ -175,7 +175,7 @@ class Known:
 
     def ready(self, end_ms):
         # Behind the last one nothing is ready.
-        return 0 if len(self.asked) < len(self.made) else 60
+        return 0 if len(self.asked) < len(self.made) or self.gone else 0.01
 
     def window(self, start_ms, end_ms):
         number = len(self.asked)
