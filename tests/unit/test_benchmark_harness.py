@@ -697,6 +697,10 @@ PROFILED = {
     "text": ["work"],
     "separation": 2.5,
     "usual": 1.0,
+    "operators": [("MapInPandas split", 0.5, 0.4, 2), ("MapInPandas counted", 0.25, 0.4, 4)],
+    "off": [[2.0]],
+    "on": [[2.0]],
+    "busy": 0.1,
 }
 """And to be a run of a profile."""
 
