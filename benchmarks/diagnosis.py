@@ -38,7 +38,7 @@ from benchmarks.harness import (
     Workbench,
 )
 from benchmarks.session import session
-from benchmarks.trials import run_trials
+from benchmarks.trials import Trials, run_trials
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,6 +205,9 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
     batches = batches_of(trace, None)
     begin = trace.source.span[0] / 1e9
     warm = [b for b in batches if b.start >= batches[0].start + 1_000 * parameters["warmup"]]
+    if not warm:
+        msg = f"no batch began behind the warm-up of {parameters['warmup']} s: give it more seconds"
+        raise ValueError(msg)
     asked = Asked(
         window=parameters["window"],
         since=warm[0].start / 1e3 - begin,
@@ -239,15 +242,9 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
     }
 
 
-def variants_of(parameters: Parameters) -> list[Variant]:
-    """All cases."""
-    cases = {name: {"share": HOT if name == "straggler" else 0} for name in CAUSES}
-    return variants(parameters, cases)
-
-
-def variants(parameters: Parameters, cases: Mapping[str, Parameters]) -> list[Variant]:
-    """Cases with what each has of its own."""
-    return [
+def run_cases(parameters: Parameters, bench: Workbench, cases: Mapping[str, Parameters]) -> Trials:
+    """Run cases, with what each has of its own."""
+    variants = [
         Variant(
             name=name,
             function="benchmarks.diagnosis:run_case",
@@ -255,17 +252,19 @@ def variants(parameters: Parameters, cases: Mapping[str, Parameters]) -> list[Va
         )
         for name, own in cases.items()
     ]
-
-
-def run(parameters: Parameters, bench: Workbench) -> Result:
-    """Run all cases."""
-    trials = run_trials(
-        variants_of(parameters),
+    return run_trials(
+        variants,
         bench,
         rounds=parameters["rounds"],
         timeout=parameters["timeout_seconds"],
         check=check,
     )
+
+
+def run(parameters: Parameters, bench: Workbench) -> Result:
+    """Run all cases."""
+    cases = {name: {"share": HOT if name == "straggler" else 0} for name in CAUSES}
+    trials = run_cases(parameters, bench, cases)
     metrics: list[Metric] = []
     ratios: dict[str, float] = {}
     for name in trials.variants:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from benchmarks.diagnosis import DEFAULTS, check, variants
+from benchmarks.diagnosis import DEFAULTS, run_cases
 from benchmarks.harness import (
     Benchmark,
     Metric,
@@ -21,7 +21,6 @@ from benchmarks.harness import (
     Series,
     Workbench,
 )
-from benchmarks.trials import run_trials
 
 SKEWS = (30, 50, 80)
 SEPARATION = 2.5
@@ -36,13 +35,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     """Run all cases."""
     cases: dict[str, Parameters] = {f"skew_{share}": {"share": share} for share in SKEWS}
     cases |= {f"instances_{a}_{b}_{c}": {"instances": (a, b, c)} for a, b, c in INSTANCES}
-    trials = run_trials(
-        variants(parameters, cases),
-        bench,
-        rounds=parameters["rounds"],
-        timeout=parameters["timeout_seconds"],
-        check=check,
-    )
+    trials = run_cases(parameters, bench, cases)
     metrics: list[Metric] = []
     ratios: dict[str, float] = {}
     for name in trials.variants:

@@ -24,7 +24,6 @@ from rechannel.telemetry.events import (
 )
 from rechannel.telemetry.task_finished import TaskFinished
 
-MS = 1_000_000
 PHASES = ("wait", "deserialise", "fetch", "lookup", "process", "merge", "write", "send", "outbox")
 """Activities of a task, in the order in which they are taken to run."""
 FIELDS = (

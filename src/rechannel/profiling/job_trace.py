@@ -30,11 +30,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.profiling.job_log import FIELDS, MS, PHASES, STEPS, Floats, JobLog
+from rechannel.profiling.job_log import FIELDS, PHASES, STEPS, Floats, JobLog
 from rechannel.profiling.together import Seat
 from rechannel.profiling.trace import (
     CONTROL,
     DATA,
+    MS,
     NONE,
     RESERVED,
     UNKNOWN,

@@ -21,9 +21,9 @@ from rechannel.profiling.spark_log import Job, SparkLog, Stage
 from rechannel.profiling.spark_plans import named
 from rechannel.profiling.spark_rows import Task
 from rechannel.profiling.spark_trace import spark_trace
+from rechannel.profiling.trace import MS
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
-MS = 1_000_000
 LAG_MS = 300
 """Spark's listener thread fills the store some milliseconds behind what happens."""
 
@@ -169,6 +169,7 @@ class Live:
                 del known[key]
         for key in [k for k in self._done if k not in self._stages]:
             del self._done[key]
+        self._failed &= {s for job in self._jobs.values() for s in job.get("stageIds", ())}
         kept = {number for number, _ in self._stages}
         self._nodes = {stage: nodes for stage, nodes in self._nodes.items() if stage in kept}
 

@@ -60,11 +60,6 @@ def open_trace(path: str | Path) -> Stored:
         raise TraceError(msg) from error
 
 
-def read_trace(path: str | Path) -> Trace:
-    """A trace in the neutral form, in memory. Raises TraceError."""
-    return open_trace(path).whole()
-
-
 def trace_of(rows: pl.DataFrame) -> Trace:
     """A trace of such a table. Raises TraceError."""
     return _stored(rows.schema, [rows]).whole()

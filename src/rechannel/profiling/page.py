@@ -12,6 +12,7 @@ import polars as pl
 from rechannel.profiling.pictures import pictures
 from rechannel.profiling.reading import Analysis
 from rechannel.profiling.report import SUMMARIES, about, summaries
+from rechannel.profiling.trace import NS
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -19,7 +20,6 @@ h2 { margin-top: 2.2rem } img { max-width: 100% } p.cause { border-left: 4px sol
 table { border-collapse: collapse } td, th { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top }
 td.figure, th.figure { text-align: right; font-variant-numeric: tabular-nums } small { color: #666 }
 """
-NS = 1_000_000_000
 
 
 def write_page(made: Analysis, path: str | Path, *, top: int = 20) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from rechannel.profiling.participation import participation
 from rechannel.profiling.snapshot import snapshot
-from rechannel.profiling.trace import WAITING
+from rechannel.profiling.trace import NS, WAITING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from rechannel.profiling.reading import Analysis
 
-NS = 1_000_000_000
 WORKERS, SPANS, KINDS = 40, 20_000, 8
 """At most so many are drawn."""
 

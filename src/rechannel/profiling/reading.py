@@ -17,17 +17,14 @@ from rechannel.profiling.pieces import Pieces, Source, windows_of
 from rechannel.profiling.records import read_records
 from rechannel.profiling.spark_files import log_lines
 from rechannel.profiling.spark_log import Batch, SparkLog
-from rechannel.profiling.spark_rows import MS
 from rechannel.profiling.spark_trace import spark_trace
 from rechannel.profiling.stored import Stored
 from rechannel.profiling.summaries import Each, Profile, profiled
 from rechannel.profiling.threads import in_threads
 from rechannel.profiling.together import Placement, Seat, together
-from rechannel.profiling.trace import Trace
+from rechannel.profiling.trace import MS, NS, Trace
 from rechannel.profiling.verdict import Finding, findings
 from rechannel.profiling.whatif import with_gains
-
-NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -159,8 +156,10 @@ def one_by_one(
     """Batches that are within a time, ns, and a window of each: what begins before another ends, begins behind it."""
     kept, windows, free = [], [], first
     for batch in batches:
-        start, end = max(batch.start * MS, free), batch.end * MS
-        if batch.start * MS >= first and end <= last and end > start:
+        # Batches are told in whole milliseconds, and may seem to reach beyond the first and the last time.
+        start, end = max(batch.start * MS, free), min(batch.end * MS, last)
+        inside = batch.start * MS > first - MS and batch.end * MS < last + MS
+        if inside and end > start:
             kept.append(batch)
             windows.append((start, end))
             free = end

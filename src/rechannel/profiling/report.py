@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from rechannel.profiling.reading import Analysis
+from rechannel.profiling.trace import NS
 
-NS = 1_000_000_000
 SUMMARIES = {
     "activities": ("kind",),
     "workers": ("worker",),

@@ -32,7 +32,8 @@ from rechannel.profiling.spark_events import (
     decode,
 )
 from rechannel.profiling.spark_plans import Plans, stage_name
-from rechannel.profiling.spark_rows import MS, Task, TaskRows
+from rechannel.profiling.spark_rows import Task, TaskRows
+from rechannel.profiling.trace import MS
 
 LATEST = 1 << 43
 """ms: the year 2248"""

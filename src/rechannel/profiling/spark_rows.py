@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from rechannel.profiling.blocks import Blocks, Rows
 from rechannel.profiling.spark_events import Metrics
-from rechannel.profiling.trace import Times
+from rechannel.profiling.trace import MS, Times
 
-MS = 1_000_000
 SHIPPING = 0.33
 """Of what is not explained of a task's time, the part before it; as in SnailTrail's adapter."""
 

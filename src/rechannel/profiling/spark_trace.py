@@ -27,10 +27,11 @@ import numpy.typing as npt
 from rechannel.profiling.blocks import Rows
 from rechannel.profiling.spark_log import SparkLog, Stage
 from rechannel.profiling.spark_placing import DRIVER, Busy, Kinds, Placed, placed
-from rechannel.profiling.spark_rows import FETCHING, MS, STEPS, fetching, leaving
+from rechannel.profiling.spark_rows import FETCHING, STEPS, fetching, leaving
 from rechannel.profiling.trace import (
     CONTROL,
     DATA,
+    MS,
     RESERVED,
     WAITING,
     Activities,

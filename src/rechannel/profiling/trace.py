@@ -42,6 +42,8 @@ SNAILTRAIL = {
 }
 """Numbers of activity types in SnailTrail's own records."""
 
+MS, NS = 1_000_000, 1_000_000_000
+"""A millisecond and a second."""
 NONE = -1
 """The place of an operator that is not known."""
 

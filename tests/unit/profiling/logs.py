@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 
 from rechannel.profiling.spark_log import SparkLog
-from rechannel.profiling.spark_rows import MS
 from rechannel.profiling.spark_trace import spark_trace
+from rechannel.profiling.trace import MS
 
 START = 1_700_000_000_000
 """ms"""

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from rechannel.errors import TraceError
-from rechannel.profiling.neutral import read_trace, trace_of, write_trace
+from rechannel.profiling.neutral import open_trace, trace_of, write_trace
 from rechannel.profiling.summaries import profile
 from tests.unit.profiling.test_participation import paper
 
@@ -28,12 +28,12 @@ def test_a_trace_in_every_form(tmp_path, ending):
     frame = pl.DataFrame(ROWS)
     writers = {"parquet": frame.write_parquet, "csv": frame.write_csv, "jsonl": frame.write_ndjson}
     writers[ending](file)
-    assert summed(read_trace(file)) == pytest.approx(summed(paper()))
+    assert summed(open_trace(file).whole()) == pytest.approx(summed(paper()))
 
 
 def test_what_is_written_is_read(tmp_path):
     write_trace(paper(), tmp_path / "trace.parquet")
-    found = read_trace(tmp_path / "trace.parquet")
+    found = open_trace(tmp_path / "trace.parquet").whole()
     assert summed(found) == pytest.approx(summed(paper()))
 
 
@@ -69,6 +69,6 @@ def test_what_is_wrong_is_named(change, words):
 def test_files_that_are_none(tmp_path):
     (tmp_path / "trace.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(TraceError, match="cannot be read as parquet"):
-        read_trace(tmp_path / "trace.parquet")
+        open_trace(tmp_path / "trace.parquet").whole()
     with pytest.raises(TraceError, match="one ends with"):
-        read_trace(tmp_path / "trace.xml")
+        open_trace(tmp_path / "trace.xml").whole()
