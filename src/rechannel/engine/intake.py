@@ -12,6 +12,9 @@ POLL_SHARE = 4
 """An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
 LONGEST_POLL_MS = 1000.0
 
+BORDER_MS = 1000.0
+"""How long a change waits for the next timestep where only the interval keeps it back."""
+
 
 class Intake:
     """Sources of one driver; belongs to its thread.
@@ -33,6 +36,7 @@ class Intake:
         self.polled_ms = 0.0
         self._clock = clock
         self._next_due = 0.0
+        self._looked = 0.0
         self._offsets = {
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
@@ -44,6 +48,13 @@ class Intake:
     def may_begin(self, now: float, interval_ms: int) -> bool:
         """Whether the interval admits another timestep."""
         return not 0 < self._next_due - now <= interval_ms
+
+    def rested(self, now: float) -> bool:
+        """Whether an interval has kept timesteps back for so long that changes are made without one; once a second."""
+        if 0 <= now - self._looked < BORDER_MS:
+            return False
+        self._looked = now
+        return True
 
     def pause(self, configuration: Configuration, poll_ms: int) -> float:
         """How long an idle loop may sleep, milliseconds."""
@@ -78,6 +89,7 @@ class Intake:
     def take(self, decided: Timestep, began: float) -> None:
         """A timestep was decided: go on behind it. began: when, for the next one's interval."""
         self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
+        self._looked = began
         self.last_now = decided.now_ms
         self.pass_over(decided)
 

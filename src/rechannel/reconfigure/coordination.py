@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -18,6 +19,9 @@ from rechannel.reconfigure.strategies import Strategy
 
 KEPT = 64
 """Reconfigurations that are over and stay in the journal's state; the history keeps all of them."""
+
+KEPT_BYTES = 1 << 20
+"""What those that are over may take together, as JSON: every snapshot of the journal holds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +78,7 @@ class Coordination:
             msg = f"{event.kind} of {event.id}, which does not exist"
             raise ValueError(msg)
         records = [r.after(event) if r.id == event.id else r for r in self.records]
-        over = [record.id for record in records if not record.open]
-        gone = set(over[:-KEPT])
+        gone = _forgotten(records, event.id) if isinstance(event, Finished) else frozenset()
         return replace(self, records=tuple(r for r in records if r.id not in gone))
 
     def to_json(self) -> dict[str, Any]:
@@ -88,6 +91,23 @@ class Coordination:
         return cls(
             serial=data["serial"], records=tuple(Record.from_json(r) for r in data["records"])
         )
+
+
+def _forgotten(records: list[Record], ended: str) -> frozenset[str]:
+    """Those that are over and have no place any more: all but the ones that ended last, as many as the bounds admit.
+
+    ended: which one ended just now; it stays, so that whoever ended it can tell of it. What is open always stays.
+    """
+    over = [record for record in records if not record.open]
+    over.sort(key=lambda record: (record.id == ended, record.ended_ms))
+    kept: list[str] = []
+    size = 0
+    for record in reversed(over):
+        size += len(json.dumps(record.to_json()))
+        if kept and (len(kept) == KEPT or size > KEPT_BYTES):
+            break
+        kept.append(record.id)
+    return frozenset(record.id for record in over) - frozenset(kept)
 
 
 def _superseded(record: Record, by: Requested) -> Record:

@@ -119,6 +119,11 @@ class Record:
         return self.phase in UNDER_WAY
 
     @property
+    def ended_ms(self) -> int:
+        """When it was over, Unix milliseconds; 0 = it is not."""
+        return 0 if self.open else self.times.get(str(self.phase), 0)
+
+    @property
     def touches(self) -> frozenset[str]:
         """Operators (or JOB, PROGRAM) that it sets."""
         return self.change.touches()

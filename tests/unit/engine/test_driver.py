@@ -380,6 +380,45 @@ def test_a_job_runs_until_it_is_stopped():
     assert state.closed
 
 
+def waiting_for_its_interval() -> tuple[Harness, ManualClock]:
+    """A stream with input whose next timestep comes in an hour."""
+    clock, connector = ManualClock(), script("k long, v long", ROWS[:1])
+    harness = counted(connector, clock=clock, settings=Settings(interval_ms=3_600_000))
+    harness.start().run()
+    connector.push(ROWS[1])
+    harness.process.run()
+    assert harness.journal_state().last_committed == 1
+    return harness, clock
+
+
+def test_a_shorter_interval_holds_at_once():
+    harness, _ = waiting_for_its_interval()
+    id_ = harness.process.reconfigure(rc.set_interval(0))
+    harness.process.run()
+    state = harness.journal_state()
+    assert (state.coordination.find(id_).phase, state.last_committed) == ("done", 2)
+
+
+def test_changes_do_not_wait_for_a_long_interval():
+    harness, clock = waiting_for_its_interval()
+    ids = [harness.process.reconfigure(rc.rescale("sums", 3))]
+    ids.append(harness.process.reconfigure(rc.set_interval(7_200_000)))
+    for _ in range(3):
+        clock.advance(1_000)
+        harness.process.run()
+    state = harness.journal_state()
+    assert [state.coordination.find(id_).phase for id_ in ids] == ["done", "done"]
+    assert state.last_committed == 1
+    assert state.configuration_at(2).operators["sums"].tasks == 3
+
+
+def test_the_program_changes_while_the_interval_lasts():
+    harness, _ = waiting_for_its_interval()
+    harness.process.reconfigure(rc.change_logic("sums", {"total": rc.sum("v"), "n": rc.count()}))
+    harness.process.run()
+    assert harness.journal_state().configuration_at(2).dataflow == 2
+
+
 def test_waiting_for_all_input_waits_for_the_next_interval():
     """Input that is there but not due yet is not processed."""
     connector = script("k long, v long", ROWS)

@@ -13,7 +13,7 @@ from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import ask
 from rechannel.reconfigure import steps as steps_module
 from rechannel.reconfigure.changes import Together
-from rechannel.reconfigure.coordination import KEPT, Coordination, Now
+from rechannel.reconfigure.coordination import KEPT, KEPT_BYTES, Coordination, Now
 from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
 from rechannel.reconfigure.moment import EventMoment, event_time
@@ -958,6 +958,30 @@ def test_of_those_that_are_over_the_latest_stay():
         state = state.after(Finished(id=f"r{number}", time_ms=0, outcome="aborted"))
     assert [record.id for record in state.records[:2]] == ["r1", "r4"]
     assert (len(state.records), len(state.open), state.serial) == (KEPT + 1, 1, KEPT + 3)
+
+
+def test_what_ends_last_stays_however_long_ago_it_was_asked_for():
+    state = Coordination()
+    for number in range(1, KEPT + 4):
+        state = state.after(asked(number))
+    for number in range(2, KEPT + 4):
+        state = state.after(Finished(id=f"r{number}", time_ms=number, outcome="aborted"))
+    state = state.after(Finished(id="r1", time_ms=0, outcome="aborted"))  # the clock went back
+    assert state.find("r1").phase is Phase.ABORTED
+    assert len(state.records) == KEPT
+
+
+def test_those_that_are_over_have_a_bound_in_bytes():
+    state = Coordination()
+    for number in (1, 2, 3, 4):
+        state = state.after(asked(number))
+    long = "x" * (KEPT_BYTES // 2)
+    for number in (3, 1, 2):
+        event = Finished(id=f"r{number}", time_ms=number, outcome="aborted", reason=long)
+        state = state.after(event)
+        assert state.find(f"r{number}").reason == long
+    assert [record.id for record in state.records] == ["r2", "r4"]
+    assert state.find("r4").open
 
 
 def test_a_step_of_a_record_without_steps_cannot_happen():
