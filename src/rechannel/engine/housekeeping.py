@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
 from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
 from rechannel.state.store import Store
+
+
+class Thread(Protocol):
+    """What housekeeping asks of a thread."""
+
+    def start(self) -> None:
+        """Run beside the others from now on."""
+
+    def is_alive(self) -> bool:
+        """Whether it has still to end."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end."""
 
 
 class Housekeeper:
@@ -21,15 +35,17 @@ class Housekeeper:
         every: int,
         filling: Callable[[], frozenset[str]] = frozenset,
         held: Callable[[], frozenset[str]] = frozenset,
+        thread: Callable[..., Thread] = threading.Thread,
     ) -> None:
-        """Take the parts; nothing runs yet. filling, held: see `sweep`."""
+        """Take the parts; nothing runs yet. filling, held: see `sweep`. thread: makes a thread that is not started."""
+        self._thread = thread
         self._filling = filling
         self._held = held
         self._store = store
         self._journal = journal
         self._every = every
         self._commits = 0
-        self._running: threading.Thread | None = None
+        self._running: Thread | None = None
         self.error: BaseException | None = None
 
     def tick(self, unread: Callable[[], int | None]) -> None:
@@ -37,7 +53,7 @@ class Housekeeper:
         self._commits += 1
         if self._commits % self._every or (self._running and self._running.is_alive()):
             return
-        self._running = threading.Thread(
+        self._running = self._thread(
             target=self._guarded, args=(unread,), name="rechannel-sweep", daemon=True
         )
         self._running.start()

@@ -5,8 +5,9 @@ housekeeping, recovery and fencing: the code that runs on Spark, driven by one t
 test that failed once fails again.
 
 What it does not cover: DataFrame functions, SQL conditions and sources that only Spark can read;
-the writers of real sinks (the kit collects the rows of every sink itself); the lease; what threads
-and processes do to each other; how long anything takes. Those need a job on Spark.
+the writers of Spark's file formats (the kit collects the rows of every sink itself, or has file
+writers on a `MemoryFolder`); the lease; what threads and processes do to each other beyond the
+order of their steps; how long anything takes. Those need a job on Spark.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore
 from rechannel.state.memory import MemoryStore
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.faults import TaskFaults
+from rechannel.testing.folder import FaultyFolder, MemoryFolder
 from rechannel.testing.harness import Harness
 from rechannel.testing.process import Process
 from rechannel.testing.recorder import Recorder
@@ -24,9 +26,11 @@ __all__ = [
     "Crash",
     "Fault",
     "FaultKind",
+    "FaultyFolder",
     "FaultyStore",
     "Harness",
     "ManualClock",
+    "MemoryFolder",
     "MemoryStore",
     "Process",
     "Recorder",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from rechannel.engine.driver import Driver
 from rechannel.engine.entries import Note, Opened
 from rechannel.engine.exchange import Exchange, Opener, Ready
 from rechannel.engine.history import History
+from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
 from rechannel.engine.inprocess import Fault as TaskFault
 from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
@@ -25,7 +27,7 @@ from rechannel.engine.journal import Journal, read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.loading import load_initial
 from rechannel.engine.measured import Measured
-from rechannel.engine.physical import compile_plan
+from rechannel.engine.physical import SinkPlan, compile_plan
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.programs import programs_of
 from rechannel.engine.publishing import Publisher
@@ -48,6 +50,7 @@ from rechannel.testing.process import (
     PromptExecutor,
     Silent,
     StepExecutor,
+    StepThread,
     no_housekeeping,
 )
 from rechannel.testing.recorder import Recorder
@@ -87,6 +90,9 @@ class Harness:
         choose: Choose | None = None,
         arrival: Arrival = list,
         cluster: FixedCluster | None = None,
+        writer: Callable[[SinkPlan], SinkWriter | None] = lambda _: None,
+        names: Iterator[str] | None = None,
+        sweep_every: int | None = None,
     ) -> None:
         """Check the dataflow; nothing runs.
 
@@ -94,7 +100,11 @@ class Harness:
         clock: Unix milliseconds (default: a ManualClock). recorders: by the name of the sink, where
         a test wants its own. configure: changes the Configuration that a new job starts with.
         choose: which of several things that may happen does (default: the first). arrival: the order
-        in which blobs reach a task. cluster: what executors are made of. Raises DataflowError.
+        in which blobs reach a task. cluster: what executors are made of. writer: makes the writer of
+        a sink for one driver, where a test wants a real one in place of the recorder. names: of
+        attempts; drivers on one store need different ones. sweep_every: commits from one sweep of
+        files to the next, as a job does it (default: when `Process.sweep` says so).
+        Raises DataflowError.
         """
         ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
         self.dataflow = dataflow_of(*ends)
@@ -106,7 +116,9 @@ class Harness:
         self._configure: Configure = configure or (lambda configuration: configuration)
         self._choose: Choose = choose or (lambda _: 0)
         self._arrival = arrival
-        self._names = map("attempt{}".format, count())
+        self._names = names or map("attempt{}".format, count())
+        self._own_writer = writer
+        self._sweep_every = sweep_every
         check(self.dataflow)
         self._opener = Opener(
             store=self.store,
@@ -117,7 +129,7 @@ class Harness:
                 name=node.name,
                 aside=PromptExecutor(),
             ),
-            writer=lambda sink: self.recorders.setdefault(sink.sink.name, Recorder()),
+            writer=self._writer,
             loader=InProcessLoader(lambda: next(self._names)),
             defaults={"tasks": self.settings.tasks or TASKS, "bins": self.settings.bins},
         )
@@ -137,6 +149,10 @@ class Harness:
             return readers[node.name].schema
         msg = f"{node.name!r} ({node.where}) is a DataFrame function: it needs Spark"
         raise DataflowError(msg)
+
+    def _writer(self, sink: SinkPlan) -> SinkWriter:
+        recorder: SinkWriter = self.recorders.setdefault(sink.sink.name, Recorder())
+        return self._own_writer(sink) or recorder
 
     # Running -------------------------------------------------------------------------------------
 
@@ -180,7 +196,8 @@ class Harness:
         program: Program,
     ) -> Process:
         programs = program.programs
-        current = Ready(program=program, readers=self._readers, writers=dict(self.recorders))
+        writers = self._opener.writers(program.plan, {})
+        current = Ready(program=program, readers=self._readers, writers=writers)
         configuration = self._configure(
             first_configuration(
                 self.plan,
@@ -200,7 +217,7 @@ class Harness:
             fault=self._counting(task_faults),
             arrival=self._arrival,
         )
-        publisher = self._publisher(journal, runner, settings)
+        publisher = self._publisher(current, journal, runner, settings)
         executor = StepExecutor()
         view = StateView(self.plan, programs)
         exchange = Exchange(
@@ -222,7 +239,7 @@ class Harness:
             settings=settings,
             clock=self.clock,
             listener=Silent(),
-            housekeep=no_housekeeping,
+            housekeep=self._housekeeping(store, journal, exchange, executor),
             executor=executor,
             preparer=ClusterPreparer(exchange=exchange, cluster=self.cluster),
             limits=self.cluster,
@@ -239,13 +256,25 @@ class Harness:
             choose=self._choose,
         )
 
+    def _housekeeping(
+        self, store: Store, journal: Journal, exchange: Exchange, executor: StepExecutor
+    ) -> Callable[[Callable[[], int | None]], None]:
+        if self._sweep_every is None:
+            return no_housekeeping
+        return Housekeeper(
+            store,
+            journal,
+            self._sweep_every,
+            lambda: exchange.filling,
+            thread=partial(StepThread, executor),
+        ).tick
+
     def _publisher(
-        self, journal: Journal, runner: InProcessRunner, settings: Settings
+        self, current: Ready, journal: Journal, runner: InProcessRunner, settings: Settings
     ) -> Publisher:
-        writers: dict[str, SinkWriter] = {**self.recorders}
         return Publisher(
-            sinks=self.plan.sinks,
-            writers=writers,
+            sinks=current.plan.sinks,
+            writers=current.writers,
             rows_of=runner.rows_of,
             journal=journal,
             backlog=settings.publish_backlog,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rechannel.engine.driver import Driver
@@ -57,6 +58,34 @@ class StepExecutor(Executor):
         else:
             future.set_result(result)
         return True
+
+
+class StepThread:
+    """A thread whose whole run is one call that an executor holds until it is told to make it."""
+
+    def __init__(
+        self,
+        executor: StepExecutor,
+        *,
+        target: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        **named: Any,
+    ) -> None:
+        """Take what it runs; nothing runs yet. named: what only real threads have."""
+        del named
+        self._begin = partial(executor.submit, target, *args)
+        self._end: Future[Any] | None = None
+
+    def start(self) -> None:
+        """Be held."""
+        self._end = self._begin()
+
+    def is_alive(self) -> bool:
+        """Whether it is still held."""
+        return self._end is not None and not self._end.done()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Nobody waits where one thread does everything."""
 
 
 class PromptExecutor(StepExecutor):
