@@ -228,8 +228,9 @@ class StatefulTask:
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
+            retired.append((merge.seqs, merge.where))
             parts = _merge_parts(state, runs, merge, gone)
-            if not parts:
+            if not parts:  # nothing to write; but runs that stayed here without rows would pile up
                 continue
             with measures.activity("merge"):
                 whole = merge_rows(
@@ -244,7 +245,6 @@ class StatefulTask:
                 measures.count("rows_merged", sum(len(part) for part in parts))
             with measures.activity("write"):
                 added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))
-            retired.append((merge.seqs, merge.where))
         return tuple(retired), tuple(added)
 
 

@@ -204,6 +204,37 @@ def test_lumps_are_no_larger_than_the_state():
     assert mean(costs.rows) <= 6 * BATCH
 
 
+# Where rows are rare ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hashes", [1, 3, 20])
+@pytest.mark.parametrize("every", [1, 9])
+def test_parts_without_rows_do_not_make_runs_pile_up(hashes: int, every: int):
+    """A few keys leave most slices empty: a merge there writes nothing, and still passes the runs by."""
+    policy = MergePolicy(fan=4, slice_rows=8)
+    places = [SPACE * (3 * i + 1) // (3 * hashes) for i in range(hashes)]
+    manifest = Manifest()
+    most, largest, oldest = [0, 0], [0, 0], 0
+    for t in range(1, 601):
+        add = [run(t)] if t % every == 0 else []
+        retire, merged = [], plan_merges(manifest.runs, EVERYTHING, t, policy)
+        for merge in merged:
+            some = sum(_holds(merge.where, place) for place in places)
+            if some:
+                add.append(run(max(merge.seqs), merge.level, 50 * some, merge.where))
+            retire.append((merge.seqs, merge.where))
+        manifest = manifest.apply(Edit(retire=tuple(retire), add=tuple(add)))
+        half = t > 300
+        most[half] = max(most[half], len(manifest.runs))
+        largest[half] = max(largest[half], len(str(manifest.to_json())))
+        fresh = [r.seq for r in manifest.runs if r.level == 0]
+        oldest = max(oldest, t - min(fresh, default=t))
+    assert most[1] <= 1.2 * most[0] + 4
+    assert most[0] <= 30 + 4 * hashes
+    assert largest[1] <= 1.3 * largest[0]
+    assert oldest <= 2 * policy.fan * every
+
+
 # After moves -----------------------------------------------------------------------------------------
 
 BINS = 64
