@@ -75,10 +75,12 @@ if TYPE_CHECKING:
     from rechannel.reconfigure.program import add, change_dataflow, change_logic, remove
     from rechannel.running import Reconfiguration, RunningJob
     from rechannel.settings import Settings
+    from rechannel.sinks.batch import Batch
     from rechannel.sources.connectors import MemoryConnector
     from rechannel.state.local import Durability
 
 _HOMES = {
+    "Batch": "rechannel.sinks.batch",
     "Durability": "rechannel.state.local",
     "GroupFrame": "rechannel.kernels.group_frame",
     "Job": "rechannel.job",
@@ -161,6 +163,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Batch",
     "Durability",
     "GroupFrame",
     "Job",

@@ -24,6 +24,8 @@ from rechannel.engine.held import Held
 from rechannel.engine.history import History
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
+from rechannel.engine.incarnations import NOTE as INCARNATIONS
+from rechannel.engine.incarnations import note_of as incarnations_of
 from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Holder, Lease, process_started
@@ -189,6 +191,7 @@ class Assembly:
             time_ms=int(self.clock()),
             fingerprint=str(sorted(identity.operators.items())),
             version=__version__,
+            id=uuid.uuid4().hex,
         )
 
     # Putting together ----------------------------------------------------------------------------
@@ -205,6 +208,9 @@ class Assembly:
         note = note_of(self.journal.state, program)
         if note is not None:
             self.journal.append(Note(kind=NOTE, body=note))
+        counted = incarnations_of(self.journal.state, self.dataflow)
+        if counted is not None:
+            self.journal.append(Note(kind=INCARNATIONS, body=counted))
         settings = self.settings
         current = Ready(program=program, readers=readers, writers=opener.writers(program.plan, {}))
         configuration = first_configuration(

@@ -12,6 +12,7 @@ import pytest
 from rechannel.engine.outbox import outbox_frame, outbox_tables
 from rechannel.errors import DamagedStateError, MissingFileError, StorageError
 from rechannel.kernels.emit import write_outbox
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.open import open_sink
 from rechannel.sinks.outlets import (
@@ -43,11 +44,11 @@ def test_a_timestep_is_one_directory_that_spark_reads(spark, tmp_path, kind):
     options = {"header": "true"} if kind == "csv" else {}
     writer = opened(spark, tmp_path, kind, **options)
     for timestep, values in ((1, (1, 2)), (2, ()), (3, (3,))):
-        said = json.loads(json.dumps(writer.stage(rows(spark, *values), timestep)))
+        said = json.loads(json.dumps(writer.stage(rows(spark, *values), Batch(timestep=timestep))))
         assert said["rows"] == len(values)
         assert not list(tmp_path.glob(f"timestep={timestep:012d}"))
-        writer.publish(said, timestep)
-        writer.publish(said, timestep)
+        writer.publish(said, Batch(timestep=timestep))
+        writer.publish(said, Batch(timestep=timestep))
     reader = spark.read.format(kind).options(**options).schema("n bigint, s string, timestep int")
     read = reader.load(str(tmp_path)).orderBy("n").collect()
     assert [(row.timestep, row.n, row.s) for row in read] == [(1, 1, "1"), (1, 2, "2"), (3, 3, "3")]
@@ -56,7 +57,7 @@ def test_a_timestep_is_one_directory_that_spark_reads(spark, tmp_path, kind):
 
 def test_options_reach_the_writer(spark, tmp_path):
     writer = opened(spark, tmp_path, "json", compression="gzip")
-    writer.publish(writer.stage(rows(spark, 1), 1), 1)
+    writer.publish(writer.stage(rows(spark, 1), Batch(timestep=1)), Batch(timestep=1))
     assert list(tmp_path.glob("timestep=*/*.json.gz"))
 
 
@@ -64,7 +65,7 @@ def test_a_function_that_fails_in_the_frame_leaves_nothing_and_keeps_its_error(s
     made = spark.range(3).selectExpr("raise_error('in the plan') AS x")
     broken = Rows(frame=made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())]))
     with pytest.raises(Exception, match="in the plan") as caught:
-        opened(spark, tmp_path, "json").stage(broken, 1)
+        opened(spark, tmp_path, "json").stage(broken, Batch(timestep=1))
     assert not isinstance(caught.value, StorageError)
     assert list((tmp_path / "_rechannel").glob("*/*")) == []
 
@@ -97,14 +98,14 @@ class Uri:
 
 def test_a_uri_is_written_as_a_local_path_is(spark, tmp_path):
     writer = Uri(spark, tmp_path, "one").writer
-    said = writer.stage(rows(spark, 1), 1)
-    writer.stage(rows(spark, 9), 2)
-    writer.publish(said, 1)
-    writer.publish(said, 1)
+    said = writer.stage(rows(spark, 1), Batch(timestep=1))
+    writer.stage(rows(spark, 9), Batch(timestep=2))
+    writer.publish(said, Batch(timestep=1))
+    writer.publish(said, Batch(timestep=1))
     again = Uri(spark, tmp_path, "two").writer
-    new = again.stage(rows(spark, 2), 2)
-    again.publish(said, 1)
-    again.publish(new, 2)
+    new = again.stage(rows(spark, 2), Batch(timestep=2))
+    again.publish(said, Batch(timestep=1))
+    again.publish(new, Batch(timestep=2))
     read = spark.read.parquet(str(tmp_path)).orderBy("n").collect()
     assert [(row.timestep, row.n) for row in read] == [(1, 1), (2, 2)]
     assert list((tmp_path / "_rechannel").glob("*/*")) == []
@@ -130,7 +131,7 @@ def test_a_file_system_that_nobody_knows_is_a_storage_error(spark):
 
 def test_memory_takes_frames(spark):
     writer = open_sink(MemoryOutlet(name="t"), job="job", spark=spark)
-    writer.publish(writer.stage(rows(spark, 1, 2), 1), 1)
+    writer.publish(writer.stage(rows(spark, 1, 2), Batch(timestep=1)), Batch(timestep=1))
     table: pa.Table = writer.table()  # type: ignore[attr-defined]
     assert table.schema.equals(SCHEMA)
     assert sorted(table["n"].to_pylist()) == [1, 2]
@@ -138,14 +139,14 @@ def test_memory_takes_frames(spark):
 
 def test_the_console_takes_the_first_rows_of_a_frame(spark, capsys):
     writer = open_sink(ConsoleOutlet(rows=2), job="job", name="sink", spark=spark)
-    writer.publish(writer.stage(rows(spark, 1, 2, 3), 7), 7)
+    writer.publish(writer.stage(rows(spark, 1, 2, 3), Batch(timestep=7)), Batch(timestep=7))
     assert "sink · timestep 7 · first 2 rows" in capsys.readouterr().out
 
 
 def test_for_each_batch_gets_the_frame(spark):
     got: list[Any] = []
     outlet = ForEachBatchOutlet(function=lambda df, t: got.append((t, df.count())))
-    open_sink(outlet, job="job", spark=spark).stage(rows(spark, 1, 2), 4)
+    open_sink(outlet, job="job", spark=spark).stage(rows(spark, 1, 2), Batch(timestep=4))
     assert got == [(4, 2)]
 
 
@@ -153,9 +154,9 @@ def test_noop_runs_the_frame(spark):
     made = spark.range(1).selectExpr("raise_error('it ran') AS x")
     broken = Rows(frame=made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())]))
     writer = open_sink(NoopOutlet(), job="job", spark=spark)
-    assert writer.stage(rows(spark, 1), 1) == {}
+    assert writer.stage(rows(spark, 1), Batch(timestep=1)) == {}
     with pytest.raises(Exception, match="it ran"):
-        writer.stage(broken, 1)
+        writer.stage(broken, Batch(timestep=1))
 
 
 def kept(store: LocalStore, key: str, *batches: list[int]) -> str:

@@ -9,6 +9,7 @@ import pytest
 import rechannel as rc
 
 PUBLIC = [
+    "Batch",
     "Durability",
     "GroupFrame",
     "Job",

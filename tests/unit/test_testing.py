@@ -18,6 +18,7 @@ from rechannel.errors import (
     StorageError,
     UnknownOperatorError,
 )
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows
 from rechannel.state.local import Durability, LocalStore
 from rechannel.testing import Harness, ManualClock, Recorder, script
@@ -31,6 +32,9 @@ def counts(*batches: list[dict[str, Any]], **options: Any) -> Harness:
     counted = stream.key_by("k").aggregate(n=rc.count(), name="counts")
     flows = [counted.write.memory("a", name="a"), stream.write.memory("b", name="b")]
     return Harness(flows, **options)
+
+
+BATCH = Batch(timestep=3)
 
 
 def rows(*values: int) -> Rows:
@@ -124,16 +128,16 @@ def test_things_happen_in_the_order_that_is_chosen():
 def test_a_recorder_holds_a_timestep_once():
     recorder = Recorder()
     for _ in range(2):
-        recorder.publish(recorder.stage(rows(1, 2), 3), 3)
+        recorder.publish(recorder.stage(rows(1, 2), BATCH), BATCH)
     assert (recorder.again, recorder.staged) == (1, 2)
     assert recorder.published[3].column("k").to_pylist() == [1, 2]
 
 
 def test_a_recorder_refuses_a_timestep_that_comes_again_with_other_rows():
     recorder = Recorder()
-    recorder.publish(recorder.stage(rows(1), 3), 3)
+    recorder.publish(recorder.stage(rows(1), BATCH), BATCH)
     with pytest.raises(StorageError, match="timestep 3 is published again, with other rows"):
-        recorder.publish(recorder.stage(rows(2), 3), 3)
+        recorder.publish(recorder.stage(rows(2), BATCH), BATCH)
 
 
 def test_an_executor_holds_calls_until_they_are_run():

@@ -80,7 +80,11 @@ class Writer:
         return self.to(ConsoleOutlet(rows=rows), FreeName(f"{self.node.name}.console"), name)
 
     def for_each_batch(self, function: BatchWriter, *, name: str | None = None) -> Flow:
-        """Your own function (df, timestep), at least once per timestep with the same number."""
+        """Your own function (df, timestep), at least once per timestep with the same number.
+
+        A third argument, (df, timestep, batch), gets the `rechannel.Batch`: incarnation of the sink and digest of the
+        timestep, by which an outside system can tell this job from another one and from a copy of it.
+        """
         called = function_name(function, "for-each-batch")
         derived = DerivedName(f"{self.node.name}.{called}")
         return self.to(ForEachBatchOutlet(function=function), derived, name)

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import Any
 
 from rechannel.engine.entries import (
     Closed,
@@ -28,6 +29,8 @@ from rechannel.engine.entries import (
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.flights import Done, Flight, Flights, kept_of
 from rechannel.engine.history import History
+from rechannel.engine.incarnations import NOTE as INCARNATIONS
+from rechannel.engine.incarnations import counted, members_of
 from rechannel.engine.intake import Intake
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
@@ -360,6 +363,7 @@ class Driver:
                 cause=decision.steps[-1].id,
                 steps=decision.steps,
                 edits=self._exchange.loaded(version),
+                notes={INCARNATIONS: self._counted(version, place)},
             )
         )
         ready = self._exchange.begin(version)
@@ -367,6 +371,11 @@ class Driver:
         self._intake.exchange(ready.readers, self._journal.state.offsets)
         self._follow(ready.plan)
         self.changes.know(*abilities(ready.plan, ready.readers))
+
+    def _counted(self, version: int, place: Place) -> dict[str, Any]:
+        """Who bears which name from the border on: in the same entry as the version."""
+        known = self._journal.state.notes.get(INCARNATIONS)
+        return counted(known, members_of(self._exchange.dataflow(version)), place.timestep)
 
     def _follow(self, plan: PhysicalPlan) -> None:
         self._plan = plan

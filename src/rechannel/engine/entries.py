@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias
 
+import xxhash
+
 from rechannel.errors import DamagedStateError
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.events import Event, Stepped, event_from_json
 from rechannel.state.manifest import Edit
-from rechannel.state.sealed import seal, unseal
+from rechannel.state.sealed import canonical, seal, unseal
 
 FORMAT = 1
 """Version of the format of journal entries; readers refuse later ones."""
@@ -42,7 +44,8 @@ class Opened:
 
     host, pid: where it runs. time_ms: when, Unix milliseconds. fingerprint: of its program.
     version: of Rechannel. keep_versions: how many committed timesteps stay for looking back; the
-    journal that appends the entry fills it in.
+    journal that appends the entry fills it in. id: a random word that no other opening has, of this
+    directory or of a copy; "" in journals of before.
     """
 
     host: str
@@ -51,6 +54,7 @@ class Opened:
     fingerprint: str
     version: str
     keep_versions: int = 1
+    id: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
@@ -61,6 +65,7 @@ class Opened:
             "fingerprint": self.fingerprint,
             "version": self.version,
             "keep_versions": self.keep_versions,
+            **({"id": self.id} if self.id else {}),
         }
 
     @classmethod
@@ -123,6 +128,14 @@ class Intent:
             "configuration": self.configuration.to_json() if self.configuration else None,
             **_steps_to_json(self.steps),
         }
+
+    def digest(self, opening: str) -> str:
+        """Return 32 hex digits (XXH3-128) that no other intent shares.
+
+        opening: id of the `Opened` that is in force. Two copies of a state directory that go on by themselves journal
+        the same timestep under different openings, so their digests differ even where all else is equal.
+        """
+        return xxhash.xxh3_128_hexdigest(canonical({"intent": self.to_json(), "opening": opening}))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Self:
@@ -199,14 +212,24 @@ def times_from_json(data: Mapping[str, Json]) -> dict[str, Times]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The staged result of one sink of one committed timestep is where readers see it."""
+    """A sink owes one committed timestep no longer: readers see it, or it was given up.
+
+    incarnation: of the sink; "" in journals of before. dropped: why it was given up; "" where readers see it.
+    """
 
     timestep: int
     sink: str
+    incarnation: str = ""
+    dropped: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
-        return {"timestep": self.timestep, "sink": self.sink}
+        return {
+            "timestep": self.timestep,
+            "sink": self.sink,
+            **({"incarnation": self.incarnation} if self.incarnation else {}),
+            **({"dropped": self.dropped} if self.dropped else {}),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Self:
@@ -219,7 +242,7 @@ class ConfigurationChanged:
     """From a timestep on, another configuration holds; whatever was planned for later is void.
 
     cause: id of the request that led to it. steps: of reconfigurations, that it consists of. edits: state that
-    operators begin with which were not there before.
+    operators begin with which were not there before. notes: bodies by kind that hold from the same moment.
     """
 
     from_timestep: int
@@ -227,6 +250,7 @@ class ConfigurationChanged:
     cause: str
     steps: tuple[Stepped, ...] = ()
     edits: Mapping[str, Edit] = field(default_factory=dict)
+    notes: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
@@ -237,6 +261,7 @@ class ConfigurationChanged:
             "cause": self.cause,
             **_steps_to_json(self.steps),
             **({"edits": edits} if edits else {}),
+            **({"notes": dict(self.notes)} if self.notes else {}),
         }
 
     @classmethod
@@ -248,6 +273,7 @@ class ConfigurationChanged:
             cause=data["cause"],
             steps=_steps_from_json(data),
             edits={n: Edit.from_json(edit) for n, edit in data.get("edits", {}).items()},
+            notes=data.get("notes", {}),
         )
 
 

@@ -375,6 +375,10 @@ class Exchange:
             self.offer(ready)
         return ready.program.record
 
+    def dataflow(self, version: int) -> Dataflow:
+        """What a version that is about to begin consists of. Raises NotReadyError."""
+        return self._get(version).program.dataflow
+
     def _get(self, version: int) -> Ready:
         with self._lock:
             if version not in self._waiting:

@@ -84,7 +84,8 @@ class JournalState:
     timestep. offsets: where each source goes on. open_intents: intended and not committed, in
     order. configurations: (timestep, what holds from it on), ascending. unpublished: staged results
     by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
-    coordination: the reconfigurations that were asked for.
+    coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
+    timestep: of those that are open, unpublished or kept as versions.
     """
 
     number: int = 0
@@ -100,6 +101,7 @@ class JournalState:
     notes: Mapping[str, Json] = field(default_factory=dict)
     keep_versions: int = 1
     coordination: Coordination = field(default_factory=Coordination)
+    digests: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the mappings, drop versions beyond the bound and configurations before them."""
@@ -113,6 +115,9 @@ class JournalState:
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         if kept:
             object.__setattr__(self, "configurations", _since(self.configurations, kept[0]))
+        known = {*self.versions, *self.unpublished, *(one.timestep for one in self.open_intents)}
+        digests = {number: text for number, text in self.digests.items() if number in known}
+        object.__setattr__(self, "digests", _frozen(digests))
 
     @property
     def next_number(self) -> int:
@@ -143,6 +148,10 @@ class JournalState:
     def latest(self) -> Version:
         """The latest committed version; an empty one before the first."""
         return Version() if self.last_committed is None else self.versions[self.last_committed]
+
+    def digest(self, timestep: int) -> str:
+        """The digest of the intent of a timestep that is open, unpublished or kept; "" where it is not known."""
+        return self.digests.get(timestep, "")
 
     def configuration_at(self, timestep: int) -> Configuration:
         """What holds at a timestep. Raises NotReadyError when the journal does not say."""
@@ -209,7 +218,12 @@ def _intent(state: JournalState, body: Intent) -> JournalState:
         )
         raise ValueError(msg)
     state = _step(state, body.steps)
-    return replace(state, open_intents=(*state.open_intents, body))
+    digest = body.digest(state.driver.id if state.driver else "")
+    return replace(
+        state,
+        open_intents=(*state.open_intents, body),
+        digests={**state.digests, body.timestep: digest},
+    )
 
 
 def _committed(state: JournalState, body: Committed) -> JournalState:
@@ -254,6 +268,8 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
     state = _with_loaded(_without_gone(state, body.configuration), body.edits)
     state = _step(state, body.steps)
+    for kind, note in body.notes.items():
+        state = _noted(state, Note(kind=kind, body=note))
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 

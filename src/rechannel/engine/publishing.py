@@ -19,10 +19,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from rechannel.engine.entries import Published
+from rechannel.engine.incarnations import SINKS, incarnation
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import Frame, OutboxFrame, SinkPlan, leaves
 from rechannel.engine.runner import Timestep
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
 _LOG = logging.getLogger(__name__)
@@ -40,11 +42,15 @@ class RowsOf(Protocol):
 @dataclass(frozen=True)
 class _Work:
     sink: SinkPlan
-    timestep: int
+    batch: Batch
     staged: Staged | None
     rows: Callable[[], Rows] | None
     journalled: bool
     again: bool = False
+
+    @property
+    def timestep(self) -> int:
+        return self.batch.timestep
 
 
 class Told(Protocol):
@@ -104,11 +110,22 @@ class Publisher:
                     self._journal.append(Published(timestep=timestep, sink=name))
 
     def _from_journal(self, sink: SinkPlan, timestep: int, what: Mapping[str, Any]) -> _Work:
+        known = self._batch(sink.sink.name, timestep)
+        batch = Batch(
+            timestep=timestep,
+            incarnation=what.get("incarnation", known.incarnation),
+            digest=what.get("digest", known.digest),
+        )
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
             rows = partial(self._rows_of, sink, None, kept)
-            return _Work(sink, timestep, None, rows, True, again=True)
-        return _Work(sink, timestep, what["staged"], None, True, again=True)
+            return _Work(sink, batch, None, rows, True, again=True)
+        return _Work(sink, batch, what["staged"], None, True, again=True)
+
+    def _batch(self, sink: str, timestep: int) -> Batch:
+        state = self._journal.state
+        who = incarnation(state.notes, SINKS, sink)
+        return Batch(timestep=timestep, incarnation=who, digest=state.digest(timestep))
 
     def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
         """What the commit must name for each sink whose publication is durable."""
@@ -116,14 +133,16 @@ class Publisher:
         out: dict[str, Any] = {}
         for sink in self._sinks:
             writer = self._writers[sink.sink.name]
+            batch = self._batch(sink.sink.name, decided.number)
+            named = {"incarnation": batch.incarnation, "digest": batch.digest}
             if sink.direct:
-                result = writer.stage(self._rows_of(sink, decided, kept), decided.number)
+                result = writer.stage(self._rows_of(sink, decided, kept), batch)
                 if writer.durable:
-                    out[sink.sink.name] = {"staged": result}
+                    out[sink.sink.name] = {"staged": result, **named}
                 else:
                     self._volatile[decided.number, sink.sink.name] = result
             elif writer.durable:
-                out[sink.sink.name] = {"outbox": _kept_for(sink.frame, kept)}
+                out[sink.sink.name] = {"outbox": _kept_for(sink.frame, kept), **named}
         return out
 
     def publish(
@@ -132,16 +151,17 @@ class Publisher:
         """Queue a committed timestep."""
         for sink in self._sinks:
             name = sink.sink.name
+            batch = self._batch(name, decided.number)
             if sink.direct:
                 volatile = self._volatile.pop((decided.number, name), None)
                 result = staged[name]["staged"] if name in staged else volatile
-                self._add(_Work(sink, decided.number, result, None, name in staged))
+                self._add(_Work(sink, batch, result, None, name in staged))
                 continue
             files = _kept_for(sink.frame, kept)
             self._add(
                 _Work(
                     sink,
-                    decided.number,
+                    batch,
                     None,
                     lambda sink=sink, files=files: self._rows_of(sink, None, files),  # type: ignore[misc]
                     name in staged,
@@ -208,11 +228,12 @@ class Publisher:
         writer = self._writers[name]
         staged = work.staged
         if work.rows is not None:
-            staged = writer.stage(work.rows(), work.timestep)
+            staged = writer.stage(work.rows(), work.batch)
         if staged is not None:
-            writer.publish(staged, work.timestep)
+            writer.publish(staged, work.batch)
         if work.journalled:
-            self._journal.append(Published(timestep=work.timestep, sink=name))
+            who = work.batch.incarnation
+            self._journal.append(Published(timestep=work.timestep, sink=name, incarnation=who))
         took = (time.perf_counter() - began) * 1e3
         self._tell(work.timestep, name, duration_ms=took, again=work.again)
 

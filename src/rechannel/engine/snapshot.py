@@ -44,6 +44,7 @@ def to_bytes(state: JournalState) -> bytes:
             "notes": dict(state.notes),
             "keep_versions": state.keep_versions,
             "coordination": state.coordination.to_json(),
+            "digests": [[timestep, digest] for timestep, digest in state.digests.items()],
         }
     )
 
@@ -81,7 +82,16 @@ def _state_from_json(record: Mapping[str, Json]) -> JournalState:
         coordination=Coordination.from_json(record["coordination"])
         if "coordination" in record
         else Coordination(),
+        digests=_digests(record),
     )
+
+
+def _digests(record: Mapping[str, Json]) -> dict[int, str]:
+    """Snapshots of before have none, and their openings no ids."""
+    if "digests" in record:
+        return dict(record["digests"])
+    intents = (Intent.from_json(intent) for intent in record["open_intents"])
+    return {intent.timestep: intent.digest("") for intent in intents}
 
 
 def _version_to_json(version: Version, places: dict[Run, int]) -> dict[str, Json]:

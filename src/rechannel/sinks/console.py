@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows, Staged
 
 if TYPE_CHECKING:
@@ -26,17 +27,17 @@ class ConsoleWriter:
     durable: bool = False
     _staged: dict[int, pa.Table] = field(default_factory=dict)
 
-    def stage(self, rows: Rows, timestep: int) -> Staged:
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the first rows, and one more to know whether there are more."""
-        self._staged[timestep] = rows.head(self.rows + 1)
+        self._staged[batch.timestep] = rows.head(self.rows + 1)
         return {}
 
-    def publish(self, staged: Staged, timestep: int) -> None:
+    def publish(self, staged: Staged, batch: Batch) -> None:
         """Print them."""
         del staged
-        held = self._staged.pop(timestep, None)
+        held = self._staged.pop(batch.timestep, None)
         if held is not None and held.num_rows:
-            self._print(held, timestep)
+            self._print(held, batch.timestep)
 
     def close(self) -> None:
         """Nothing is held."""

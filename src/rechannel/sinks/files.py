@@ -21,6 +21,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from rechannel.errors import MissingFileError, RefusedError
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows, Staged
 
 STAGING = "_rechannel"
@@ -91,10 +92,10 @@ class FileWriter:
         self.folder.make(self._staging)
         self._stale = {name: _timestep(name) for name in self.folder.names(self._staging)}
 
-    def stage(self, rows: Rows, timestep: int) -> Staged:
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows under a hidden name, durably. See `SinkWriter.stage`."""
-        self._sweep(lambda _, number: number >= timestep)
-        name = f"{timestep:012d}-{self.token}-{next(self._numbers)}"
+        self._sweep(lambda _, number: number >= batch.timestep)
+        name = f"{batch.timestep:012d}-{self.token}-{next(self._numbers)}"
         path = f"{self._staging}/{name}"
         try:
             written = self.write(rows, path)
@@ -107,13 +108,13 @@ class FileWriter:
         self.folder.settle(path)
         return {"rows": written, "staging": name}
 
-    def publish(self, staged: Staged, timestep: int) -> None:
+    def publish(self, staged: Staged, batch: Batch) -> None:
         """Rename the directory to what readers see. See `SinkWriter.publish`."""
         name = staged.get("staging")
-        self._sweep(lambda other, number: number == timestep and other != name)
+        self._sweep(lambda other, number: number == batch.timestep and other != name)
         if name is None:
             return
-        source, target = f"{self._staging}/{name}", f"{self.root}/{published_name(timestep)}"
+        source, target = f"{self._staging}/{name}", f"{self.root}/{published_name(batch.timestep)}"
         if not self.folder.rename(source, target):
             self.folder.remove(source)
         self._stale.pop(name, None)

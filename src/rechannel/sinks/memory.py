@@ -7,6 +7,7 @@ from threading import Lock
 
 import pyarrow as pa
 
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows, Staged
 
 
@@ -24,21 +25,21 @@ class MemoryWriter:
     _published: dict[int, pa.Table] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def stage(self, rows: Rows, timestep: int) -> Staged:
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the rows."""
         table = rows.table()
         with self._lock:
             self.schema = rows.schema
-            self._staged[timestep] = table
+            self._staged[batch.timestep] = table
         return {"rows": table.num_rows}
 
-    def publish(self, staged: Staged, timestep: int) -> None:
+    def publish(self, staged: Staged, batch: Batch) -> None:
         """Show what is held; a timestep that an earlier process held is gone with it."""
         del staged
         with self._lock:
-            table = self._staged.pop(timestep, None)
+            table = self._staged.pop(batch.timestep, None)
             if table is not None and table.num_rows:
-                self._published[timestep] = table
+                self._published[batch.timestep] = table
 
     def timesteps(self) -> list[tuple[int, pa.Table]]:
         """Number and rows of every published timestep that has rows, in order."""

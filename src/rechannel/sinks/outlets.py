@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rechannel.errors import DataflowError
+from rechannel.sinks.batch import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BatchWriter = Callable[["DataFrame", int], Any]
-"""(finished rows of a timestep, its number) -> anything. Called at least once per timestep."""
+BatchWriter = Callable[["DataFrame", int], Any] | Callable[["DataFrame", int, Batch], Any]
+"""(finished rows of a timestep, its number, its `Batch` if wanted) -> anything. Called at least once per timestep."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,14 +71,17 @@ class ConsoleOutlet:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForEachBatchOutlet:
-    """A function of a timestep's finished DataFrame and number, called at least once for each."""
+    """A function of a timestep's finished DataFrame and number, called at least once for each.
+
+    One that takes three arguments gets the `Batch` as well.
+    """
 
     function: BatchWriter
 
     def __post_init__(self) -> None:
         """Check that it can be called."""
         if not callable(self.function):
-            msg = "for_each_batch needs a function (df, timestep)"
+            msg = "for_each_batch needs a function (df, timestep) or (df, timestep, batch)"
             raise DataflowError(msg)
 
     def describe(self) -> str:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from rechannel.sinks.batch import Batch
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -62,14 +64,14 @@ class SinkWriter(Protocol):
     def durable(self) -> bool:
         """Whether the journal keeps track of what is staged and published."""
 
-    def stage(self, rows: Rows, timestep: int) -> Staged:
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Bring the rows of a timestep to where publishing is cheap; no reader sees them yet.
 
-        May be called again for the same timestep, with the same rows, when the first attempt was
+        May be called again for the same batch, with the same rows, when the first attempt was
         never committed. Raises StorageError when the place refuses.
         """
 
-    def publish(self, staged: Staged, timestep: int) -> None:
+    def publish(self, staged: Staged, batch: Batch) -> None:
         """Show what was staged to readers; nothing happens if they see it already.
 
         Raises MissingFileError when it is gone, StorageError when the place refuses.

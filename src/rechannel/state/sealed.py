@@ -24,9 +24,14 @@ def seal(record: Mapping[str, Any]) -> bytes:
 
     Raises TypeError or ValueError for what JSON cannot hold.
     """
-    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    body = text.encode("ascii")
+    body = canonical(record)
     return body[:-1] + _seal_of(body)
+
+
+def canonical(record: Mapping[str, Any]) -> bytes:
+    """Write JSON in the one form that equal records share. Raises TypeError or ValueError for what JSON cannot hold."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
 
 
 def unseal(data: bytes | memoryview, *, name: str, newest: int) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from rechannel.engine.exchange import Exchange, Opener, Ready
 from rechannel.engine.history import History
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
+from rechannel.engine.incarnations import NOTE as INCARNATIONS
+from rechannel.engine.incarnations import note_of as incarnations_of
 from rechannel.engine.inprocess import Fault as TaskFault
 from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal, read_only
@@ -58,6 +60,9 @@ from rechannel.version import __version__
 
 TASKS = 2
 """Tasks per operator where settings do not say."""
+
+_OPENINGS = count(1)
+"""Of this process: two harnesses over copies of one directory open it under different words."""
 
 Configure = Callable[[Configuration], Configuration]
 Arrival = Callable[[list[bytes]], list[bytes]]
@@ -179,10 +184,21 @@ class Harness:
         program = start_program(self.dataflow, self._schemas, store, state, revert=revert)
         identity = Identity(name="test", operators=program.record["operators"])
         identity.claim(store, changed=NOTE in state.notes)
-        journal.append(Opened(host="test", pid=0, time_ms=0, fingerprint="", version=__version__))
+        opened = Opened(
+            host="test",
+            pid=0,
+            time_ms=0,
+            fingerprint="",
+            version=__version__,
+            id=f"opening{next(_OPENINGS)}",
+        )
+        journal.append(opened)
         note = note_of(journal.state, program)
         if note is not None:
             journal.append(Note(kind=NOTE, body=note))
+        counted = incarnations_of(journal.state, self.dataflow)
+        if counted is not None:
+            journal.append(Note(kind=INCARNATIONS, body=counted))
         self._process = self._assemble(store, journal, settings, task_faults, program)
         self._process.driver.recover()
         return self._process

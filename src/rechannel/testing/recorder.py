@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rechannel.errors import StorageError
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows, Staged
 
 
@@ -25,22 +26,24 @@ class Recorder:
     staged: int = 0
     _staged: dict[int, pa.Table] = field(default_factory=dict)
 
-    def stage(self, rows: Rows, timestep: int) -> Staged:
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Keep the rows under a new number, as staging files have names of their own."""
-        del timestep
+        del batch
         self._staged[self.staged] = rows.table()
         self.staged += 1
         return {"number": self.staged - 1}
 
-    def publish(self, staged: Staged, timestep: int) -> None:
+    def publish(self, staged: Staged, batch: Batch) -> None:
         """Show rows. Raises StorageError when a timestep comes again with other rows."""
         rows = self._staged[staged["number"]]
-        known = self.published.setdefault(timestep, rows)
+        known = self.published.setdefault(batch.timestep, rows)
         if known is rows:
             return
         self.again += 1
         if not _same(known, rows):
-            msg = f"timestep {timestep} is published again, with other rows than the first time"
+            msg = (
+                f"timestep {batch.timestep} is published again, with other rows than the first time"
+            )
             raise StorageError(msg)
 
     def forget(self) -> None:

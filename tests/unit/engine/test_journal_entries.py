@@ -44,6 +44,7 @@ RANGE = SourceRange(start={"0": 5}, end={"0": 9}, layout=[["a.parquet"], ["b.par
 
 BODIES = [
     Opened(host="h", pid=7, time_ms=1, fingerprint="f", version="0.1.0", keep_versions=4),
+    Opened(host="h", pid=7, time_ms=1, fingerprint="f", version="0.1.0", id="5f"),
     Intent(timestep=7, sources={"flights": RANGE}, configuration_version=3, now_ms=99),
     Intent(
         timestep=0,
@@ -60,6 +61,7 @@ BODIES = [
         outbox={"counts": ("outbox/counts/7-0.arrow",)},
     ),
     Committed(timestep=8),
+    Published(timestep=5, sink="out", incarnation="sink-2", dropped="it is gone"),
     Published(timestep=7, sink="out"),
     ConfigurationChanged(from_timestep=9, configuration=CONFIGURATION, cause="request 5"),
     Note(kind="reconfiguration", body={"phase": "prepare", "moved": [1, 2.5, None]}),

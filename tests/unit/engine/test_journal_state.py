@@ -286,3 +286,38 @@ def test_files_of_a_version():
     )
     assert version.files() == {run(t).segment for t in (1, 2, 3)} | {"outbox/x.arrow"}
     assert Version().files() == set()
+
+
+def test_a_digest_tells_an_intent_from_that_of_a_copy():
+    mine, copy = replace(OPENED, id="aa"), replace(OPENED, id="bb")
+    one = told(mine, first())
+    assert one.digest(1) == first().digest("aa") != first().digest("bb")
+    assert told(copy, first()).digest(1) == first().digest("bb")
+    assert one.digest(2) == ""
+
+
+def test_a_digest_stays_until_a_timestep_is_published_and_is_no_version_any_more():
+    state = told(OPENED, first(), commit(1, staged={"out": {"staged": 1}}))
+    digest = state.digest(1)
+    assert len(digest) == 32
+    for timestep in (2, 3, 4):
+        state = told(intent(timestep), commit(timestep), state=state)
+    assert set(state.digests) == {1, 3, 4}
+    assert from_bytes(to_bytes(state), name="s").digests == state.digests
+    assert state.digest(1) == digest
+    state = told(Published(timestep=1, sink="out", incarnation="sink-1"), state=state)
+    assert state.digest(1) == ""
+
+
+def test_a_later_opening_does_not_change_what_was_intended():
+    state = told(replace(OPENED, id="aa"), first())
+    digest = state.digest(1)
+    assert told(replace(OPENED, id="bb"), state=state).digest(1) == digest
+
+
+def test_notes_of_a_change_hold_from_the_same_entry():
+    changed = ConfigurationChanged(
+        from_timestep=1, configuration=Configuration(), cause="r1", notes={"incarnations": {"a": 1}}
+    )
+    assert told(OPENED, changed).notes == {"incarnations": {"a": 1}}
+    assert ConfigurationChanged.from_json(changed.to_json()) == changed

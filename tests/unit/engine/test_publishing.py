@@ -16,6 +16,7 @@ from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows
 from rechannel.testing import Harness, script
 
@@ -28,15 +29,17 @@ class Sink:
 
     durable: bool = True
     calls: list[tuple[Any, ...]] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
 
-    def stage(self, rows: Rows, timestep: int) -> dict[str, Any]:
+    def stage(self, rows: Rows, batch: Batch) -> dict[str, Any]:
         self.before()
-        self.calls.append(("stage", timestep, rows.table().column("k").to_pylist()))
-        return {"staged": timestep}
+        self.calls.append(("stage", batch.timestep, rows.table().column("k").to_pylist()))
+        return {"staged": batch.timestep}
 
-    def publish(self, staged: dict[str, Any], timestep: int) -> None:
-        self.calls.append(("publish", timestep, staged))
+    def publish(self, staged: dict[str, Any], batch: Batch) -> None:
+        self.calls.append(("publish", batch.timestep, staged))
+        self.batches.append(batch)
 
     def close(self) -> None:
         self.calls.append(("close",))
@@ -50,6 +53,7 @@ class Bench:
     behind: Sink = field(default_factory=Sink)
     backlog: int = 2
     entries: list[Any] = field(default_factory=list)
+    state: JournalState = field(default_factory=JournalState)
 
     def __post_init__(self) -> None:
         stream = rc.read().memory(script("k long"), name="in")
@@ -89,9 +93,10 @@ class Bench:
 def test_sinks_on_sources_are_staged_before_and_others_read_behind_the_commit():
     bench = Bench()
     staged = bench.commit(3)
+    named = {"incarnation": "", "digest": ""}
     assert staged == {
-        "direct": {"staged": {"staged": 3}},
-        "behind": {"outbox": {"counts": ["300"]}},
+        "direct": {"staged": {"staged": 3}, **named},
+        "behind": {"outbox": {"counts": ["300"]}, **named},
     }
     assert bench.direct.calls == [("stage", 3, [3])]
     assert bench.behind.calls == []
@@ -194,3 +199,17 @@ def test_closing_before_starting_closes_the_writers():
     bench = Bench()
     bench.publisher.close()
     assert bench.direct.calls == bench.behind.calls == [("close",)]
+
+
+def test_a_sink_is_told_which_incarnation_and_intent_it_publishes():
+    state = JournalState(
+        notes={"incarnations": {"serial": 2, "sinks": {"direct": {"id": "sink-2", "since": 1}}}},
+        unpublished={3: {}},
+        digests={3: "ab"},
+    )
+    bench = Bench(state=state)
+    staged = bench.commit(3)
+    assert staged["direct"] == {"staged": {"staged": 3}, "incarnation": "sink-2", "digest": "ab"}
+    while bench.publisher.publish_next():
+        pass
+    assert bench.direct.batches == [Batch(timestep=3, incarnation="sink-2", digest="ab")]

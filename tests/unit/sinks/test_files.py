@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.errors import DataflowError, MissingFileError, RefusedError, StorageError
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter, published_name
 from rechannel.sinks.local import LocalFolder, arrow_writer, storing
 from rechannel.sinks.writer import Rows
@@ -54,10 +55,10 @@ def journalled(value: dict) -> dict:
 
 def test_a_timestep_is_seen_once_it_is_published_and_not_before(tmp_path):
     writer = opened(tmp_path)
-    said = journalled(writer.stage(rows(1, 2), 7))
+    said = journalled(writer.stage(rows(1, 2), Batch(timestep=7)))
     assert said["rows"] == 2
     assert seen(tmp_path) == {}
-    writer.publish(said, 7)
+    writer.publish(said, Batch(timestep=7))
     assert seen(tmp_path) == {7: [1, 2]}
     assert (tmp_path / "timestep=000000000007").is_dir()
     assert staged(tmp_path) == []
@@ -66,26 +67,26 @@ def test_a_timestep_is_seen_once_it_is_published_and_not_before(tmp_path):
 
 def test_publishing_again_changes_nothing(tmp_path):
     writer = opened(tmp_path)
-    said = writer.stage(rows(1), 1)
-    writer.publish(said, 1)
-    writer.publish(said, 1)
-    opened(tmp_path, token="two").publish(said, 1)
+    said = writer.stage(rows(1), Batch(timestep=1))
+    writer.publish(said, Batch(timestep=1))
+    writer.publish(said, Batch(timestep=1))
+    opened(tmp_path, token="two").publish(said, Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
 
 
 def test_staging_again_behind_the_commit_shows_the_rows_once(tmp_path):
     first = opened(tmp_path)
-    first.publish(first.stage(rows(1), 1), 1)
+    first.publish(first.stage(rows(1), Batch(timestep=1)), Batch(timestep=1))
     second = opened(tmp_path, token="two")
-    second.publish(second.stage(rows(1), 1), 1)
+    second.publish(second.stage(rows(1), Batch(timestep=1)), Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
     assert staged(tmp_path) == []
 
 
 def test_an_empty_timestep_writes_nothing(tmp_path):
     writer = opened(tmp_path)
-    said = writer.stage(rows(), 1)
-    writer.publish(said, 1)
+    said = writer.stage(rows(), Batch(timestep=1))
+    writer.publish(said, Batch(timestep=1))
     assert said == {"rows": 0}
     assert seen(tmp_path) == {}
     assert staged(tmp_path) == []
@@ -93,24 +94,24 @@ def test_an_empty_timestep_writes_nothing(tmp_path):
 
 def test_what_was_staged_and_never_committed_is_swept(tmp_path):
     crashed = opened(tmp_path)
-    said = crashed.stage(rows(1), 1)
-    crashed.stage(rows(2), 2)
-    crashed.stage(rows(3), 3)
+    said = crashed.stage(rows(1), Batch(timestep=1))
+    crashed.stage(rows(2), Batch(timestep=2))
+    crashed.stage(rows(3), Batch(timestep=3))
     again = opened(tmp_path, token="two")
-    new = again.stage(rows(2), 2)
+    new = again.stage(rows(2), Batch(timestep=2))
     assert staged(tmp_path) == sorted([said["staging"], new["staging"]])
-    again.publish(said, 1)
-    again.publish(new, 2)
+    again.publish(said, Batch(timestep=1))
+    again.publish(new, Batch(timestep=2))
     assert seen(tmp_path) == {1: [1], 2: [2]}
     assert staged(tmp_path) == []
 
 
 def test_other_attempts_at_a_committed_timestep_are_swept(tmp_path):
     crashed = opened(tmp_path)
-    crashed.stage(rows(1), 1)
-    said = crashed.stage(rows(1), 1)
+    crashed.stage(rows(1), Batch(timestep=1))
+    said = crashed.stage(rows(1), Batch(timestep=1))
     again = opened(tmp_path, token="two")
-    again.publish(said, 1)
+    again.publish(said, Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
     assert staged(tmp_path) == []
 
@@ -118,27 +119,27 @@ def test_other_attempts_at_a_committed_timestep_are_swept(tmp_path):
 def test_a_driver_that_was_replaced_does_not_touch_what_the_new_one_staged(tmp_path):
     old = opened(tmp_path)
     new = opened(tmp_path, token="two")
-    said = new.stage(rows(1), 1)
-    old.stage(rows(1), 1)
-    old.publish({"rows": 0}, 1)
-    new.publish(said, 1)
+    said = new.stage(rows(1), Batch(timestep=1))
+    old.stage(rows(1), Batch(timestep=1))
+    old.publish({"rows": 0}, Batch(timestep=1))
+    new.publish(said, Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
 
 
 def test_two_drivers_publishing_one_timestep_show_it_once(tmp_path):
     old, new = opened(tmp_path), opened(tmp_path, token="two")
-    one, other = old.stage(rows(1), 1), new.stage(rows(1), 1)
-    new.publish(other, 1)
-    old.publish(one, 1)
+    one, other = old.stage(rows(1), Batch(timestep=1)), new.stage(rows(1), Batch(timestep=1))
+    new.publish(other, Batch(timestep=1))
+    old.publish(one, Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
 
 
 def test_staged_output_that_is_gone_is_named(tmp_path):
     writer = opened(tmp_path)
-    said = writer.stage(rows(1), 1)
+    said = writer.stage(rows(1), Batch(timestep=1))
     LocalFolder().remove(f"{tmp_path}/_rechannel/job.sink/{said['staging']}")
     with pytest.raises(MissingFileError, match=said["staging"]):
-        writer.publish(said, 1)
+        writer.publish(said, Batch(timestep=1))
 
 
 def test_a_failed_attempt_leaves_nothing(tmp_path):
@@ -147,13 +148,13 @@ def test_a_failed_attempt_leaves_nothing(tmp_path):
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
-        opened(tmp_path, write=write).stage(rows(1), 1)
+        opened(tmp_path, write=write).stage(rows(1), Batch(timestep=1))
     assert staged(tmp_path) == []
 
 
 def test_output_of_another_job_is_refused(tmp_path):
     first = opened(tmp_path, owner="a/b")
-    first.publish(first.stage(rows(1), 1), 1)
+    first.publish(first.stage(rows(1), Batch(timestep=1)), Batch(timestep=1))
     with pytest.raises(RefusedError, match="already holds timesteps, those of a%2Fb"):
         opened(tmp_path, owner="other")
     opened(tmp_path, owner="a/b")
@@ -168,7 +169,7 @@ def test_timesteps_of_nobody_known_are_refused(tmp_path):
 def test_other_files_under_the_path_do_not_matter(tmp_path):
     (tmp_path / "README").write_text("mine")
     writer = opened(tmp_path)
-    writer.publish(writer.stage(rows(1), 1), 1)
+    writer.publish(writer.stage(rows(1), Batch(timestep=1)), Batch(timestep=1))
     assert seen(tmp_path) == {1: [1]}
 
 
@@ -187,22 +188,23 @@ def test_every_committed_timestep_appears_exactly_once(tmp_path_factory, script,
     published, pending = 0, None
     for what in script:
         if what == "stage":
-            pending = journalled(writer.stage(rows(*values[len(committed)]), len(committed)))
+            batch = Batch(timestep=len(committed))
+            pending = journalled(writer.stage(rows(*values[len(committed)]), batch))
         elif what == "commit" and pending is not None:
             committed.append(pending)
             pending = None
         elif what == "publish" and published < len(committed):
-            writer.publish(committed[published], published)
+            writer.publish(committed[published], Batch(timestep=published))
             published += 1
         elif what == "crash":
             zombie, pending = writer, None
             writer = opened(root, token=f"t{next(tokens)}")
             published = max(0, published - 1)  # the journal may not know of the last publication
         elif what == "zombie" and zombie is not None and committed:
-            zombie.publish(committed[-1], len(committed) - 1)
+            zombie.publish(committed[-1], Batch(timestep=len(committed) - 1))
     writer = opened(root, token="last")
     for timestep, said in enumerate(committed):
-        writer.publish(said, timestep)
+        writer.publish(said, Batch(timestep=timestep))
     twin = {t: list(values[t]) for t in range(len(committed)) if values[t]}
     assert seen(root) == twin
 
@@ -214,7 +216,7 @@ def test_a_full_disk_is_a_storage_error(tmp_path, monkeypatch):
     monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
     message = r"cannot write .*No space left on device\. [\d,]+ MiB are free there"
     with pytest.raises(StorageError, match=message):
-        opened(tmp_path).stage(rows(1), 1)
+        opened(tmp_path).stage(rows(1), Batch(timestep=1))
 
 
 def test_a_place_that_cannot_be_made_is_a_storage_error(tmp_path):
@@ -238,9 +240,9 @@ def test_settled_files_are_synced(tmp_path, monkeypatch):
         folder=LocalFolder(sync=True),
         write=arrow_writer("parquet", {}),
     )
-    said = writer.stage(rows(1), 1)
+    said = writer.stage(rows(1), Batch(timestep=1))
     assert len(synced) == 3  # the file, its directory, the directory above
-    writer.publish(said, 1)
+    writer.publish(said, Batch(timestep=1))
     assert len(synced) == 4
 
 

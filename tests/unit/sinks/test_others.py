@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from rechannel.errors import DataflowError, SourceError, UserFunctionError
+from rechannel.sinks.batch import Batch
 from rechannel.sinks.console import ConsoleWriter
 from rechannel.sinks.files import FileWriter
-from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter
+from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter, takes_batch
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.open import open_sink
 from rechannel.sinks.outlets import (
@@ -54,10 +55,10 @@ def test_memory_shows_what_is_published_once():
     writer = MemoryWriter("out")
     assert writer.table().num_rows == 0
     for timestep, values in ((1, (1, 2)), (3, (4,)), (2, (3,)), (4, ())):
-        said = writer.stage(rows(*values), timestep)
+        said = writer.stage(rows(*values), Batch(timestep=timestep))
         assert timestep not in dict(writer.timesteps())
-        writer.publish(said, timestep)
-        writer.publish(said, timestep)
+        writer.publish(said, Batch(timestep=timestep))
+        writer.publish(said, Batch(timestep=timestep))
     assert [number for number, _ in writer.timesteps()] == [1, 2, 3]
     assert [number for number, _ in writer.last(2)] == [2, 3]
     assert writer.last(0) == []
@@ -68,22 +69,22 @@ def test_memory_shows_what_is_published_once():
 
 def test_memory_shows_the_latest_attempt_at_a_timestep():
     writer = MemoryWriter("out")
-    writer.stage(rows(1), 1)
-    writer.publish(writer.stage(rows(1), 1), 1)
+    writer.stage(rows(1), Batch(timestep=1))
+    writer.publish(writer.stage(rows(1), Batch(timestep=1)), Batch(timestep=1))
     assert writer.table()["n"].to_pylist() == [1]
 
 
 def test_memory_has_columns_before_it_has_rows():
     writer = MemoryWriter("out")
-    writer.publish(writer.stage(rows(), 1), 1)
+    writer.publish(writer.stage(rows(), Batch(timestep=1)), Batch(timestep=1))
     assert writer.table().schema == SCHEMA
 
 
 def test_the_console_shows_the_first_rows_when_they_are_published():
     writer, out = console(limit=2)
-    said = writer.stage(rows(7, 8, 9), 5)
+    said = writer.stage(rows(7, 8, 9), Batch(timestep=5))
     assert out.getvalue() == ""
-    writer.publish(said, 5)
+    writer.publish(said, Batch(timestep=5))
     text = out.getvalue()
     assert "delays · timestep 5 · first 2 rows" in text
     assert "7" in text
@@ -93,25 +94,25 @@ def test_the_console_shows_the_first_rows_when_they_are_published():
 
 def test_the_console_says_how_many_rows_there_are_if_it_shows_all():
     writer, out = console(limit=2)
-    writer.publish(writer.stage(rows(7), 5), 5)
+    writer.publish(writer.stage(rows(7), Batch(timestep=5)), Batch(timestep=5))
     assert "delays · timestep 5 · 1 row\n" in out.getvalue()
 
 
 def test_the_console_is_silent_about_nothing():
     writer, out = console(limit=2)
-    writer.publish(writer.stage(rows(), 5), 5)
-    writer.publish({}, 6)
+    writer.publish(writer.stage(rows(), Batch(timestep=5)), Batch(timestep=5))
+    writer.publish({}, Batch(timestep=6))
     assert out.getvalue() == ""
 
 
 def test_for_each_batch_gets_rows_and_number_before_the_commit():
     got: list[Any] = []
     writer = ForEachBatchWriter("mine", lambda table, timestep: got.append((timestep, table)))
-    said = writer.stage(rows(1, 2), 3)
+    said = writer.stage(rows(1, 2), Batch(timestep=3))
     ((timestep, table),) = got
     assert timestep == 3
     assert table["n"].to_pylist() == [1, 2]
-    writer.publish(said, 3)
+    writer.publish(said, Batch(timestep=3))
     assert len(got) == 1
     assert writer.durable
 
@@ -121,7 +122,7 @@ def test_for_each_batch_shows_the_users_traceback():
         raise ZeroDivisionError("in my code")
 
     with pytest.raises(UserFunctionError, match=r"broken of sink 'mine', timestep 3") as caught:
-        ForEachBatchWriter("mine", broken).stage(rows(1), 3)
+        ForEachBatchWriter("mine", broken).stage(rows(1), Batch(timestep=3))
     assert 'raise ZeroDivisionError("in my code")' in str(caught.value)
 
 
@@ -130,7 +131,7 @@ def test_for_each_batch_lets_errors_of_the_input_pass():
         raise SourceError("a file is gone")
 
     with pytest.raises(SourceError, match="a file is gone"):
-        ForEachBatchWriter("mine", read).stage(rows(1), 3)
+        ForEachBatchWriter("mine", read).stage(rows(1), Batch(timestep=3))
 
 
 def test_noop_reads_nothing_without_spark():
@@ -138,7 +139,10 @@ def test_noop_reads_nothing_without_spark():
         raise AssertionError
 
     writer = NoopWriter()
-    writer.publish(writer.stage(Rows(frame=None, tables=read, schema=SCHEMA), 1), 1)
+    writer.publish(
+        writer.stage(Rows(frame=None, tables=read, schema=SCHEMA), Batch(timestep=1)),
+        Batch(timestep=1),
+    )
     assert not writer.durable
 
 
@@ -180,3 +184,43 @@ def test_an_outlet_that_nobody_knows_is_refused():
 
     with pytest.raises(DataflowError, match="something else"):
         open_sink(Other(), job="job")
+
+
+def annotated(calls: list[Any]) -> Any:
+    def write(df: Any, timestep: int, batch: Batch = Batch(timestep=0)) -> None:  # noqa: B008
+        del df
+        calls.extend([timestep, batch.digest])
+
+    return write
+
+
+def noted(function: Any) -> list[Any]:
+    """What a function of some form is called with beside the rows."""
+    calls: list[Any] = []
+    batch = Batch(timestep=3, incarnation="sink-2", digest="ab")
+    ForEachBatchWriter("s", function(calls)).stage(rows(1), batch)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (lambda calls: lambda df, t: calls.extend([t]), [3]),
+        (lambda calls: lambda df, t, to=calls: to.extend([t]), [3]),
+        (lambda calls: lambda df, t, *more: calls.extend([t, *more]), [3]),
+        (lambda calls: lambda df, t, batch: calls.extend([t, batch.incarnation]), [3, "sink-2"]),
+        (annotated, [3, "ab"]),
+    ],
+)
+def test_a_third_argument_is_the_batch_and_defaults_stay_defaults(function, given):
+    assert noted(function) == given
+
+
+def test_what_has_no_signature_gets_two_arguments():
+    assert not takes_batch(dict.update)
+    assert not takes_batch(max)
+
+
+def test_a_batch_is_of_a_timestep():
+    with pytest.raises(ValueError, match="not -1"):
+        Batch(timestep=-1)

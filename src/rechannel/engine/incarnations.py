@@ -1,0 +1,85 @@
+"""Incarnations: which source, sink or operator of a name is meant. Pure.
+
+A name comes back: a sink is removed while it owes timesteps, and another one is added under its name. So the journal
+counts those who bear names. The rules:
+
+- Whoever appears first, at a start or at a change while the job runs, gets an id with the next serial ("sink-12").
+- An id stays as long as the name is in the program and, where a place is known (a path), as long as that is the same.
+- Removal forgets the id; no serial is ever given again.
+
+The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "since": t}}, "sinks": {...},
+"operators": {...}}`. since: the first timestep that was planned with it; 0 where the journal did not count yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rechannel.dataflow.graph import Dataflow, Sink, Stateful
+from rechannel.engine.entries import Json
+from rechannel.engine.journal_state import JournalState
+
+NOTE = "incarnations"
+"""Kind of the note in the journal."""
+
+SOURCES, SINKS, OPERATORS = "sources", "sinks", "operators"
+_WORDS = {SOURCES: "source", SINKS: "sink", OPERATORS: "operator"}
+
+Members = Mapping[str, Mapping[str, Mapping[str, Json]]]
+"""By kind and name, what is told about whoever bears the name. `place` is part of who it is; the rest is not."""
+
+
+def members_of(dataflow: Dataflow) -> Members:
+    """All who bear names in a dataflow: sources, sinks, operators with state."""
+    return {
+        SOURCES: {str(node.name): {} for node in dataflow.nodes if hasattr(node, "connector")},
+        SINKS: {str(n.name): _place(n) for n in dataflow.nodes if isinstance(n, Sink)},
+        OPERATORS: {str(n.name): {} for n in dataflow.nodes if isinstance(n, Stateful)},
+    }
+
+
+def _place(sink: Sink) -> Mapping[str, Json]:
+    """Where files go; other sinks are what their name says."""
+    path = getattr(sink.outlet, "path", None)
+    return {} if path is None else {"place": path}
+
+
+def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
+    """The note for a program. known: the note so far, or None. since: the first timestep that is planned with it."""
+    serial = known["serial"] if known else 0
+    note: dict[str, Json] = {}
+    for kind, word in _WORDS.items():
+        before = known.get(kind, {}) if known else {}
+        note[kind] = {}
+        for name, told in sorted(members.get(kind, {}).items()):
+            one = before.get(name)
+            if one is None or one.get("place") != told.get("place"):
+                serial += 1
+                one = {"id": f"{word}-{serial}", "since": since if known else 0}
+            note[kind][name] = {**told, "id": one["id"], "since": one["since"]}
+    return {"serial": serial, **note}
+
+
+def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:
+    """The note of a driver that starts with a dataflow; None where the journal says so already."""
+    known = state.notes.get(NOTE)
+    note = counted(known, members_of(dataflow), (state.last_intended or 0) + 1)
+    return None if note == known else note
+
+
+def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:
+    """Id of whoever bears a name now; "" where the journal does not say."""
+    found: str = _told(notes, kind, name).get("id", "")
+    return found
+
+
+def since(notes: Mapping[str, Json], kind: str, name: str) -> int:
+    """The first timestep that was planned with whoever bears a name now; 0 where the journal does not say."""
+    found: int = _told(notes, kind, name).get("since", 0)
+    return found
+
+
+def _told(notes: Mapping[str, Json], kind: str, name: str) -> Mapping[str, Json]:
+    note = notes.get(NOTE) or {}
+    found: Mapping[str, Json] = note.get(kind, {}).get(name, {})
+    return found
