@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ from rechannel.engine.versions import NOTE, Program, note_of, start_program
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
-from rechannel.settings import Settings
+from rechannel.settings import SLOT_BYTES, Settings
 from rechannel.sinks.open import open_sink
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
@@ -259,7 +259,7 @@ class Assembly:
             runner=runner,
             publisher=publisher,
             configuration=configuration,
-            settings=settings,
+            settings=self._sized(settings),
             clock=self.clock,
             listener=hub,
             housekeep=housekeeper.tick,
@@ -284,6 +284,17 @@ class Assembly:
                 session=self.spark,
             )
         )
+
+    def _sized(self, settings: Settings) -> Settings:
+        """The settings with a bound of bytes per timestep, by what executors have where nobody says."""
+        if settings.timestep_bytes is not None:
+            return settings
+        most = SLOT_BYTES * self._tasks()
+        if self.spark is not None:
+            from rechannel.engine.spark.memory import timestep_bytes
+
+            most = timestep_bytes(self.spark)
+        return replace(settings, timestep_bytes=most)
 
     def _loader(self) -> Loader:
         if self.in_process is not None:

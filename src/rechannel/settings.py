@@ -9,6 +9,9 @@ from rechannel.model.configuration import Configuration
 from rechannel.state.local import Durability
 from rechannel.state.merging import MergePolicy
 
+SLOT_BYTES = 256 << 20
+"""Bytes of a timestep for every task that runs at once, where nothing says what memory it has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -33,6 +36,9 @@ class Settings:
     publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
     merging: how state is merged.
     telemetry: write the event stream to the state directory; progress is kept either way.
+    timestep_bytes: about how many bytes of rows in memory a timestep reads of all sources together; sources that can be
+        bounded have equal shares, and one file's row group, batch or row always passes. None = derived from what the
+        session's executors have. It is looked at by every start; `set_bound` goes before it.
     cache: a directory on the disk of every executor host, in which it keeps the state that its tasks wrote and read;
     the environment variable RECHANNEL_CACHE_DIR of a worker goes before it. None = no cache: right for one host, where
     the state directory itself is mapped, and never so for an object store, which has one below the temporary directory.
@@ -50,6 +56,7 @@ class Settings:
     publish_backlog: int = 8
     merging: MergePolicy = field(default_factory=MergePolicy)
     telemetry: bool = True
+    timestep_bytes: int | None = None
     cache: str | None = None
     cache_bytes: int = 32 << 30
 
@@ -70,6 +77,9 @@ class Settings:
             if not isinstance(value, int) or value < least:
                 msg = f"setting {name} must be a whole number of at least {least}, not {value!r}"
                 raise RefusedError(msg)
+        if self.timestep_bytes is not None and self.timestep_bytes < 1:
+            msg = f"setting timestep_bytes must be at least 1, not {self.timestep_bytes!r}"
+            raise RefusedError(msg)
         if self.tasks is not None and self.tasks < 1:
             msg = f"setting tasks must be at least 1, not {self.tasks!r}"
             raise RefusedError(msg)

@@ -95,7 +95,8 @@ class Driver:
         self._last = state.last_intended or 0
         open_intents = state.open_intents
         last_now = open_intents[-1].now_ms if open_intents else state.now_ms
-        self._intake = Intake(exchange.current.readers, state.offsets, last_now, clock)
+        readers, offsets = exchange.current.readers, state.offsets
+        self._intake = Intake(readers, offsets, last_now, clock, settings.timestep_bytes)
         self._seen_all = False
         self._moving = False
         self._exchange = exchange
@@ -328,7 +329,7 @@ class Driver:
             if place.drained and self._intake.rested(now):
                 self._configuration, _ = self.changes.idle(place)
             return None
-        slices = self._intake.look(place.time_ms, decision.configuration.bounds)
+        slices = self._intake.look(place.time_ms, decision.configuration)
         if slices is None and place.drained and self._flights.due(place.time_ms):
             slices = self._intake.nothing()
         if slices is None:

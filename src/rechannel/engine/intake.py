@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.model.configuration import Configuration
-from rechannel.sources.reader import Offset, SourceReader
+from rechannel.sources.reader import Bound, Offset, SourceReader
 
 POLL_SHARE = 4
 """An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
 LONGEST_POLL_MS = 1000.0
+CATCH_UP_MS, CATCH_UP_INTERVALS = 60_000, 2
+"""A timestep takes at most the rows of so much time, or of so many intervals: what a source that goes by the clock owes
+after a pause comes in several timesteps, and they still gain on it."""
 
 BORDER_MS = 1000.0
 """How long a change waits for the next timestep where only the interval keeps it back."""
@@ -29,12 +32,14 @@ class Intake:
         offsets: Mapping[str, Offset],
         last_now: int,
         clock: Callable[[], float],
+        timestep_bytes: int | None = None,
     ) -> None:
-        """offsets: of sources that were read before."""
+        """offsets: of sources that were read before. timestep_bytes: of all sources together; None = no bound."""
         self.readers = dict(readers)
         self.last_now = last_now
         self.polled_ms = 0.0
         self._clock = clock
+        self._timestep_bytes = timestep_bytes
         self._next_due = 0.0
         self._looked = 0.0
         self._offsets = {
@@ -62,22 +67,27 @@ class Intake:
         due = self._next_due - self._clock()
         return max(1, min(pause, due)) if configuration.interval_ms and due > 0 else pause
 
-    def look(self, now_ms: int, bounds: Mapping[str, int]) -> dict[str, SourceSlice] | None:
-        """What a timestep would read; None when there is nothing.
-
-        bounds: most rows (files, batches) of a source, where that is not for the source to say.
-        """
+    def look(self, now_ms: int, configuration: Configuration) -> dict[str, SourceSlice] | None:
+        """What a timestep under a Configuration would read; None when there is nothing."""
         began = self._clock()
+        share = self._share()
         slices: dict[str, SourceSlice] = {}
         for name, reader in self.readers.items():
             start = self._offsets[name]
-            end = reader.latest(start, now_ms, bounds.get(name))
+            end = reader.latest(start, now_ms, bound_of(configuration, name, share))
             layout = tuple(reader.layout(start, end)) if end != start else ()
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
         if any(part.start != part.end for part in slices.values()):
             return slices
         self.polled_ms = self._clock() - began
         return None
+
+    def _share(self) -> int | None:
+        """Bytes of a timestep for one source: those that can be bounded have equal shares."""
+        if self._timestep_bytes is None:
+            return None
+        sharing = sum(bool(getattr(reader, "boundable", True)) for reader in self.readers.values())
+        return max(1, self._timestep_bytes // max(1, sharing))
 
     def nothing(self) -> dict[str, SourceSlice]:
         """What a timestep reads that is there for something that has waited for its time."""
@@ -117,6 +127,15 @@ class Intake:
         """Close all readers."""
         for reader in self.readers.values():
             reader.close()
+
+
+def bound_of(configuration: Configuration, source: str, share: int | None) -> Bound:
+    """What a timestep takes of a source. share: bytes where the Configuration does not say."""
+    return Bound(
+        units=configuration.bounds.get(source),
+        bytes=configuration.byte_bounds.get(source, share),
+        span_ms=max(CATCH_UP_MS, CATCH_UP_INTERVALS * configuration.interval_ms),
+    )
 
 
 def _next_due(due: float, now: float, interval_ms: int) -> float:

@@ -139,6 +139,7 @@ class Configuration:
     dataflow: version of the program; it grows when logic changes or branches come and go.
     bounds: most rows (files, for a source of files) that a timestep takes of a source; sources without one follow
         their own.
+    byte_bounds: about how many bytes a timestep takes of a source; sources without one share what the settings say.
     executors: how many executors are asked for; None = as the session has them.
     """
 
@@ -148,6 +149,7 @@ class Configuration:
     in_flight: int = 1
     dataflow: int = 1
     bounds: Mapping[str, int] = field(default_factory=dict)
+    byte_bounds: Mapping[str, int] = field(default_factory=dict)
     executors: int | None = None
 
     def __post_init__(self) -> None:
@@ -157,7 +159,9 @@ class Configuration:
         if self.interval_ms < 0 or self.in_flight < 1:
             msg = "interval_ms must be >= 0 and in_flight >= 1"
             raise ValueError(msg)
-        if any(bound < 1 for bound in self.bounds.values()) or (self.executors or 1) < 1:
+        object.__setattr__(self, "byte_bounds", MappingProxyType(dict(self.byte_bounds)))
+        bounds = (*self.bounds.values(), *self.byte_bounds.values())
+        if any(bound < 1 for bound in bounds) or (self.executors or 1) < 1:
             msg = "bounds of a timestep and the number of executors must be at least 1"
             raise ValueError(msg)
 
@@ -178,6 +182,7 @@ class Configuration:
             "in_flight": self.in_flight,
             "dataflow": self.dataflow,
             "bounds": dict(self.bounds),
+            "byte_bounds": dict(self.byte_bounds),
             "executors": self.executors,
         }
 
@@ -191,5 +196,6 @@ class Configuration:
             in_flight=data["in_flight"],
             dataflow=data.get("dataflow", 1),
             bounds=data.get("bounds", {}),
+            byte_bounds=data.get("byte_bounds", {}),
             executors=data.get("executors"),
         )

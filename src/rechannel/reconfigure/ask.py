@@ -84,9 +84,13 @@ def set_in_flight(timesteps: int) -> c.SetInFlight:
     return _made(c.SetInFlight, timesteps=timesteps)
 
 
-def set_bound(source: str, most: int | None) -> c.SetBound:
-    """Most rows (files, for a source of files) that a timestep takes of a source; None = the source's own bound."""
-    return _made(c.SetBound, source=source, most=most)
+def set_bound(source: str, most: int | None, bytes: int | None = None) -> c.SetBound:  # noqa: A002
+    """What a timestep takes of a source at most.
+
+    most: rows (files, for a source of files); None = the source's own bound. bytes: about so many bytes of rows in
+    memory; None = its share of `Settings.timestep_bytes`.
+    """
+    return _made(c.SetBound, source=source, most=most, bytes=bytes)
 
 
 def executors(total: int) -> c.SetExecutors:

@@ -184,11 +184,16 @@ class SetInFlight(_Value):
 
 
 class SetBound(_Value):
-    """Most rows (files, for a source of files) that a timestep takes of a source; None = the source's own."""
+    """What a timestep takes of a source at most.
+
+    most: rows (files, for a source of files); None = the source's own bound. bytes: about so many bytes; None = its
+    share of what the settings say.
+    """
 
     kind: Literal["set_bound"] = "set_bound"
     source: Name
     most: PositiveInt | None
+    bytes: PositiveInt | None = None
 
 
 class SetExecutors(_Value):

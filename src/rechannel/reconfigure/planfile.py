@@ -52,6 +52,7 @@ Placement: TypeAlias = tuple[Name, Literal["placement"], tuple[tuple[Task, Name]
 Interval: TypeAlias = tuple[None, Literal["interval_ms"], NonNegativeInt]
 InFlight: TypeAlias = tuple[None, Literal["in_flight"], Annotated[int, Field(ge=1, le=64)]]
 Bounds: TypeAlias = tuple[None, Literal["bounds"], dict[Name, PositiveInt]]
+ByteBounds: TypeAlias = tuple[None, Literal["byte_bounds"], dict[Name, PositiveInt]]
 Executors: TypeAlias = tuple[None, Literal["executors"], PositiveInt | None]
 # Of the program: such a plan can be looked at, and is not replayed.
 Version: TypeAlias = tuple[None, Literal["dataflow"], PositiveInt]
@@ -67,6 +68,7 @@ Assignment: TypeAlias = (
     | Interval
     | InFlight
     | Bounds
+    | ByteBounds
     | Executors
     | Version
     | Logic

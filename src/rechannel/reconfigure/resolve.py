@@ -376,10 +376,16 @@ def _(change: c.SetBound, configuration: Configuration, facts: Facts) -> Configu
     if change.source not in facts.sources:
         msg = f"there is no source {change.source!r}; there are {sorted(facts.sources)}"
         raise RefusedError(msg)
-    bounds = {name: most for name, most in configuration.bounds.items() if name != change.source}
-    if change.most is not None:
-        bounds[change.source] = change.most
-    return replace(configuration, bounds=bounds)
+    return replace(
+        configuration,
+        bounds=_bounded(configuration.bounds, change.source, change.most),
+        byte_bounds=_bounded(configuration.byte_bounds, change.source, change.bytes),
+    )
+
+
+def _bounded(bounds: Mapping[str, int], source: str, most: int | None) -> dict[str, int]:
+    others = {name: held for name, held in bounds.items() if name != source}
+    return others if most is None else {**others, source: most}
 
 
 @_resolve.register

@@ -211,7 +211,8 @@ def job_fields(configuration: Configuration) -> dict[str, Any]:
     """What belongs to no operator, as plain JSON values."""
     data = replace(configuration, operators={}).to_json()
     return {
-        name: data[name] for name in ("interval_ms", "in_flight", "dataflow", "bounds", "executors")
+        name: data[name]
+        for name in ("interval_ms", "in_flight", "dataflow", "bounds", "byte_bounds", "executors")
     }
 
 

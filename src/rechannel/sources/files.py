@@ -16,17 +16,20 @@ import pyarrow as pa
 from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.connectors import FilesConnector
+from rechannel.sources.cutting import cut
 from rechannel.sources.listing import bare, hidden, is_remote, local_files
 from rechannel.sources.parquet import (
     FILE_BITS,
     SPLIT_BYTES,
+    FileFacts,
     ParquetSplits,
     check_columns,
     columns_of,
+    facts_of,
     readable,
     split_files,
 )
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
 from rechannel.sources.spark import FileFormat, RemoteFiles, split_frame
 from rechannel.state.sealed import seal, unseal
@@ -67,6 +70,7 @@ class FilesReader:
         if self._local:
             self._pattern = str(Path(bare(connector.path)).absolute())
         self._log = SeenLog(store, name)
+        self._facts: dict[str, FileFacts] = {}
         self._inferred = connector.schema is None
         self.schema = self._find_schema()
         self.native = self._may_be_native() and readable(self.schema)
@@ -77,15 +81,38 @@ class FilesReader:
         """Before the first file."""
         return SeenLog.start()
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
-        """Behind the files that are new now, at most `per_timestep` of them. See `SourceReader`."""
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        """After the files that are new now, at most `per_timestep` of them. See `SourceReader`.
+
+        A Parquet file that tasks read themselves may be cut at its row groups: the offset then says how many `groups`
+        of the last file were read, and the next timestep goes on with the others.
+        """
         del now_ms
         self._log.go_to(start)
-        new = choose(self._unseen(), most or self._connector.per_timestep)
-        if not new:
+        most = bound.units or self._connector.per_timestep
+        begun = self._begun(start)
+        new = choose(self._unseen(), None if most is None else max(0, most - len(begun)))
+        self._facts = {}
+        files = [*begun, *new]
+        taken, stop = cut(map(self._sizes, files), bound.bytes, start.get("groups", 0))
+        if not taken:
             return start
-        self._keep_schema()
-        return self._log.append(new)
+        end = {name: value for name, value in start.items() if name != "groups"}
+        if chosen := new[: taken - len(begun)]:
+            self._keep_schema()
+            end = self._log.append(chosen)
+        return end if stop is None else {**end, "groups": stop}
+
+    def _begun(self, start: Offset) -> list[SeenFile]:
+        """The file that the timestep before has read in part."""
+        return self._log.between(_from(start), start)
+
+    def _sizes(self, file: SeenFile) -> tuple[int, ...]:
+        """Bytes of the parts of a file, none of which can be cut."""
+        if not self.native:
+            return (file.size,)
+        facts = self._facts[file.path] = facts_of(file.path)
+        return facts.groups
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Row groups of Parquet files, whole files of other formats.
@@ -93,9 +120,15 @@ class FilesReader:
         Raises SchemaDriftError when a file that describes itself has other columns, SourceError
         when it cannot be read.
         """
-        files = self._log.between(start, end)
+        files = self._log.between(_from(start), end)
         if self.native:
-            return split_files([file.path for file in files], self.schema, self._split_bytes)
+            return split_files(
+                (self._facts.get(file.path) or facts_of(file.path) for file in files),
+                self.schema,
+                self._split_bytes,
+                first=start.get("groups", 0),
+                stop=end.get("groups"),
+            )
         if self._connector.format in _SELF_DESCRIBED:
             for file in files:
                 found = self._format().columns(file.path)
@@ -195,3 +228,8 @@ class FilesReader:
             raise SourceError(msg)
         shown = columns_of(first[0].path) if self._may_be_native() else None
         return shown or self._format().columns(first[0].path)
+
+
+def _from(start: Offset) -> Offset:
+    """Where the files of a timestep begin: with the one that was read in part, if there is one."""
+    return {**start, "files": start["files"] - ("groups" in start)}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from rechannel.errors import SourceError
-from rechannel.sources.reader import Offset, SourceReader, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, SourceReader, Split, SplitReader
 from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class FiniteReader:
         """Where the source starts."""
         return {"from": self._inner.initial()}
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """The source's present end at the first look, and then no further. See `SourceReader`.
 
         Raises SourceError for a source that has always more.
         """
-        del most
+        del bound
         return start if "to" in start else {**start, "to": self._ends(start["from"], now_ms)}
 
     def _ends(self, at: Offset, now_ms: int) -> list[Offset]:

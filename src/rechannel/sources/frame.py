@@ -12,7 +12,7 @@ import pyarrow as pa
 from rechannel.errors import SourceError
 from rechannel.model.ddl import schema_of
 from rechannel.sources.declared import as_declared
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 
 PATIENCE = 60.0
 """Seconds that a replayed timestep waits for its batch to be handed over again."""
@@ -98,9 +98,9 @@ class HandoverReader:
         """Before the first batch."""
         return {"batch": -1}
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """One batch further, if there is one."""
-        del now_ms, most
+        del now_ms, bound
         number = self._handover.next_after(int(start["batch"]))
         return start if number is None else {"batch": number}
 

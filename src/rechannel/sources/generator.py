@@ -12,8 +12,9 @@ import pyarrow as pa
 from rechannel.errors import SourceError
 from rechannel.kernels.user_errors import function_name, user_error
 from rechannel.sources.connectors import GeneratorConnector
+from rechannel.sources.cutting import row_bytes
 from rechannel.sources.declared import as_declared
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
@@ -41,20 +42,28 @@ class GeneratorReader:
         """Before the first row; no clock runs yet."""
         return {"rows": 0, "since_ms": None}
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
-        """Behind the rows that are due now. See `SourceReader`."""
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        """After the rows that are due now. See `SourceReader`.
+
+        Bytes of rows that do not exist yet are estimated from their columns. What a job that was down owes comes in
+        timesteps of `bound.span_ms` each.
+        """
         since_ms = start["since_ms"]
         if since_ms is None:
             since_ms = self._since_ms = now_ms if self._since_ms is None else self._since_ms
-        connector, bounds = self._connector, []
-        if connector.rows_per_second is not None:
-            bounds.append(int((now_ms - since_ms) * connector.rows_per_second / 1000))
-        per_timestep = most or connector.per_timestep
-        if per_timestep is not None:
-            bounds.append(start["rows"] + per_timestep)
+        connector, ends, most = self._connector, [], []
+        if (rate := connector.rows_per_second) is not None:
+            ends.append(int((now_ms - since_ms) * rate / 1000))
+            if bound.span_ms is not None:
+                most.append(int(bound.span_ms * rate / 1000))
+        if (units := bound.units or connector.per_timestep) is not None:
+            most.append(units)
+        if bound.bytes is not None:
+            most.append(bound.bytes // row_bytes(self.schema))
         if connector.rows is not None:
-            bounds.append(connector.rows)
-        rows = min(bounds)
+            ends.append(connector.rows)
+        ends.extend(start["rows"] + max(1, rows) for rows in most)
+        rows = min(ends)
         return {"rows": rows, "since_ms": since_ms} if rows > start["rows"] else start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.sources.connectors import MemoryConnector
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.cutting import cut
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ class MemoryReader:
         """Before the first batch."""
         return {"batches": 0}
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
-        """Behind the last batch pushed, at most `per_timestep` of them. See `SourceReader`."""
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        """After the last batch pushed, at most `per_timestep` of them. See `SourceReader`."""
         del now_ms
         done, there = start["batches"], len(self._connector.batches)
-        most = most or self._connector.per_timestep
+        most = bound.units or self._connector.per_timestep
         end = there if most is None else min(there, done + most)
-        return {"batches": end} if end > done else start
+        sizes = ([batch.nbytes] for batch in self._connector.batches[done:end])
+        taken, _ = cut(sizes, bound.bytes)
+        return {"batches": done + taken} if taken else start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Every batch in `partitions` pieces of about equal size; empty ones are left out."""

@@ -6,7 +6,7 @@ the stream's columns is refused by name on the driver, before a timestep is deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,38 +104,70 @@ def columns_of(file: str) -> pa.Schema | None:
     return pa.schema(kinds.items()) if all(kinds.values()) else None
 
 
-def split_files(files: list[str], schema: pa.Schema, split_bytes: int) -> list[Split]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What the footer of a file says. groups: bytes of the decompressed row groups. bytes: of the file as it is."""
+
+    file: str
+    columns: Mapping[str, pa.DataType]
+    groups: tuple[int, ...]
+    bytes: int
+
+
+def facts_of(file: str) -> FileFacts:
+    """Read the footer of a file. Raises SourceError for one that cannot be read."""
+    with _opened(file) as parquet:
+        groups = range(parquet.num_row_groups)
+        return FileFacts(
+            file=file,
+            columns=_found(parquet),
+            groups=tuple(parquet.metadata.row_group(i).total_byte_size for i in groups),
+            bytes=Path(file).stat().st_size,
+        )
+
+
+def split_files(
+    files: Iterable[FileFacts],
+    schema: pa.Schema,
+    split_bytes: int,
+    *,
+    first: int = 0,
+    stop: int | None = None,
+) -> list[Split]:
     """Splits of some files of a timestep, cut at row groups.
 
-    Raises SchemaDriftError naming the column that does not fit the stream's, SourceError for a file
-    that cannot be read.
+    first: row group of the first file with which the timestep begins. stop: that of the last file before which it ends;
+    None = behind all of them.
+    Raises SchemaDriftError naming the column that does not fit the stream's.
     """
-    return [
-        split
-        for number, file in enumerate(files)
-        for split in _split_file(number, file, schema, split_bytes)
-    ]
+    every = list(files)
+    out: list[Split] = []
+    for number, facts in enumerate(every):
+        groups = (
+            first if number == 0 else 0,
+            len(facts.groups) if stop is None or number + 1 < len(every) else stop,
+        )
+        out.extend(_split_file(number, facts, groups, schema, split_bytes))
+    return out
 
 
-def _split_file(number: int, file: str, schema: pa.Schema, split_bytes: int) -> Iterator[Split]:
-    with _opened(file) as parquet:
-        found = _found(parquet)
-        check_columns(file, {name: shown_as(t) or t for name, t in found.items()}, schema)
-        nanos = any(_has_nanos(found[name]) for name in schema.names)
-        sizes = [
-            parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups)
-        ]
-    whole = Path(file).stat().st_size
-    first, size = 0, 0
-    for stop, more in enumerate(sizes, start=1):
-        size += more
-        if stop == len(sizes) or size + sizes[stop] / 2 > split_bytes:
+def _split_file(
+    number: int, facts: FileFacts, groups: tuple[int, int], schema: pa.Schema, split_bytes: int
+) -> Iterator[Split]:
+    found = facts.columns
+    check_columns(facts.file, {name: shown_as(t) or t for name, t in found.items()}, schema)
+    nanos = any(_has_nanos(found[name]) for name in schema.names)
+    first, last = groups
+    size = 0
+    for stop in range(first + 1, last + 1):
+        size += facts.groups[stop - 1]
+        if stop == last or size + facts.groups[stop] / 2 > split_bytes:
             yield {
                 "order": (number << FILE_BITS) + first,
-                "file": file,
+                "file": facts.file,
                 "groups": [first, stop],
                 "size": size,
-                "bytes": whole,
+                "bytes": facts.bytes,
                 **({"nanos": True} if nanos else {}),
             }
             first, size = stop, 0

@@ -26,7 +26,7 @@ from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import PythonConnector
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import arrow_schema, spark_schema, split_frame
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class PythonReader:
         with self._asked("initialOffset"):
             return _plain(self._reader.initialOffset())
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """How far the data source lets a timestep read. See `SourceReader`."""
-        del now_ms, most
+        del now_ms, bound
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
         return start if end == start else end

@@ -21,6 +21,29 @@ Split = dict[str, Any]
 within a timestep and independent of the number of tasks) says where it stands in the stream."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The most that a timestep takes of a source. The source decides what that means; one unit always passes.
+
+    units: rows (files, batches), in place of what the source itself says; None = what it says.
+    bytes: about so many bytes of rows in memory, as far as the source can know them; None = all.
+    span_ms: of rows that become due with time, those of so many milliseconds; None = all that are due.
+    """
+
+    units: int | None = None
+    bytes: int | None = None
+    span_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would let nothing pass."""
+        if any(most is not None and most < 1 for most in (self.units, self.bytes, self.span_ms)):
+            msg = f"bounds must be at least 1: {self}"
+            raise ValueError(msg)
+
+
+UNBOUNDED = Bound()
+
+
 class SplitReader(Protocol):
     """Reads splits on workers. Picklable; holds everything it needs."""
 
@@ -68,10 +91,10 @@ class SourceReader(Protocol):
     def initial(self) -> Offset:
         """Where a new stream starts."""
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """How far a timestep that begins at `start` may read now; `start` itself when there is nothing new.
 
-        most: rows (files, batches) to take at most, in place of what the source itself says.
+        bound: what one timestep may take. Only the source knows its units and their sizes, so it cuts by itself.
         Raises SourceError when the source cannot be asked.
         """
 

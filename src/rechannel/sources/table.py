@@ -26,7 +26,7 @@ from rechannel.kernels.user_errors import user_error
 from rechannel.model.ddl import type_name
 from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.declared import as_declared
-from rechannel.sources.reader import Offset, Split, SplitReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.seen import folder_of
 from rechannel.sources.snapshots import differences, one_row_per_key
 from rechannel.sources.spark import arrow_schema, split_frame
@@ -146,9 +146,9 @@ class TableReader:
         """Before the first read."""
         return {"reads": 0}
 
-    def latest(self, start: Offset, now_ms: int, most: int | None = None) -> Offset:
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Behind another read, if one is due and finds something. See `SourceReader`."""
-        del most
+        del bound
         if not self._due(start, now_ms):
             return start
         connector, reads = self._connector, start["reads"] + 1

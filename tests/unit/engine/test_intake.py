@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine.intake import LONGEST_POLL_MS, POLL_SHARE, Intake
+from rechannel.engine.intake import LONGEST_POLL_MS, POLL_SHARE, Intake, bound_of
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.model.configuration import Configuration
+from rechannel.sources.reader import UNBOUNDED, Bound
 from rechannel.testing import ManualClock
 
 
@@ -27,11 +28,13 @@ class Reader:
     def initial(self) -> dict[str, int]:
         return {"rows": 0}
 
-    def latest(self, start: dict[str, int], now_ms: int, most: int | None = None) -> dict[str, int]:
-        self.asked.append((start, now_ms, most))
+    def latest(
+        self, start: dict[str, int], now_ms: int, bound: Bound = UNBOUNDED
+    ) -> dict[str, int]:
+        self.asked.append((start, now_ms, bound.units))
         if self.clock is not None:
             self.clock.advance(self.takes_ms)
-        return {"rows": min(self.there, start["rows"] + (most or self.there))}
+        return {"rows": min(self.there, start["rows"] + (bound.units or self.there))}
 
     def layout(self, start: dict[str, int], end: dict[str, int]) -> list[dict[str, int]]:
         return [{"order": row} for row in range(start["rows"], end["rows"])]
@@ -98,12 +101,12 @@ def test_an_idle_loop_asks_its_sources_for_a_share_of_the_time():
     stream = intake(clock=clock, one=slow)
     free = Configuration()
     assert stream.pause(free, 10) == 10
-    assert stream.look(1_000, {}) is None
+    assert stream.look(1_000, Configuration()) is None
     assert stream.polled_ms == 30
     assert stream.pause(free, 10) == POLL_SHARE * 30
     assert stream.pause(free, 500) == 500
     slow.takes_ms = 10_000
-    stream.look(1_000, {})
+    stream.look(1_000, Configuration())
     assert stream.pause(free, 10) == LONGEST_POLL_MS
 
 
@@ -127,22 +130,22 @@ def test_an_idle_loop_wakes_when_the_next_timestep_is_due():
 def test_a_timestep_reads_what_every_source_has():
     one, other = Reader(there=2), Reader()
     stream = intake(one=one, other=other)
-    slices = stream.look(1_234, {})
+    slices = stream.look(1_234, Configuration())
     assert slices == {
         "one": SourceSlice(start={"rows": 0}, end={"rows": 2}, layout=({"order": 0}, {"order": 1})),
         "other": SourceSlice(start={"rows": 0}, end={"rows": 0}, layout=()),
     }
     assert one.asked == [({"rows": 0}, 1_234, None)]
     # A look takes nothing.
-    assert stream.look(1_234, {}) == slices
+    assert stream.look(1_234, Configuration()) == slices
     stream.take(decided(slices), 1_000)
-    assert stream.look(1_234, {}) is None
+    assert stream.look(1_234, Configuration()) is None
 
 
 def test_a_bound_is_told_to_the_source_it_is_for():
     one, other = Reader(there=5), Reader(there=5)
     stream = intake(one=one, other=other)
-    slices = stream.look(0, {"one": 2, "nobody": 1})
+    slices = stream.look(0, Configuration(bounds={"one": 2, "nobody": 1}))
     assert slices is not None
     assert {name: part.end["rows"] for name, part in slices.items()} == {"one": 2, "other": 5}
     assert (one.asked[0][2], other.asked[0][2]) == (2, None)
@@ -150,7 +153,7 @@ def test_a_bound_is_told_to_the_source_it_is_for():
 
 def test_a_stream_goes_on_where_it_was():
     stream = intake(one=Reader(there=9), new=Reader(there=9), offsets={"one": {"rows": 7}})
-    slices = stream.look(0, {})
+    slices = stream.look(0, Configuration())
     assert slices is not None
     assert {name: part.start["rows"] for name, part in slices.items()} == {"one": 7, "new": 0}
 
@@ -158,7 +161,7 @@ def test_a_stream_goes_on_where_it_was():
 def test_what_runs_again_is_not_read_twice():
     stream = intake(one=Reader(there=9))
     stream.pass_over(decided({"one": SourceSlice(start={"rows": 0}, end={"rows": 8}, layout=())}))
-    slices = stream.look(0, {})
+    slices = stream.look(0, Configuration())
     assert slices is not None
     assert slices["one"].start == {"rows": 8}
     assert stream.may_begin(0, 100)  # it did not begin now
@@ -178,7 +181,7 @@ def test_a_source_hears_what_it_may_forget():
 def test_sources_that_stay_go_on_and_those_that_go_are_closed():
     stays, goes, new = Reader(there=9), Reader(there=9), Reader(there=9)
     stream = intake(stays=stays, goes=goes)
-    slices = stream.look(0, {"stays": 4, "goes": 4})
+    slices = stream.look(0, Configuration(bounds={"stays": 4, "goes": 4}))
     assert slices is not None
     stream.take(decided(slices), 0)
     again = Reader(there=9)
@@ -186,7 +189,7 @@ def test_sources_that_stay_go_on_and_those_that_go_are_closed():
         {"stays": stays, "new": new, "again": again}, {"again": {"rows": 6}, "stays": {"rows": 0}}
     )  # type: ignore[dict-item]
     assert (stays.closed, goes.closed, new.closed) == (0, 1, 0)
-    slices = stream.look(0, {})
+    slices = stream.look(0, Configuration())
     assert slices is not None
     assert {name: part.start["rows"] for name, part in slices.items()} == {
         "stays": 4, "new": 0, "again": 6,
@@ -197,7 +200,7 @@ def test_the_reader_of_a_source_that_stays_may_be_another_one():
     old, new = Reader(there=9), Reader(there=9)
     stream = intake(one=old)
     stream.exchange({"one": new}, {})  # type: ignore[dict-item]
-    stream.look(0, {})
+    stream.look(0, Configuration())
     assert (len(old.asked), len(new.asked)) == (0, 1)
 
 
@@ -206,3 +209,35 @@ def test_all_readers_are_closed_at_the_end(many):
     readers = {f"r{n}": Reader() for n in range(many)}
     intake(**readers).close()
     assert [reader.closed for reader in readers.values()] == [1] * many
+
+
+# Bounds --------------------------------------------------------------------------------------------
+
+
+def test_sources_that_can_be_bounded_share_the_bytes_of_a_timestep():
+    @dataclass
+    class Own(Reader):
+        boundable = False
+
+    asked: list[Bound] = []
+
+    class Asked(Reader):
+        def latest(self, start: Any, now_ms: int, bound: Bound = UNBOUNDED) -> Any:
+            asked.append(bound)
+            return start
+
+    readers: Any = {"a": Asked(), "b": Asked(), "own": Own()}
+    Intake(readers, {}, 0, ManualClock(0), 1_001).look(0, Configuration())
+    assert [bound.bytes for bound in asked] == [500, 500]
+
+
+def test_what_the_configuration_says_of_a_source_goes_before_its_share():
+    configuration = Configuration(bounds={"in": 3}, byte_bounds={"in": 7})
+    told, other = (bound_of(configuration, name, 99) for name in ("in", "other"))
+    assert (told.units, told.bytes) == (3, 7)
+    assert (other.units, other.bytes) == (None, 99)
+
+
+def test_a_stream_with_a_long_interval_keeps_up_with_its_rate():
+    spans = [bound_of(Configuration(interval_ms=ms), "in", None).span_ms for ms in (0, 3_600_000)]
+    assert spans == [60_000, 7_200_000]

@@ -128,6 +128,13 @@ def test_numbers_of_the_job_are_set():
     assert resolve(HERE, ask.set_bound("in", None), FACTS).bounds == {}
 
 
+def test_bytes_of_a_source_are_bounded_beside_its_rows():
+    changed = resolve(HERE, ask.set_bound("other", None, bytes=1 << 20), FACTS)
+    assert changed == replace(HERE, byte_bounds={"other": 1 << 20})
+    assert type(HERE).from_json(changed.to_json()) == changed
+    assert resolve(changed, ask.set_bound("other", None), FACTS) == HERE
+
+
 def test_a_program_brings_and_takes_operators_and_sets_versions_of_logic():
     new = keyed(1, 3)
     change = program(7, operators={"new": new.to_json()}, removed=("sums",), logic={"counts": 5})

@@ -126,10 +126,11 @@ def test_an_operator_that_gets_or_loses_state_is_another_one():
 
 def test_numbers_of_the_job_are_set_first():
     here = configuration(counts=at(0, 1))
-    there = replace(here, interval_ms=5, in_flight=2, dataflow=2, bounds={"in": 3}, executors=4)
+    there = replace(here, interval_ms=5, in_flight=2, dataflow=2, executors=4)
+    there = replace(there, bounds={"in": 3}, byte_bounds={"in": 9})
     found = route(here, there, Sizes())
     assert {a.name: a.value for a in found.first} == {
-        "interval_ms": 5, "in_flight": 2, "dataflow": 2, "bounds": {"in": 3}, "executors": 4,
+        "interval_ms": 5, "in_flight": 2, "dataflow": 2, "bounds": {"in": 3}, "byte_bounds": {"in": 9}, "executors": 4,
     }  # fmt: skip
     (step,) = steps_of(found, AllAtOnce())
     assert step.programs

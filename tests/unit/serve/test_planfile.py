@@ -27,7 +27,7 @@ CHANGES = [
     rc.combine("users", "off"),
     rc.set_interval(250),
     rc.set_in_flight(2),
-    rc.set_bound("clicks", 10),
+    rc.set_bound("clicks", 10, bytes=1 << 20),
     [rc.rescale("users", tasks=3), rc.rescale("totals", tasks=3), rc.set_interval(1)],
 ]
 

@@ -15,6 +15,7 @@ from rechannel.errors import SchemaDriftError, SessionError, SourceError, Storag
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.files import FilesReader
+from rechannel.sources.reader import Bound
 from rechannel.state.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.memory import MemoryStore
 
@@ -205,3 +206,67 @@ def test_every_file_is_read_exactly_once(tmp_path_factory, script, bound):
             read, offset = read + new, end
             reader.committed(end)
     assert sorted(read) == sorted(f"{i}.parquet" for i in range(made))
+
+
+def grouped(path: Path, time: int, groups: int) -> None:
+    """A file of row groups of 1,000 rows each, about 8,000 bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"n": pa.array(range(1_000 * groups))})
+    pq.write_table(table, path, row_group_size=1_000, use_dictionary=False, compression="none")
+    os.utime(path, (time, time))
+
+
+def timesteps(
+    reader: FilesReader, bound: Bound, start: dict | None = None
+) -> list[list[tuple[str, list[int]]]]:
+    """Files and row groups of each timestep until there is nothing new."""
+    start, out = start or reader.initial(), []
+    while (end := reader.latest(start, 0, bound)) != start:
+        layout = reader.layout(start, end)
+        out.append([(Path(split["file"]).name, split["groups"]) for split in layout])
+        start = end
+    return out
+
+
+def test_timesteps_are_cut_by_bytes_at_row_groups(tmp_path):
+    grouped(tmp_path / "a", 1, 5)
+    grouped(tmp_path / "b", 2, 1)
+    grouped(tmp_path / "c", 3, 2)
+    reader = opened(tmp_path, schema="n bigint")
+    assert timesteps(reader, Bound(bytes=17_500)) == [
+        [("a", [0, 2])],
+        [("a", [2, 4])],
+        [("a", [4, 5]), ("b", [0, 1])],
+        [("c", [0, 2])],
+    ]
+
+
+def test_one_row_group_passes_whatever_the_bound(tmp_path):
+    grouped(tmp_path / "a", 1, 2)
+    reader = opened(tmp_path, schema="n bigint")
+    assert timesteps(reader, Bound(bytes=1)) == [
+        [("a", [0, 1])],
+        [("a", [1, 2])],
+    ]
+
+
+def test_a_restart_goes_on_within_a_file(tmp_path):
+    store = MemoryStore()
+    grouped(tmp_path / "a", 1, 3)
+    reader = opened(tmp_path, store, schema="n bigint")
+    bound = Bound(bytes=8_500)
+    middle = reader.latest(reader.initial(), 0, bound)
+    later = opened(tmp_path, store, schema="n bigint")
+    grouped(tmp_path / "b", 2, 1)
+    assert timesteps(later, bound, middle) == [[("a", [1, 2])], [("a", [2, 3])], [("b", [0, 1])]]
+
+
+def test_a_file_that_was_begun_counts_as_one_of_so_many(tmp_path):
+    for name in "abc":
+        grouped(tmp_path / name, ord(name), 2)
+    reader = opened(tmp_path, schema="n bigint")
+    middle = reader.latest(reader.initial(), 0, Bound(bytes=8_500))
+    assert timesteps(reader, Bound(units=2), middle) == [
+        [("a", [1, 2]), ("b", [0, 2])],
+        [("c", [0, 2])],
+    ]

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from rechannel.errors import SourceError, UserFunctionError
 from rechannel.sources import generator
 from rechannel.sources.connectors import GeneratorConnector
+from rechannel.sources.cutting import row_bytes
 from rechannel.sources.generator import GeneratorReader
+from rechannel.sources.reader import Bound
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
@@ -118,3 +120,25 @@ def test_a_function_that_raises_is_shown_with_its_traceback():
     with pytest.raises(UserFunctionError, match=r"broken\(0, 2\) raised KeyError") as caught:
         list(reader(broken, per_timestep=1).split_reader({}, {}, []).read(split(0, 2)))
     assert 'raise KeyError("no such thing")' in str(caught.value)
+
+
+def test_what_is_owed_after_a_pause_comes_in_several_timesteps():
+    source = reader(rows_per_second=10)
+    offset, ends = {"rows": 0, "since_ms": 0}, []
+    for now_ms in (1_000_000, 1_000_100, 1_000_200):
+        offset = source.latest(offset, now_ms, Bound(span_ms=60_000))
+        ends.append(offset["rows"])
+    assert ends == [600, 1_200, 1_800]
+
+
+def test_a_slow_rate_still_gives_a_row():
+    source = reader(rows_per_second=0.001)
+    start = {"rows": 0, "since_ms": 0}
+    assert source.latest(start, 10_000_000, Bound(span_ms=60_000))["rows"] == 1
+
+
+def test_rows_are_cut_by_the_bytes_that_their_columns_take():
+    width = row_bytes(reader(per_timestep=1).schema)
+    source = reader(per_timestep=1_000)
+    ends = [source.latest(source.initial(), 0, Bound(bytes=b))["rows"] for b in (1, 5 * width)]
+    assert ends == [1, 5]

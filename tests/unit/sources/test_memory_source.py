@@ -8,6 +8,7 @@ import pytest
 from rechannel.errors import DataflowError, SourceError
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.sources.memory import MemoryReader
+from rechannel.sources.reader import Bound
 
 
 def connector(**arguments) -> MemoryConnector:
@@ -69,3 +70,13 @@ def test_batches_that_the_journal_names_must_be_there_again():
 def test_bounds_are_checked(wrong):
     with pytest.raises(DataflowError, match="at least 1"):
         connector(**wrong)
+
+
+def test_batches_are_cut_by_their_bytes():
+    made = connector()
+    for n in range(5):
+        made.push([{"n": n, "s": "x"}])
+    (size,) = {batch.nbytes for batch in made.batches}
+    reader = MemoryReader(made)
+    ends = [reader.latest({"batches": 1}, 0, Bound(bytes=b)) for b in (1, 2 * size, 99 * size)]
+    assert ends == [{"batches": 2}, {"batches": 3}, {"batches": 5}]

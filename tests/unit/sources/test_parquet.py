@@ -20,6 +20,7 @@ from rechannel.sources.parquet import (
     FILE_BITS,
     ParquetSplits,
     columns_of,
+    facts_of,
     readable,
     shown_as,
     split_files,
@@ -33,7 +34,7 @@ def written(path: Path, table: pa.Table, **options: object) -> str:
 
 
 def rows_of(files: list[str], schema: pa.Schema, split_bytes: int = 1 << 20) -> pa.Table:
-    splits = json.loads(json.dumps(split_files(files, schema, split_bytes)))
+    splits = json.loads(json.dumps(split_files(map(facts_of, files), schema, split_bytes)))
     batches = [batch for split in splits for batch in ParquetSplits(schema).read(split)]
     return pa.Table.from_batches(batches, schema)
 
@@ -138,14 +139,14 @@ def test_only_safe_widening_is_allowed(tmp_path, found, expected, safe):
         assert rows_of([file], schema).column("x").to_pylist() == [1, 2]
     else:
         with pytest.raises(SchemaDriftError, match=r"'x' of .*odd\.parquet is \w+, but .*expects"):
-            split_files([file], schema, 1)
+            split_files([facts_of(file)], schema, 1)
 
 
 def test_a_missing_column_is_named(tmp_path):
     file = written(tmp_path / "odd.parquet", pa.table({"a": [1]}))
     message = r"'b' of .*odd\.parquet is missing.*expects string.*columns a"
     with pytest.raises(SchemaDriftError, match=message):
-        split_files([file], schema_of("a bigint, b string"), 1)
+        split_files([facts_of(file)], schema_of("a bigint, b string"), 1)
 
 
 def test_other_columns_and_their_order_do_not_matter(tmp_path):
@@ -162,13 +163,13 @@ def test_a_damaged_file_is_named(tmp_path):
     with pytest.raises(SourceError, match=r"bad\.parquet cannot be read"):
         columns_of(str(file))
     with pytest.raises(SourceError, match=r"bad\.parquet cannot be read"):
-        split_files([str(file)], schema_of("a int"), 1)
+        split_files([facts_of(str(file))], schema_of("a int"), 1)
 
 
 def test_damage_behind_the_footer_is_named(tmp_path):
     file = tmp_path / "bad.parquet"
     written(file, pa.table({"a": list(range(1000))}), use_dictionary=False)
-    (split,) = split_files([str(file)], schema_of("a bigint"), 1 << 20)
+    (split,) = split_files([facts_of(str(file))], schema_of("a bigint"), 1 << 20)
     data = bytearray(file.read_bytes())
     data[4:200] = b"\xff" * 196
     file.write_bytes(data)
@@ -180,7 +181,7 @@ def test_a_file_that_is_gone_or_changed_is_named(tmp_path):
     file = tmp_path / "a.parquet"
     written(file, pa.table({"a": [1]}))
     schema = schema_of("a bigint")
-    (split,) = split_files([str(file)], schema, 1)
+    (split,) = split_files([facts_of(str(file))], schema, 1)
     written(file, pa.table({"a": list(range(100))}))
     with pytest.raises(SourceError, match=r"a\.parquet has \d+ bytes and had \d+"):
         list(ParquetSplits(schema).read(split))
@@ -200,8 +201,8 @@ def test_a_file_may_be_without_rows_or_row_groups(tmp_path):
 def test_nanoseconds_are_marked_because_spark_refuses_them(tmp_path):
     table = pa.table({"t": pa.array([1], pa.timestamp("ns")), "a": [1]})
     file = written(tmp_path / "a.parquet", table)
-    assert "nanos" in split_files([file], schema_of("t timestamp_ntz"), 1)[0]
-    assert "nanos" not in split_files([file], schema_of("a bigint"), 1)[0]
+    assert "nanos" in split_files([facts_of(file)], schema_of("t timestamp_ntz"), 1)[0]
+    assert "nanos" not in split_files([facts_of(file)], schema_of("a bigint"), 1)[0]
 
 
 @given(
@@ -221,7 +222,7 @@ def test_splits_are_neighbouring_groups_in_order(tmp_path_factory, groups, split
                 twin += range(start, start + size)
                 start += size
         files.append(str(path))
-    splits = split_files(files, schema, split_rows * 8)
+    splits = split_files(map(facts_of, files), schema, split_rows * 8)
     orders = [split["order"] for split in splits]
     assert orders == sorted(set(orders))
     read = [

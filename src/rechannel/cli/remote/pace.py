@@ -41,9 +41,14 @@ def set_bound(
         str,
         typer.Argument(metavar="MOST", help="Rows (files, of files), or `none`: its own bound."),
     ],
+    size: Annotated[
+        int | None, typer.Option("--bytes", metavar="N", min=1, help="About so many bytes of rows.")
+    ] = None,
 ) -> Json:
     """Bound what a timestep takes of a source."""
     if most != "none" and not most.isdecimal():
         msg = f"{most!r} is no bound: write a number, or none for the source's own"
         raise RefusedError(msg)
-    return {"kind": "set_bound", "source": source, "most": None if most == "none" else int(most)}
+    bound = None if most == "none" else int(most)
+    told = {"kind": "set_bound", "source": source, "most": bound}
+    return told if size is None else {**told, "bytes": size}
