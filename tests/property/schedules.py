@@ -18,9 +18,16 @@ Schedule: TypeAlias = Callable[[int], "Counter[str]"]
 
 
 def check_schedules(
-    schedule: Schedule, seeds: Sequence[int], needed: Sequence[str], workers: ProcessPoolExecutor
+    schedule: Schedule,
+    seeds: Sequence[int],
+    needed: Sequence[str],
+    workers: ProcessPoolExecutor,
+    faults: Sequence[str] = FAULTS,
 ) -> None:
-    """Run them all, or only the one of `RECHANNEL_SEED`; fail where one does, or something never happened."""
+    """Run them all, or only the one of `RECHANNEL_SEED`; fail where one does, or something never happened.
+
+    faults: of tasks, each of which has to have been injected as often as it was planned.
+    """
     alone = os.environ.get("RECHANNEL_SEED")
     if alone:
         _run(schedule, [int(alone)])
@@ -28,7 +35,7 @@ def check_schedules(
     pieces = [seeds[start : start + PIECE] for start in range(0, len(seeds), PIECE)]
     happened = sum(workers.map(partial(_run, schedule), pieces), Counter[str]())
     assert happened["schedules"] == len(seeds)
-    for kind in FAULTS:
+    for kind in faults:
         assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
     missing = [name for name in needed if not happened[name]]
     assert not missing, f"never happened: {missing}"

@@ -106,7 +106,7 @@ class FaultyFolder:
         """Take one item of the script per change; when it ends, nothing fails any more."""
         self._inner = inner
         self._script = iter(script)
-        self._between = between
+        self.between = between
         self.changes = 0
         self.crashed = False
 
@@ -143,7 +143,7 @@ class FaultyFolder:
     def _change(
         self, path: str, change: Callable[[], T], tear: Callable[[float], None] = lambda _: None
     ) -> T:
-        self._between()
+        self.between()
         self._alive()
         fault = next(self._script, None)
         self.changes += 1

@@ -1,0 +1,297 @@
+"""Random schedules at the seams of a job: nothing is lost, nothing is shown twice, nothing grows.
+
+`RECHANNEL_SEED=n` replays schedule n alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from rechannel.engine.journal import read_only
+from rechannel.errors import (
+    DamagedStateError,
+    FencedError,
+    RechannelError,
+    RefusedError,
+    StateInUseError,
+    StorageError,
+)
+from rechannel.reconfigure.changes import ChangeProgram, parts_of
+from rechannel.reconfigure.program import change_dataflow
+from rechannel.testing import Crash
+from tests.property import seams
+from tests.property import twin_seams as twin
+from tests.property.schedules import check_schedules
+from tests.property.seams import ALL, KINDS, TOTALS, Life, Part, Text, World
+
+LIVES = 6
+"""Drivers that may be disturbed; the next one is left alone."""
+STEPS = 150
+"""Steps of a driver before it finishes what there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """A copy of the state directory, and what was known when it was made."""
+
+    store: dict[str, bytes]
+    texts: dict[int, Text]
+    begun: dict[int, int]
+
+
+@dataclass(kw_only=True)
+class Schedule:
+    """One schedule under way.
+
+    texts: every version of the program that was asked for. begun: from which timestep a version
+    held. serial: of incarnations.
+    """
+
+    world: World
+    texts: dict[int, Text] = field(default_factory=lambda: {1: Text()})
+    begun: dict[int, int] = field(default_factory=lambda: {1: 1})
+    asleep: list[Life] = field(default_factory=list)
+    serial: int = 0
+    lives: int = 0
+    backup: Backup | None = None
+    over: bool = False
+
+    @property
+    def rng(self) -> Random:
+        return self.world.rng
+
+    @property
+    def happened(self) -> Counter[str]:
+        return self.world.happened
+
+    def run(self) -> None:
+        """Start drivers until one is left without anything to do."""
+        while not self.over and not self.live():
+            if seams.BACKUPS and self.rng.random() < 0.2:
+                self.copy()
+            if self.backup and self.lives > 2 and self.rng.random() < 0.3:
+                self.put_back(self.backup)
+
+    def copy(self) -> None:
+        """Make a backup."""
+        self.backup = Backup(
+            store=self.world.store.copy(),
+            texts=dict(self.texts),
+            begun=dict(self.begun),
+        )
+
+    def put_back(self, backup: Backup) -> None:
+        """A copy of the state directory takes its place; folders of sinks stay as they are.
+
+        Either nothing was shown since it was made, or the job is refused: nothing that readers
+        have seen becomes anything else, and the schedule is over.
+        """
+        self.backup = None
+        self.asleep.clear()
+        self.world.store.put_back(backup.store)
+        self.texts, self.begun = dict(backup.texts), dict(backup.begun)
+        before = self.world.shown()
+        try:
+            life = self.world.start(self.text(), takeover=True, faulty=False)
+            while self.world.step(life):
+                self.look(life)
+        except RechannelError:
+            self.happened["backup refused"] += 1
+            now = self.world.shown()
+            assert all(now[where] is rows for where, rows in before.items()), "shown and changed"
+            self.over = True
+        else:
+            self.look(life)
+            self.happened["backup taken up"] += 1
+
+    def text(self) -> Text:
+        """The program as the journal has it."""
+        state = read_only(self.world.store)
+        if not state.configurations:
+            return self.texts[1]
+        return self.texts[state.configuration_at((state.last_intended or 0) + 1).dataflow]
+
+    def live(self) -> bool:
+        """The life of one driver; whether it finished."""
+        self.lives += 1
+        calm = self.lives > LIVES
+        life = None
+        try:
+            life = self.begin(faulty=not calm)
+            return self.drive(life, calm=calm)
+        except Crash:
+            self.happened["died"] += 1
+        except FencedError:
+            raise
+        except StorageError:
+            self.happened["refused by a store or folder"] += 1
+        finally:
+            if life is not None:
+                self.look(life)
+        return False
+
+    def begin(self, *, faulty: bool) -> Life:
+        """Start a driver: refused while another one gives signs, if it does not insist."""
+        if self.rng.random() < 0.5:
+            self.world.expire()
+        try:
+            return self.world.start(self.text(), takeover=False, faulty=faulty)
+        except StateInUseError:
+            self.happened["refused by the lease"] += 1
+        return self.world.start(self.text(), takeover=True, faulty=faulty)
+
+    def drive(self, life: Life, *, calm: bool) -> bool:
+        steps = self.rng.randrange(STEPS)
+        while self.world.step(life) or steps > 0:
+            steps -= 1
+            self.world.beat(life)
+            self.look(life)
+            if calm or steps <= 0:
+                continue
+            self.wake()
+            if self.rng.random() < 0.2:
+                self.world.push(self.rng.choice(sorted(self.world.feeds)))
+            if self.rng.random() < 0.1:
+                self.change(life)
+            if self.rng.random() < 0.01:
+                self.happened["fell asleep"] += 1
+                self.asleep.append(life)
+                return False
+            if self.rng.random() < 0.01:
+                self.happened["killed"] += 1
+                return False
+        if not calm:
+            return False
+        while self.asleep:
+            self.wake()
+        life.process.stop()
+        self.look(life)
+        return True
+
+    def change(self, life: Life) -> None:
+        """Ask for one part more or less."""
+        now = self.texts[life.process.exchange.current.program.version]
+        there = {part.name: part for part in now.parts}
+        name = self.rng.choice(sorted(KINDS))
+        if name in there:
+            parts = tuple(part for part in now.parts if part.name != name)
+        else:
+            self.serial += 1
+            part = Part(name=name, kind=KINDS[name], serial=self.serial)
+            parts = (*now.parts, part)
+            if part.kind == "side":
+                self.world.feed(part.path)
+        text = replace(now, parts=parts)
+        try:
+            id_ = life.process.reconfigure(change_dataflow(*text.flows(self.world.feeds)))
+        except RefusedError:
+            self.happened["change refused"] += 1
+            return
+        records = life.process.journal.state.coordination.records
+        (record,) = (record for record in records if record.id == id_)
+        for change in parts_of(record.change):
+            if isinstance(change, ChangeProgram):
+                self.texts[change.version] = text
+                self.begun.pop(change.version, None)
+        self.happened[f"{'removed' if name in there else 'added'} {name}"] += 1
+
+    def look(self, life: Life) -> None:
+        """From which timestep each version holds."""
+        for since, configuration in life.process.journal.state.configurations:
+            self.begun.setdefault(configuration.dataflow, since)
+
+    def wake(self) -> None:
+        """A driver that slept while another took over does something, until it learns of it."""
+        if not self.asleep or self.rng.random() < 0.5:
+            return
+        life = self.rng.choice(self.asleep)
+        try:
+            if not self.world.step(life):
+                self.asleep.remove(life)
+        except FencedError:
+            self.happened["fenced"] += 1
+            self.asleep.remove(life)
+        except (Crash, DamagedStateError, StorageError):
+            self.asleep.remove(life)
+
+    # At the end ----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Compare what readers find with the twin."""
+        world = self.world
+        witness = twin.shown(world.disk.published(ALL))
+        twin.check_once(world.pushed["in"], witness, everything=True)
+        twin.check_shown(
+            "totals",
+            twin.shown(world.disk.published(TOTALS)),
+            twin.totals(witness),
+            living=True,
+        )
+        for part, since, until in self.incarnations():
+            got = twin.shown(world.disk.published(part.path))
+            living = until is None
+            self.happened[f"rows of {part.name}"] += len(got)
+            if part.kind == "side":
+                twin.check_once(world.pushed[part.path], got, everything=living)
+                continue
+            rows = {
+                "rows": lambda: witness,
+                "totals": lambda: twin.totals(witness),
+                "counts": lambda since=since: twin.counts(witness, since),
+            }[part.kind]()
+            twin.check_shown(part.path, got, twin.between(rows, since, until), living=living)
+
+    def incarnations(self) -> list[tuple[Part, int, int | None]]:
+        """Every part that ran, and the timesteps in which it did."""
+        found: dict[Part, tuple[int, int | None]] = {}
+        order = sorted((since, version) for version, since in self.begun.items())
+        for place, (since, version) in enumerate(order):
+            until = order[place + 1][0] if place + 1 < len(order) else None
+            for part in self.texts[version].parts:
+                found[part] = (found.get(part, (since, None))[0], until)
+        return [(part, since, until) for part, (since, until) in found.items()]
+
+
+def simulate(seed: int) -> Counter[str]:
+    """One schedule; what happened in it."""
+    schedule = Schedule(world=World(rng=Random(seed)))
+    schedule.run()
+    if not schedule.over:
+        schedule.check()
+    return schedule.happened + Counter({"schedules": 1})
+
+
+NEEDED = (
+    "added again",
+    "added late",
+    "added more",
+    "added side",
+    "change refused",
+    "died",
+    "fell asleep",
+    "fenced",
+    "heartbeats",
+    "killed",
+    "overlapped driver folder",
+    "overlapped publish folder",
+    "overlapped unit sweep",
+    "refused by a store or folder",
+    "refused by the lease",
+    "removed again",
+    "removed late",
+    "removed more",
+    "removed side",
+    "rows of again",
+    "rows of late",
+    "rows of more",
+    "rows of side",
+)
+
+
+def test_no_schedule_at_the_seams_loses_or_doubles_a_row(
+    thorough: bool, workers: ProcessPoolExecutor
+) -> None:
+    check_schedules(simulate, range(5_000 if thorough else 150), NEEDED, workers, faults=())
