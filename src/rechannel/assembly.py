@@ -39,6 +39,7 @@ from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.versions import NOTE, Program, note_of, start_program
+from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
@@ -86,7 +87,7 @@ class Assembly:
     clock: Clock
     in_process: InProcess | None
 
-    def start(self, *, takeover: bool, revert: bool) -> RunningJob:
+    def start(self, *, takeover: bool, revert: bool, replan: bool = False) -> RunningJob:
         """Open, recover, run."""
         opener = self._opener()
         readers = opener.readers(self.dataflow, {})
@@ -103,6 +104,7 @@ class Assembly:
             identity = Identity(name=self.name, operators=operators)
             identity.claim(self.store, changed=NOTE in state.notes)
             self.journal.append(self._opened(identity))
+            self._withdraw(replan=replan)
             if (directory := directory_of(self.store)) is not None:
                 directory.sweep_temporaries()
             return self._run(lease, opener, program, readers)
@@ -183,6 +185,13 @@ class Assembly:
             started=process_started,
             takeover=takeover,
         )
+
+    def _withdraw(self, *, replan: bool) -> None:
+        state = self.journal.state
+        withdrawn = withdrawal(state, replan=replan, after=self.settings.replan_after)
+        if withdrawn is not None:
+            _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
+            self.journal.append(withdrawn)
 
     def _opened(self, identity: Identity) -> Opened:
         return Opened(

@@ -71,13 +71,15 @@ class Job:
         *,
         takeover: bool = False,
         revert: bool = False,
+        replan: bool = False,
         clock: Clock = wall_clock,
         in_process: InProcess | None = None,
     ) -> RunningJob:
         """Open the state directory, recover what an earlier driver left, and run in a thread.
 
         takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the program
-        of before a live change, and that is meant. in_process: run without Spark.
+        of before a live change, and that is meant. replan: timesteps that earlier drivers intended and could not commit
+        are withdrawn and planned anew, in the bounds that this program has. in_process: run without Spark.
         Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,
         DataflowError, JavaError.
         """
@@ -91,7 +93,7 @@ class Job:
             clock=clock,
             in_process=in_process,
         )
-        return assembly.start(takeover=takeover, revert=revert)
+        return assembly.start(takeover=takeover, revert=revert, replan=replan)
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

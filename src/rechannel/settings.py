@@ -30,6 +30,9 @@ class Settings:
     poll_ms: how long to wait before asking sources again that had nothing.
     keep_versions: committed timesteps that `job.state(name, timestep=t)` can look back to.
     snapshot_every: commits between two journal snapshots: a restart reads at most this many entries.
+    replan_after: drivers that may end, one after the other, before the timestep that they were to run again is planned
+    anew from the last committed offsets, in the bounds of the present program; None = never by itself, only by
+    `start(replan=True)` or `rechannel repair`.
     durability: POWER = what a commit names survives a power cut (fsync); PROCESS = it survives the death of
     every process
         (what Spark's own state stores promise on a local file system).
@@ -52,6 +55,7 @@ class Settings:
     poll_ms: int = 5
     keep_versions: int = 4
     snapshot_every: int = 64
+    replan_after: int | None = None
     durability: Durability = Durability.POWER
     publish_backlog: int = 8
     merging: MergePolicy = field(default_factory=MergePolicy)
@@ -77,12 +81,11 @@ class Settings:
             if not isinstance(value, int) or value < least:
                 msg = f"setting {name} must be a whole number of at least {least}, not {value!r}"
                 raise RefusedError(msg)
-        if self.timestep_bytes is not None and self.timestep_bytes < 1:
-            msg = f"setting timestep_bytes must be at least 1, not {self.timestep_bytes!r}"
-            raise RefusedError(msg)
-        if self.tasks is not None and self.tasks < 1:
-            msg = f"setting tasks must be at least 1, not {self.tasks!r}"
-            raise RefusedError(msg)
+        for name in ("tasks", "replan_after", "timestep_bytes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                msg = f"setting {name} must be at least 1, not {value!r}"
+                raise RefusedError(msg)
 
     def unheeded(self, configuration: Configuration) -> list[str]:
         """What a stream that has this Configuration already does otherwise than the settings say, in sentences."""

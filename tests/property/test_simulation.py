@@ -155,9 +155,19 @@ class Disturbed:
             if self.lives > 1 and not calm and self.rng.random() < 0.3:
                 self.reconfigure()
             # The text is that of before all changes of the program, and that is meant.
+            replan = not calm and self.rng.random() < 0.3
+            before = self.harness.journal_state()
             process = self.harness.start(
-                faults=faults, task_faults=self.task_fault, settings=keep, revert=True
+                faults=faults,
+                task_faults=self.task_fault,
+                settings=keep,
+                revert=True,
+                replan=replan,
             )
+            if replan and before.open_intents:
+                self.happened["withdrawn"] += 1
+                rode = any(intent.steps for intent in before.open_intents)
+                self.happened["withdrawn with steps"] += rode
             return self.drive(process, calm=calm)
         except Crash:
             self.happened[f"store {faults[-1].kind}"] += 1
@@ -459,6 +469,8 @@ NEEDED = (
     "asked",
     "refused",
     "taken up again",
+    "withdrawn",
+    "withdrawn with steps",
     *(f"reconfiguration {phase}" for phase in Phase if phase != Phase.FAILED),
     *(f"changed {kind}" for kind in KINDS),
     "changed change_program",

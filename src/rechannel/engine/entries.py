@@ -238,6 +238,26 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Timesteps from one on that are not committed stop counting; their numbers are planned anew.
+
+    reason: in words.
+    """
+
+    from_timestep: int
+    reason: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"from_timestep": self.from_timestep, "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationChanged:
     """From a timestep on, another configuration holds; whatever was planned for later is void.
 
@@ -334,6 +354,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "intent": Intent,
     "committed": Committed,
     "published": Published,
+    "withdrawn": Withdrawn,
     "configuration_changed": ConfigurationChanged,
     "reconfiguring": Reconfiguring,
     "note": Note,

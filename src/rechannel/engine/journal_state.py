@@ -6,6 +6,8 @@ The rules, which `apply` enforces before an entry may be written:
   the epoch of the latest one: a driver that lost its place cannot add to the story of another.
 - Timesteps are intended in order without gaps, and committed in that order. Intended and not yet
   committed ones are *open*: after a crash they run again, with the same sources and configuration.
+- Open timesteps can be withdrawn, from one on: then their numbers are intended anew, with other sources. What was
+  decided of the configuration and of reconfigurations in them holds from the first of these numbers on.
 - A configuration holds from its timestep on; it can change only for timesteps not yet intended.
 - What a commit stages for sinks stays until it is reported as published.
 
@@ -31,6 +33,7 @@ from rechannel.engine.entries import (
     Opened,
     Published,
     Reconfiguring,
+    Withdrawn,
 )
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
@@ -82,7 +85,8 @@ class JournalState:
     number: of the latest entry, 0 when there is none. epoch, driver: who wrote it. closed: whether
     that driver ended of its own will. last_committed: latest committed timestep. versions: by
     timestep. offsets: where each source goes on. open_intents: intended and not committed, in
-    order. configurations: (timestep, what holds from it on), ascending. unpublished: staged results
+    order. attempts: how many drivers have run the oldest of these, the present one with them.
+    configurations: (timestep, what holds from it on), ascending. unpublished: staged results
     by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
     coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
     timestep: of those that are open, unpublished or kept as versions.
@@ -96,6 +100,7 @@ class JournalState:
     versions: Mapping[int, Version] = field(default_factory=dict)
     offsets: Mapping[str, Json] = field(default_factory=dict)
     open_intents: tuple[Intent, ...] = ()
+    attempts: int = 0
     configurations: tuple[tuple[int, Configuration], ...] = ()
     unpublished: Mapping[int, Mapping[str, Json]] = field(default_factory=dict)
     notes: Mapping[str, Json] = field(default_factory=dict)
@@ -195,7 +200,10 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
 
 
 def _opened(state: JournalState, body: Opened) -> JournalState:
-    return replace(state, driver=body, closed=False, keep_versions=body.keep_versions)
+    attempts = state.attempts + 1 if state.open_intents else 0
+    return replace(
+        state, driver=body, closed=False, keep_versions=body.keep_versions, attempts=attempts
+    )
 
 
 def _closed(state: JournalState, _: Closed) -> JournalState:
@@ -218,11 +226,34 @@ def _intent(state: JournalState, body: Intent) -> JournalState:
         )
         raise ValueError(msg)
     state = _step(state, body.steps)
+    attempts = state.attempts if state.open_intents else 1
     digest = body.digest(state.driver.id if state.driver else "")
     return replace(
         state,
         open_intents=(*state.open_intents, body),
+        attempts=attempts,
         digests={**state.digests, body.timestep: digest},
+    )
+
+
+def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
+    since = body.from_timestep
+    if all(intent.timestep != since for intent in state.open_intents):
+        waiting = [intent.timestep for intent in state.open_intents]
+        msg = f"timestep {since} cannot be withdrawn: open are {waiting}"
+        raise ValueError(msg)
+    kept = tuple(intent for intent in state.open_intents if intent.timestep < since)
+    before = tuple((t, c) for t, c in state.configurations if t < since)
+    latest = state.configurations[-1]
+    holds = (*before, latest if latest[0] < since else (since, latest[1]))
+    if state.last_committed is None and not kept and not state.coordination.serial:
+        holds = ()  # nothing has happened at all: the stream begins as the next driver's settings say
+    return replace(
+        state,
+        open_intents=kept,
+        attempts=state.attempts if kept else 0,
+        configurations=tuple(dict(holds).items()),
+        coordination=state.coordination.withdrawn(since),
     )
 
 
@@ -242,6 +273,7 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
         state,
         last_committed=body.timestep,
         open_intents=state.open_intents[1:],
+        attempts=int(len(state.open_intents) > 1),
         versions={**state.versions, body.timestep: version},
         offsets={**state.offsets, **body.offsets},
         unpublished={**state.unpublished, **staged},
@@ -319,6 +351,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Intent: _intent,
     Committed: _committed,
     Published: _published,
+    Withdrawn: _withdrawn,
     ConfigurationChanged: _changed,
     Reconfiguring: _reconfiguring,
     Note: _noted,

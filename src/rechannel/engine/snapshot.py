@@ -39,6 +39,7 @@ def to_bytes(state: JournalState) -> bytes:
             "versions": versions,
             "offsets": dict(state.offsets),
             "open_intents": [intent.to_json() for intent in state.open_intents],
+            "attempts": state.attempts,
             "configurations": [[since, c.to_json()] for since, c in state.configurations],
             "unpublished": [[t, dict(staged)] for t, staged in state.unpublished.items()],
             "notes": dict(state.notes),
@@ -73,6 +74,7 @@ def _state_from_json(record: Mapping[str, Json]) -> JournalState:
         versions={t: _version_from_json(version, runs) for t, version in record["versions"]},
         offsets=record["offsets"],
         open_intents=tuple(Intent.from_json(intent) for intent in record["open_intents"]),
+        attempts=record.get("attempts", 0),
         configurations=tuple(
             (since, Configuration.from_json(c)) for since, c in record["configurations"]
         ),

@@ -81,6 +81,10 @@ class Coordination:
         gone = _forgotten(records, event.id) if isinstance(event, Finished) else frozenset()
         return replace(self, records=tuple(r for r in records if r.id not in gone))
 
+    def withdrawn(self, timestep: int) -> Coordination:
+        """The state after timesteps from one on were withdrawn: steps that they began with are made at that one."""
+        return replace(self, records=tuple(record.withdrawn(timestep) for record in self.records))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {"serial": self.serial, "records": [record.to_json() for record in self.records]}

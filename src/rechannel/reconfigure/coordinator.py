@@ -286,7 +286,9 @@ def resume(
     elsewhere: executors have other names than for that driver.
     """
     # Where no timestep runs again, nobody else will say of those that have made their last step that they are over.
-    over = settled(state, now.timestep, now.time_ms) if now.drained else ()
+    # But what a withdrawn timestep was to write anew is written by the one that is planned in its place.
+    done = settled(state, now.timestep, now.time_ms) if now.drained else ()
+    over = [event for event in done if not state.find(event.id).rewrites(now.timestep)]
     events: list[Event] = [*over]
     for record in state.open:
         if any(event.id == record.id for event in over):

@@ -151,6 +151,21 @@ class Record:
         folded: Record = _FOLD[type(event)](self, event)
         return replace(folded, phase=to, times=times)
 
+    def rewrites(self, timestep: int) -> bool:
+        """Whether a step that was made at a timestep has that one write state anew."""
+        made = zip(self.steps, self.taken, strict=False)
+        return any(
+            taken.timestep == timestep and any(move.stays for move in step.moves)
+            for step, taken in made
+        )
+
+    def withdrawn(self, timestep: int) -> Record:
+        """The record after timesteps from one on were withdrawn: its steps of those are made at that one."""
+        if self.last_timestep is None or self.last_timestep <= timestep:
+            return self
+        taken = (replace(each, timestep=min(each.timestep, timestep)) for each in self.taken)
+        return replace(self, taken=tuple(taken))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {

@@ -36,6 +36,7 @@ from rechannel.engine.publishing import Publisher
 from rechannel.engine.state_view import StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.versions import NOTE, Program, bound, note_of, start_program
+from rechannel.engine.withdrawal import withdrawal
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
@@ -168,13 +169,14 @@ class Harness:
         task_faults: TaskFault = no_faults,
         settings: Settings | None = None,
         revert: bool = False,
+        replan: bool = False,
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. Raises Crash where a fault says so, and what a start
-        raises.
+        configuration holds all the same. revert, replan: as for `Job.start`. Raises Crash where a
+        fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
         settings = settings or self.settings
@@ -193,6 +195,9 @@ class Harness:
             id=f"opening{next(_OPENINGS)}",
         )
         journal.append(opened)
+        withdrawn = withdrawal(journal.state, replan=replan, after=settings.replan_after)
+        if withdrawn is not None:
+            journal.append(withdrawn)
         note = note_of(journal.state, program)
         if note is not None:
             journal.append(Note(kind=NOTE, body=note))

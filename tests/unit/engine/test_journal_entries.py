@@ -14,6 +14,7 @@ from rechannel.engine.entries import (
     Opened,
     Published,
     SourceRange,
+    Withdrawn,
 )
 from rechannel.errors import DamagedStateError, NewerFormatError
 from rechannel.model.configuration import Configuration, OperatorConfiguration
@@ -63,6 +64,7 @@ BODIES = [
     Committed(timestep=8),
     Published(timestep=5, sink="out", incarnation="sink-2", dropped="it is gone"),
     Published(timestep=7, sink="out"),
+    Withdrawn(from_timestep=8, reason="too large"),
     ConfigurationChanged(from_timestep=9, configuration=CONFIGURATION, cause="request 5"),
     Note(kind="reconfiguration", body={"phase": "prepare", "moved": [1, 2.5, None]}),
     Closed(time_ms=100),
@@ -94,6 +96,7 @@ def test_kinds_have_names_of_their_own():
         "note",
         "opened",
         "published",
+        "withdrawn",
     ]
 
 

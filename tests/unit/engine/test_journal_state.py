@@ -15,6 +15,7 @@ from rechannel.engine.entries import (
     Opened,
     Published,
     SourceRange,
+    Withdrawn,
 )
 from rechannel.engine.journal_state import JournalState, Version, unreferenced
 from rechannel.engine.snapshot import from_bytes, to_bytes
@@ -198,6 +199,44 @@ def test_an_intent_may_bring_its_configuration():
         told(OPENED, intent(1))
     state = told(OPENED, first(), change(9, 7), intent(2, 5, Configuration(version=5)))
     assert [(since, c.version) for since, c in state.configurations] == [(1, 1), (2, 5), (9, 7)]
+
+
+def test_open_timesteps_can_be_withdrawn():
+    state = told(OPENED, first(), commit(1), intent(2), change(4, 2), intent(3), intent(4, 2))
+    after = told(Withdrawn(from_timestep=3, reason="too large"), state=state)
+    assert [i.timestep for i in after.open_intents] == [2]
+    assert after.last_intended == 2
+    assert after.offsets == {"s": 1}
+    # What was decided for later timesteps holds from there on.
+    assert [(since, c.version) for since, c in after.configurations] == [(1, 1), (3, 2)]
+    again = told(commit(2), intent(3, 2), intent(4, 2), commit(3), state=after)
+    assert again.last_committed == 3
+
+
+@pytest.mark.parametrize("timestep", [1, 4, 0])
+def test_only_open_timesteps_can_be_withdrawn(timestep):
+    state = told(OPENED, first(), commit(1), intent(2), intent(3))
+    with pytest.raises(ValueError, match=rf"{timestep} cannot be withdrawn: open are \[2, 3\]"):
+        told(Withdrawn(from_timestep=timestep, reason=""), state=state)
+
+
+def test_a_stream_that_never_committed_anything_begins_anew():
+    state = told(OPENED, first(), Withdrawn(from_timestep=1, reason=""))
+    assert (state.last_intended, state.configurations) == (None, ())
+    assert told(first(), commit(1), state=state).last_committed == 1
+
+
+def test_drivers_that_take_up_an_open_timestep_are_counted():
+    state = told(OPENED, first(), intent(2))
+    assert state.attempts == 1
+    state = told(OPENED, OPENED, state=state)
+    assert state.attempts == 3
+    assert from_bytes(to_bytes(state), name="x").attempts == 3
+    assert told(commit(1), state=state).attempts == 1
+    assert told(commit(1), commit(2), state=state).attempts == 0
+    assert told(Withdrawn(from_timestep=2, reason=""), state=state).attempts == 3
+    assert told(Withdrawn(from_timestep=1, reason=""), state=state).attempts == 0
+    assert told(Closed(time_ms=0), OPENED, state=told(OPENED)).attempts == 0
 
 
 def test_configurations_before_the_kept_versions_go():

@@ -1,0 +1,47 @@
+"""When timesteps that were intended and never committed are given up, so that their numbers are planned anew. Pure.
+
+An intent is a promise to the driver that comes after a crash: run exactly this again. Where it cannot be run at all
+(too large for its tasks, a file that nobody can read any more), the promise keeps the job from ever going on. To
+withdraw it is safe because nothing of such a timestep has happened: its state and output count only from its commit
+on. What was staged for it is swept, and a driver that still runs it finds the next entry of the journal taken.
+
+What changes of the job rode on a withdrawn timestep stays decided: it holds from the first timestep that is planned
+anew. State does not have to be moved back, since a bin is found by whoever owns it.
+"""
+
+from __future__ import annotations
+
+from rechannel.engine.entries import Withdrawn
+from rechannel.engine.journal_state import JournalState
+
+
+def withdrawal(state: JournalState, *, replan: bool, after: int | None) -> Withdrawn | None:
+    """What a driver that has just opened the journal withdraws; None = nothing.
+
+    replan: somebody asked for it. after: as many drivers may have ended with the oldest open timestep not committed;
+    None = any number.
+    """
+    if not state.open_intents:
+        return None
+    oldest = state.open_intents[0].timestep
+    if replan:
+        return Withdrawn(from_timestep=oldest, reason="asked for at the start of a driver")
+    failed = state.attempts - 1  # all but the driver that asks
+    if after is not None and failed >= after:
+        reason = f"{failed} {'driver' if failed == 1 else 'drivers'} ended before it was committed"
+        return Withdrawn(from_timestep=oldest, reason=reason)
+    return None
+
+
+def described(state: JournalState, withdrawn: Withdrawn) -> str:
+    """The sentence for the log. state: before it."""
+    numbers = [i.timestep for i in state.open_intents if i.timestep >= withdrawn.from_timestep]
+    which = (
+        f"timestep {numbers[0]}"
+        if len(numbers) == 1
+        else f"timesteps {numbers[0]} to {numbers[-1]}"
+    )
+    return (
+        f"{which} {'is' if len(numbers) == 1 else 'are'} planned anew, and what was planned is withdrawn"
+        f" ({withdrawn.reason}); sources go on from the last committed offsets"
+    )
