@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rechannel.dataflow.graph import (
+    DeadLetters,
     Late,
     MapBatches,
     Node,
@@ -15,6 +16,7 @@ from rechannel.dataflow.graph import (
     Transform,
 )
 from rechannel.dataflow.rules import kind_of
+from rechannel.kernels.dead_letters import Apart, Malformed
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.masks import MaskFilter
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
@@ -60,6 +62,12 @@ def _map(node: MapBatches) -> str:
     function = node.function
     if isinstance(node, Late):
         return "late rows"
+    if isinstance(node, DeadLetters):
+        return "dead letters"
+    if isinstance(function, Malformed):
+        return "readable records"
+    if isinstance(function, Apart):
+        function = function.function
     if isinstance(function, EventTime):
         return f"event time {function.column}"
     if isinstance(function, AssignWindows):

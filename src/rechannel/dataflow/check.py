@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from rechannel.dataflow.dead import check_letters
 from rechannel.dataflow.graph import Dataflow, Node, Sink, Stateful
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.schema import bind_all
@@ -23,6 +24,7 @@ def check(dataflow: Dataflow, dumps: Dumps | None = None) -> None:
     """
     check_names(dataflow)
     check_ends(dataflow)
+    check_letters(dataflow)
     check_outlets(dataflow)
     bind_all(dataflow)
     if dumps is not None:

@@ -18,7 +18,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -137,7 +137,8 @@ class _Reader:
         kind = type(value)
         name = f"{kind.__module__}:{kind.__qualname__}"
         if is_dataclass(value):
-            parts = ((f.name, self.form(getattr(value, f.name, None))) for f in fields(value))
+            said = (f for f in fields(value) if not _unsaid(f, value))
+            parts = ((f.name, self.form(getattr(value, f.name, None))) for f in said)
             return (name, *self._methods(kind), *parts)
         if hasattr(value, "__wrapped__"):  # functools.cache and the like
             return (name, self.form(value.__wrapped__))
@@ -215,6 +216,11 @@ def _code(code: CodeType) -> Form:
         str(code.co_names),
         *constants,
     )
+
+
+def _unsaid(part: Field[Any], value: Any) -> bool:
+    """Whether a field that classes got later says nothing: digests of values that were made before it stay."""
+    return bool(part.metadata.get("later")) and getattr(value, part.name, None) == part.default
 
 
 def _constant(value: Any) -> Form:

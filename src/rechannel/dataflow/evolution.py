@@ -43,6 +43,7 @@ from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.columns import Computed, Where
+from rechannel.kernels.dead_letters import Apart
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.windows import START
@@ -166,6 +167,9 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
     if not callable(logic):
         raise _unfit(node, logic, "a function of a row" if rows else "a function of a RecordBatch")
     columns = node.schema if schema is None else schema_of(schema)
+    if isinstance(node.function, Apart):
+        inner = _changed_map(replace(node, function=node.function.function), logic, schema)
+        return replace(inner, function=replace(node.function, function=inner.function))
     if isinstance(node.function, RowFilter | Where):
         if schema is not None:
             msg = f"{label(node)}: a filter keeps its columns; leave schema= out"
@@ -173,9 +177,9 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
         if isinstance(node.function, Where):
             condition = replace(node.function.condition, function=logic)
             return replace(node, function=Where(condition=condition))
-        return replace(node, function=RowFilter(function=logic))
+        return replace(node, function=replace(node.function, function=logic))
     if isinstance(node.function, RowMap | RowFlatMap):
-        function = type(node.function)(function=logic, schema=columns)
+        function = replace(node.function, function=logic, schema=columns)
         return replace(node, function=function, schema=columns)
     if isinstance(node.function, WithResource):
         return replace(node, function=with_resource(logic, node.function.opens), schema=columns)

@@ -120,8 +120,18 @@ class MapBatches(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Late(MapBatches):
+class Side(MapBatches):
+    """Rows that leave the node upstream beside its own. They have no event time but what is declared after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Late(Side):
     """Rows that came too late for the operator upstream, as it received them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeadLetters(Side):
+    """Rows that the node upstream cannot handle, as texts, with the error (`kernels.dead_letters`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

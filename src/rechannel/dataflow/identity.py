@@ -15,9 +15,9 @@ from typing import Any
 from rechannel.dataflow.digests import Digest, digest_of, path_of
 from rechannel.dataflow.graph import (
     Dataflow,
-    Late,
     MapBatches,
     Node,
+    Side,
     Sink,
     Source,
     Stateful,
@@ -26,6 +26,7 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.columns import Select, Where
+from rechannel.kernels.dead_letters import Apart, Malformed
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.masks import MaskFilter
 from rechannel.kernels.resources import WithResource
@@ -81,11 +82,13 @@ def dataflow_identity(dataflow: Dataflow) -> dict[str, dict[str, Any]]:
 
 def function_of(node: Node) -> Callable[..., Any] | None:
     """The user's own function of a node: the one that a path can stand for. None = there is none."""
-    if isinstance(node, Late):
+    if isinstance(node, Side):
         return None
     if isinstance(node, MapBatches):
-        function = node.function
-        if isinstance(function, EventTime | AssignWindows | Sided | Select | MaskFilter):
+        function = node.function.function if isinstance(node.function, Apart) else node.function
+        if isinstance(
+            function, EventTime | AssignWindows | Sided | Select | MaskFilter | Malformed
+        ):
             return None
         if isinstance(function, Where):
             return function.condition.function

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Sink, Stateful, Union
+from rechannel.dataflow.graph import (
+    DeadLetters,
+    Late,
+    MapBatches,
+    Node,
+    Paired,
+    Sink,
+    Stateful,
+    Union,
+)
 from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import type_name
@@ -36,6 +45,8 @@ def kind_of(node: Node) -> str:
         return node.spec.kind
     if isinstance(node, Late):
         return "late"
+    if isinstance(node, DeadLetters):
+        return "dead_letters"
     if isinstance(node, MapBatches):
         return "map"
     return type(node).__name__.lower()

@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from rechannel.dataflow.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.columns import Choice, selection
+from rechannel.dataflow.dead import has_dead_letters, need_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import (
     Dataflow,
+    DeadLetters,
     FrameFunction,
     Late,
     MapBatches,
@@ -35,6 +37,7 @@ from rechannel.dataflow.windowing import Every, Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
 from rechannel.kernels.columns import Computed, Where
+from rechannel.kernels.dead_letters import LETTER, Apart, OnError
 from rechannel.kernels.marks import EventTime
 from rechannel.kernels.program import BatchFunction
 from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
@@ -78,6 +81,7 @@ class Stream(Meeting):
         name: str | None = None,
         *,
         resource: Opens | None = None,
+        on_error: OnError = "fail",
     ) -> Stream:
         """A deterministic function of an Arrow record batch.
 
@@ -85,30 +89,48 @@ class Stream(Meeting):
 
         schema: columns of what it returns; None = as before. resource: a function that opens what this one needs in
         every worker process, such as a connection: (resource, RecordBatch) is then what it is called with.
+        on_error: "dead_letter" = where it fails for a batch, it is called for halves of it, down to single rows; those
+        that it fails for are in `.dead_letters`. It must treat every row by itself then.
         """
         _need_callable(function, "map_batches")
         made: Any = function if resource is None else with_resource(function, resource)
+        if has_dead_letters("map_batches", on_error):
+            made = Apart(function=made)
         return self._batches(made, None if schema is None else schema_of(schema), name)
 
     def map(
-        self, function: Callable[[Any], Any], schema: Columns, name: str | None = None
+        self,
+        function: Callable[[Any], Any],
+        schema: Columns,
+        name: str | None = None,
+        *,
+        on_error: OnError = "fail",
     ) -> Stream:
         """One row becomes one.
 
         function: (row as a NamedTuple) -> tuple in the order of schema, dict, or, where schema has
-        one column, its value.
+        one column, its value. on_error: "dead_letter" = rows that it raises for, or answers what does not fit the
+        schema, are in `.dead_letters`; "fail" = the timestep fails.
         """
         _need_callable(function, "map")
+        has_dead_letters("map", on_error)
         columns = schema_of(schema)
-        return self._batches(RowMap(function=function, schema=columns), columns, name, "map")
+        rows = RowMap(function=function, schema=columns, on_error=on_error)
+        return self._batches(rows, columns, name, "map")
 
     def flat_map(
-        self, function: Callable[[Any], Iterable[Any]], schema: Columns, name: str | None = None
+        self,
+        function: Callable[[Any], Iterable[Any]],
+        schema: Columns,
+        name: str | None = None,
+        *,
+        on_error: OnError = "fail",
     ) -> Stream:
-        """One row becomes any number of rows, each as in `map`."""
+        """One row becomes any number of rows, each as in `map`. on_error: as there; of a failing row no rows stay."""
         _need_callable(function, "flat_map")
+        has_dead_letters("flat_map", on_error)
         columns = schema_of(schema)
-        rows = RowFlatMap(function=function, schema=columns)
+        rows = RowFlatMap(function=function, schema=columns, on_error=on_error)
         return self._batches(rows, columns, name, "flat_map")
 
     def select(self, *columns: Choice, name: str | None = None, **made: str | Computed) -> Stream:
@@ -121,15 +143,26 @@ class Stream(Meeting):
         return self._batches(selection(columns, made), None, name, "select")
 
     def filter(
-        self, condition: str | Computed | Callable[[Any], Any], name: str | None = None
+        self,
+        condition: str | Computed | Callable[[Any], Any],
+        name: str | None = None,
+        *,
+        on_error: OnError = "fail",
     ) -> Stream:
-        """Rows for which a SQL condition (Spark's) or `rc.computed` holds, or a function of a row says yes."""
+        """Rows for which a SQL condition (Spark's) or `rc.computed` holds, or a function of a row says yes.
+
+        on_error: of a function of a row, as in `map`.
+        """
+        if has_dead_letters("filter", on_error) and isinstance(condition, str | Computed):
+            msg = f"filter ({caller()}): only a function of a row has dead letters; leave on_error= out"
+            raise DataflowError(msg)
         if isinstance(condition, str):
             return self._frame(SqlFilter(condition), name, "filter")
         if isinstance(condition, Computed):
             return self._batches(Where(condition=condition), None, name, "filter")
         _need_callable(condition, "filter")
-        return self._batches(RowFilter(function=condition), None, name, "filter")
+        rows = RowFilter(function=condition, on_error=on_error)
+        return self._batches(rows, None, name, "filter")
 
     def branch(
         self, *, otherwise: str | None = None, name: str | None = None, **conditions: Condition
@@ -231,6 +264,22 @@ class Stream(Meeting):
         )
         return self._then(node)
 
+    @property
+    def dead_letters(self) -> Stream:
+        """Rows that this node cannot handle: `operator`, `error` and `row`, all strings. Raises DataflowError.
+
+        operator: its name. error: what is wrong. row: the row as the text of a JSON object.
+        """
+        need_dead_letters(self.node)
+        node = DeadLetters(
+            name=given(None, stateless_name(self.node, "dead_letters")),
+            where=caller(),
+            upstream=self.node,
+            function=rows_themselves,
+            schema=LETTER,
+        )
+        return self._then(node)
+
     def key_by(self, *columns: str) -> KeyedStream[Stream]:
         """Give every row a key: one or several columns. Raises UnknownColumnError."""
         what = f"key_by ({caller()})"
@@ -322,7 +371,7 @@ def one_session(*ends: Flow | Stream) -> Any | None:
 
 
 def rows_themselves(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Late rows leave as they came."""
+    """Rows leave as they are."""
     return batch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rechannel.dataflow.graph import Late, MapBatches, Node, Paired, Source, Stateful
+from rechannel.dataflow.graph import MapBatches, Node, Paired, Side, Source, Stateful
 from rechannel.kernels.marks import EventTime
 from rechannel.model.eventtime import TimeInput
 
@@ -23,10 +23,10 @@ def time_names(node: Node) -> tuple[str, ...]:
 
 
 def untimed(node: Node) -> list[Node]:
-    """Sources, and late rows, that reach a node without an event time."""
+    """Sources, late rows and dead letters that reach a node without an event time."""
     if _own(node) is not None:
         return []
-    if isinstance(node, Source | Late) or getattr(getattr(node, "spec", None), "processing", False):
+    if isinstance(node, Source | Side) or getattr(getattr(node, "spec", None), "processing", False):
         return [node]
     upstreams = (_leading(node),) if isinstance(node, Stateful) else node.upstreams
     return list({id(n): n for up in upstreams for n in untimed(up)}.values())
@@ -43,7 +43,7 @@ def _declared(node: Node) -> list[MapBatches | Stateful]:
 
 
 def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
-    if isinstance(node, Late):
+    if isinstance(node, Side):
         return
     if isinstance(node, MapBatches) and _own(node):
         yield node

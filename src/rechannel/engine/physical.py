@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.graph import (
     Dataflow,
+    DeadLetters,
     Late,
     MapBatches,
     Node,
@@ -44,7 +45,7 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.timing import time_inputs, time_names
 from rechannel.engine.pruning import pruned
 from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.program import Branch, Consumer
+from rechannel.kernels.program import DEAD, LATE, Branch, Consumer
 from rechannel.model.eventtime import TimeInput
 from rechannel.sinks.outlets import NoopOutlet
 
@@ -280,7 +281,7 @@ class _Compiler:
             node=node.name,
             schema=self.schemas[node.name],
             function=node.function if isinstance(node, MapBatches) else None,
-            side=isinstance(node, Late),
+            side=_side(node),
             consumers=tuple(self._consumers(way)),
             outbox=keep,
             branches=tuple(self._branches(way)),
@@ -362,6 +363,13 @@ class _Compiler:
             schema=self.schemas[node.upstream.name],
             direct=all(isinstance(leaf, SourceFrame) for leaf in leaves(frame)),
         )
+
+
+def _side(node: Node) -> str:
+    """Which rows a node has that are not made of its input's; "" = those that are."""
+    if isinstance(node, DeadLetters):
+        return DEAD
+    return LATE if isinstance(node, Late) else ""
 
 
 def _inputs(node: Node) -> list[Node]:

@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.dead_letters import Dividing, Letters, divides
 from rechannel.kernels.marks import EventTime, mark_blobs, told
 from rechannel.kernels.measure import Measures
-from rechannel.kernels.program import Branch, StageProgram, StageStep
+from rechannel.kernels.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.send import Channel, Order, Sender
+from rechannel.kernels.user_errors import RaisedError
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -44,9 +46,11 @@ class Emitter:
 
     def late(self, batch: pa.RecordBatch, order: Order) -> Parcels:
         """Blobs made of rows that came too late for the root's operator."""
-        for below in self.program.root.branches:
-            if below.side:
-                yield from self._down(below, batch, order)
+        yield from self._aside(self.program.root, LATE, batch, order)
+
+    def dead(self, letters: Letters, order: Order) -> Parcels:
+        """Blobs made of rows that the root's operator could not handle."""
+        yield from self._dead(self.program.root, letters, order)
 
     def marks(self, own: Mapping[str, int]) -> Parcels:
         """Blobs that tell consumers of event time, when all rows are out. own: what was known of it from elsewhere."""
@@ -83,28 +87,36 @@ class Emitter:
         for below in branch.branches:
             if below.side:
                 continue
-            for made, at in self._apply(below, batch, order):
-                yield from self._down(below, made, at)
+            if below.function is None:
+                yield from self._down(below, batch, order)
+                continue
+            # The function may drop and add rows, so all that is known of the result's place is where its input began.
+            at = order if isinstance(order, int) else int(order[0]) if len(order) else 0
+            made, letters = self._apply(below, batch)
+            for piece in made:
+                yield from self._down(below, piece, at)
+            if letters is not None:
+                yield from self._dead(below, letters, at)
+
+    def _aside(self, branch: Branch, side: str, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of rows that are not a branch's own."""
+        for below in branch.branches:
+            if below.side == side:
+                yield from self._down(below, batch, order)
+
+    def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
+        self.measures.count("rows_dead", len(letters))
+        yield from self._aside(branch, DEAD, letters.batch(branch.node), order)
 
     def _apply(
-        self, branch: Branch, batch: pa.RecordBatch, order: Order
-    ) -> Iterator[tuple[pa.RecordBatch, Order]]:
-        """Rows that a user's function makes of a batch, checked against the declared columns."""
-        function = branch.function
-        if function is None:
-            yield batch, order
-            return
-        if not isinstance(order, int):
-            # The function may drop and add rows, so all that is known of the result's place is where its input began.
-            order = int(order[0]) if len(order) else 0
-        if isinstance(function, WithResource):
-            function = partial(function.at, branch.node)
+        self, branch: Branch, batch: pa.RecordBatch
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Rows that a user's function makes of a batch, in the declared columns, and those that it cannot handle."""
+        run, function = partial(run_function, branch.node, branch.schema), branch.function
         with self.measures.activity("process"):
-            made = guarded(branch.node, lambda: _as_list(function(batch)))
-        for piece in made:
-            if not piece.schema.equals(branch.schema):
-                piece = conform(branch.node, piece, branch.schema)  # noqa: PLW2901
-            yield piece, order
+            if isinstance(function, Dividing) and divides(function):
+                return function.divided(batch, run)
+            return run(function, batch), None
 
     def finish(self) -> dict[str, Any]:
         """Write outbox files; what was sent and kept, for the report."""
@@ -129,6 +141,16 @@ class Emitter:
         return {"sent": sent, "outbox": kept, "marks": dict(self._latest)}
 
 
+def run_function(
+    node: str, schema: pa.Schema, function: Any, batch: pa.RecordBatch
+) -> list[pa.RecordBatch]:
+    """What a user's function makes of a batch, in the declared columns. Raises UserFunctionError."""
+    if isinstance(function, WithResource):
+        function = partial(function.at, node)
+    made = guarded(node, lambda: _as_list(function(batch)))
+    return [p if p.schema.equals(schema) else conform(node, p, schema) for p in made]
+
+
 def guarded(node: str, call: Callable[[], Any]) -> Any:
     """Run a user's function; what it raises is shown with the node's name and the user's own traceback."""
     try:
@@ -138,7 +160,7 @@ def guarded(node: str, call: Callable[[], Any]) -> Any:
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         msg = f"the function of {node!r} raised {type(error).__name__}: {error}\n{text}"
-        raise UserFunctionError(msg) from error
+        raise RaisedError(msg) from error
 
 
 def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

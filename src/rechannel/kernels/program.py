@@ -26,6 +26,10 @@ BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBa
 """A deterministic function of one Arrow record batch."""
 
 
+LATE = "late"
+DEAD = "dead letters"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Consumer:
     """A stateful operator that receives rows of a branch, as its input number `input`."""
@@ -42,7 +46,7 @@ class Branch:
     node: name of the node whose rows these are. function: what makes them from the parent's rows (None at the root).
     schema: their columns. consumers: operators that receive them. outbox: whether they are kept in a file for sinks and
     for DataFrame functions behind the stage. branches: what is made of them. side: they are not the parent's rows, but
-    those that came too late for it.
+    those that came too late for it (`LATE`), or those that it could not handle (`DEAD`); "" = they are made of those.
     """
 
     node: str
@@ -51,7 +55,7 @@ class Branch:
     consumers: tuple[Consumer, ...] = ()
     outbox: bool = False
     branches: tuple[Branch, ...] = ()
-    side: bool = False
+    side: str = ""
 
     def walk(self) -> Iterator[Branch]:
         """This branch and all below it."""

@@ -3,6 +3,9 @@
 A row is a NamedTuple of the stream's columns. An answer is a tuple in the order of the declared
 columns, or a dict by their names; where one column is declared, anything else is that column's
 value.
+
+With `on_error="dead_letter"` rows that a function raises for, or answers what does not fit, are dead
+letters (`kernels.dead_letters`).
 """
 
 from __future__ import annotations
@@ -14,12 +17,19 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.dead_letters import (
+    Letters,
+    MayDivide,
+    Run,
+    error_text,
+    letters_of,
+)
 from rechannel.kernels.track_rows import check_tuples, columns_of, python_rows
 from rechannel.kernels.user_errors import function_name, user_error
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowMap:
+class RowMap(MayDivide):
     """One row becomes one row."""
 
     function: Callable[[Any], Any]
@@ -35,9 +45,18 @@ class RowMap:
             raise _error(self.function, rows[len(answers)], error) from error
         return _batch(answers, self.schema, self.function)
 
+    def divided(
+        self, batch: pa.RecordBatch, run: Run
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Apply the function to every row; rows that it fails for leave."""
+        del run
+        answers, failed = _tried(self.function, batch)
+        made = _fitting({row: [each] for row, each in answers.items()}, failed, self)
+        return [made], letters_of(batch, failed)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowFlatMap:
+class RowFlatMap(MayDivide):
     """One row becomes any number of rows."""
 
     function: Callable[[Any], Iterable[Any]]
@@ -53,9 +72,17 @@ class RowFlatMap:
                 raise _error(self.function, row, error) from error
         return _batch(answers, self.schema, self.function)
 
+    def divided(
+        self, batch: pa.RecordBatch, run: Run
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Apply the function to every row; of rows that it fails for, nothing stays but their dead letters."""
+        del run
+        answers, failed = _tried(lambda row: list(self.function(row)), batch)
+        return [_fitting(answers, failed, self)], letters_of(batch, failed)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowFilter:
+class RowFilter(MayDivide):
     """Rows for which the function says yes."""
 
     function: Callable[[Any], Any]
@@ -70,10 +97,54 @@ class RowFilter:
             raise _error(self.function, rows[len(keep)], error) from error
         return batch.filter(pa.array(keep, pa.bool_()))
 
+    def divided(
+        self, batch: pa.RecordBatch, run: Run
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Ask the function about every row; rows that it fails for leave."""
+        del run
+        answers, failed = _tried(lambda row: bool(self.function(row)), batch)
+        keep = [answers.get(row, False) for row in range(batch.num_rows)]
+        return [batch.filter(pa.array(keep, pa.bool_()))], letters_of(batch, failed)
+
 
 def rows_of(batch: pa.RecordBatch) -> list[Any]:
     """Every row of a batch as a NamedTuple."""
     return python_rows(batch.columns, tuple(batch.schema.names), batch.num_rows)
+
+
+def _tried(
+    function: Callable[[Any], Any], batch: pa.RecordBatch
+) -> tuple[dict[int, Any], dict[int, str]]:
+    """What a function answers for rows, and what it raises for others, by row."""
+    answers: dict[int, Any] = {}
+    failed: dict[int, str] = {}
+    for number, row in enumerate(rows_of(batch)):
+        try:
+            answers[number] = function(row)
+        except MemoryError:
+            raise
+        except Exception as error:
+            failed[number] = error_text(error)
+    return answers, failed
+
+
+def _fitting(
+    answers: Mapping[int, list[Any]], failed: dict[int, str], made_by: RowMap | RowFlatMap
+) -> pa.RecordBatch:
+    """Answers as a batch; rows with one that does not fit fail. answers: several for each row."""
+    schema, function = made_by.schema, made_by.function
+    try:
+        return _batch([each for mine in answers.values() for each in mine], schema, function)
+    except UserFunctionError:
+        fit: list[Any] = []
+        for row, mine in answers.items():
+            try:
+                _batch(mine, schema, function)
+            except UserFunctionError as error:
+                failed[row] = error_text(error)
+            else:
+                fit.extend(mine)
+        return _batch(fit, schema, function)
 
 
 def _batch(answers: list[Any], schema: pa.Schema, function: object) -> pa.RecordBatch:

@@ -13,6 +13,10 @@ from rechannel.errors import UserFunctionError
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
+class RaisedError(UserFunctionError):
+    """A user's function raised: its cause is what."""
+
+
 def user_error(what: str, error: BaseException) -> UserFunctionError:
     """Wrap an exception that a user's function raised.
 

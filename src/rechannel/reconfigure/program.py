@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rechannel.dataflow.check import check
 from rechannel.dataflow.evolution import Logic, with_branch, with_logic, without
 from rechannel.dataflow.graph import Dataflow
 from rechannel.dataflow.identity import load_logic
@@ -93,7 +94,9 @@ class ReplaceProgram:
     def applied(self, dataflow: Dataflow) -> Dataflow:
         """The new one."""
         del dataflow
-        return dataflow_of(*self.flows)
+        made = dataflow_of(*self.flows)
+        check(made)
+        return made
 
     def __str__(self) -> str:
         """As a user would write it."""

@@ -31,6 +31,7 @@ class _Operator:
     rows_in: int = 0
     rows_out: int = 0
     rows_late: int = 0
+    rows_dead: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     keys: int = 0
@@ -43,6 +44,7 @@ class _Operator:
         self.rows_in += task.rows_in
         self.rows_out += task.rows_out
         self.rows_late += task.counts.get("rows_late", 0)
+        self.rows_dead += task.counts.get("rows_dead", 0)
         self.bytes_in += task.bytes_in
         self.bytes_out += task.bytes_out
         self.keys += task.keys
@@ -57,6 +59,7 @@ class _Operator:
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "rows_late": self.rows_late,
+            "rows_dead": self.rows_dead,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "keys": self.keys,
@@ -102,7 +105,7 @@ class Progress:
         timestep, now_ms, started_ms, committed_ms, duration_ms, configuration; phases: ms, by name;
         rows_in, rows_out; input_rows_per_second (rows by the time since the timestep before began,
         None for the first), processed_rows_per_second, output_rows_per_second (by the duration);
-        operators: by name: tasks, rows_in, rows_out, rows_late, bytes_in, bytes_out, keys, ms (by
+        operators: by name: tasks, rows_in, rows_out, rows_late, rows_dead, bytes_in, bytes_out, keys, ms (by
         activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
         finished_ms, state_rows and state_bytes (None without state);
         sources: by name, the offsets that were read; sinks: by name, what was published.

@@ -25,5 +25,5 @@ def test_the_examples_build_and_the_picture_is_the_one_shown() -> None:
     streams = [value for value in names.values() if isinstance(value, Stream)]
     operators = [stream.write.noop() for stream in streams if stream.schema is not None]
     check(dataflow_of(*operators))
-    assert len(streams) == 16
+    assert len(streams) == 18
     assert shown == [draw_text(dataflow_of(names["flow"])) + "\n"]
