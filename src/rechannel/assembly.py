@@ -259,7 +259,12 @@ class Assembly:
         )
         held = Held()
         housekeeper = Housekeeper(
-            self.store, self.journal, SWEEP_EVERY, lambda: exchange.filling, held.files
+            self.store,
+            self.journal,
+            SWEEP_EVERY,
+            lambda: exchange.filling,
+            held.files,
+            trouble=hub.troubles,
         )
         measured = Measured(lambda: self.journal.state.manifests)
         driver = Driver(

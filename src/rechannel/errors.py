@@ -137,3 +137,24 @@ def as_rechannel_error(error: BaseException) -> BaseException:
     made = TimestepError(f"the job stopped: {type(error).__name__}: {error}")
     made.__cause__ = error
     return made
+
+
+def gone_error(why: str) -> SessionError:
+    """The error of a job whose Spark has died. why: a sentence."""
+    return SessionError(
+        f"{why}: nothing can run any more. What is committed stays; start the job again in a new process"
+    )
+
+
+MESSAGE_CHARACTERS = 500
+
+
+def one_sentence(error: BaseException) -> str:
+    """What an error says, on one line and without the stack of any language; its class where it says nothing."""
+    said, _, _ = str(error).partition("\n")
+    for stack in ("\tat ", "Driver stacktrace", " at org.apache.spark", "JVM stacktrace"):
+        said = said.partition(stack)[0]
+    said = " ".join(said.split())
+    if len(said) > MESSAGE_CHARACTERS:
+        said = f"{said[: MESSAGE_CHARACTERS - 4].rstrip()} ..."
+    return said or type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.latencies import Latencies
 from rechannel.engine.lease import Lease
+from rechannel.engine.life import Life
 from rechannel.engine.sql import answer, named
 from rechannel.engine.state_view import StateView
 from rechannel.errors import (
@@ -30,6 +30,7 @@ from rechannel.errors import (
     RefusedError,
     UnknownOperatorError,
     as_rechannel_error,
+    one_sentence,
 )
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
 
     from rechannel.serve.server import Server
 
-RENEW_SECONDS = 2.0
-ANSWER_SECONDS = 600.0
+ANSWER_SECONDS = 120.0
 """A driver answers between two timesteps; whoever waits longer than this hears that it hangs."""
 
 
@@ -78,37 +78,22 @@ class RunningJob:
         """Start the threads."""
         self._parts = parts
         self._driver = parts.driver
-        self._lease = parts.lease
         self._hub = parts.hub
-        self._over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._body, name=f"rechannel-{self.name}", daemon=True
+        self._life = Life(
+            parts.name,
+            driver=parts.driver,
+            journal=parts.journal,
+            housekeeper=parts.housekeeper,
+            lease=parts.lease,
+            hub=parts.hub,
         )
-        self._heart = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)
-        self._thread.start()
-        self._heart.start()
+        self._over = self._life.over
+        self._life.start()
 
     @property
     def name(self) -> str:
         """The job's name."""
         return self._parts.name
-
-    def _body(self) -> None:
-        self._driver.run()
-        try:
-            self._parts.housekeeper.finish()
-            self._lease.release()
-            self._hub.close(self._driver.error)
-        finally:
-            # Whatever cannot be put away: those who wait for the end must hear of it.
-            self._over.set()
-
-    def _beat(self) -> None:
-        while not self._over.wait(RENEW_SECONDS):
-            try:
-                self._lease.renew()
-            except Exception:
-                return
 
     # Watching ------------------------------------------------------------------------------------------------
 
@@ -119,17 +104,21 @@ class RunningJob:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing: name, active, message, last committed timestep, configuration version."""
+        """What it is doing: name, active, message, last committed timestep, configuration version, troubles.
+
+        troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
+        """
         error = self._driver.error
-        message = (
-            "running" if self.is_active else ("stopped" if error is None else f"failed: {error}")
-        )
+        message = "running"
+        if not self.is_active:
+            message = "stopped" if error is None else f"failed: {one_sentence(error)}"
         return {
             "name": self.name,
             "active": self.is_active,
             "message": message,
             "timestep": self._parts.journal.state.last_committed,
             "configuration": self._driver.configuration.version,
+            "troubles": dict(self._hub.troubles.current),
         }
 
     @property

@@ -18,13 +18,13 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+from rechannel.engine.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
+from rechannel.engine.draining import Draining
 from rechannel.engine.entries import (
     Closed,
     Committed,
     ConfigurationChanged,
-    Intent,
     Note,
-    SourceRange,
 )
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.flights import Done, Flight, Flights, kept_of
@@ -32,6 +32,7 @@ from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import counted, members_of
 from rechannel.engine.intake import Intake
+from rechannel.engine.intents import decided_of, intent_of
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
 from rechannel.engine.measured import Measured
@@ -40,13 +41,11 @@ from rechannel.engine.place import Place
 from rechannel.engine.preparer import Preparer
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.reconfiguring import Reconfigurer, abilities
-from rechannel.engine.runner import Report, Runner, SourceSlice, Timestep
+from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.steps import resolve_combine
 from rechannel.engine.versions import NOTE, noted, reconciled
-from rechannel.errors import FencedError, RechannelError
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
-from rechannel.reconfigure.events import Stepped
 from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
 
@@ -109,9 +108,7 @@ class Driver:
         )
         self._follow(exchange.current.plan)
         self._stopping = threading.Event()
-        self._asked = 0
-        self._answered = 0
-        self._idle = threading.Condition()
+        self._draining = Draining(wake=lambda: self._events.put(None))
         self.measured = measured
         self._history = history
         self.changes = Reconfigurer(
@@ -139,13 +136,7 @@ class Driver:
 
         What then moves without a timestep is waited for as well.
         """
-        with self._idle:
-            self._asked += 1
-            wanted = self._asked
-            self._events.put(None)
-            return self._idle.wait_for(
-                lambda: self._answered >= wanted or self.finished.is_set(), timeout
-            )
+        return self._draining.wait(self.finished.is_set, timeout)
 
     @property
     def configuration(self) -> Configuration:
@@ -175,49 +166,58 @@ class Driver:
             self._history.finish()
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
-            self.error = self._reason(error)
-            for number in self._flights.numbers:
-                self._tell.failed(number, error)
-            self._runner.cancel()
+            self.error = self.error or reason_of(error, self._journal.fenced, self._runner.gone)
         finally:
             self._close()
 
-    def _reason(self, error: BaseException) -> BaseException:
-        """Of a driver that was replaced, that it was: its successor sweeps files that it still reads."""
-        if not isinstance(error, Exception) or isinstance(error, FencedError):
-            return error
-        fenced = None
-        with contextlib.suppress(RechannelError, OSError):
-            fenced = self._journal.fenced()
-        if fenced is None:
-            return error
-        fenced.__cause__ = error
-        return fenced
+    def fail(self, error: BaseException) -> None:
+        """End with this error, as soon as the loop looks. Any thread may call it."""
+        self._events.put(error)
+
+    def abandon(self, error: BaseException) -> None:
+        """Tell everybody that it is over, whatever the driver's own thread hangs in. Any thread may call it."""
+        self.error = self.error or error
+        self._say_finished()
+
+    def gone(self) -> str | None:
+        """Why nothing can run any more, in a sentence; None while it can. Any thread may ask."""
+        return self._runner.gone()
 
     def _close(self) -> None:
-        self._flights.shut_down()
-        self._publisher.close()
-        self._runner.close()
-        self._intake.close()
+        error = self.error
+        steps: list[Step] = []
+        if error is not None:
+            steps += [
+                ("the timesteps under way", lambda: self._tell_failed(error)),
+                ("Spark's jobs", self._runner.cancel),
+            ]
+        steps += [
+            ("the units under way", self._flights.shut_down),
+            ("the sinks", self._publisher.close),
+            ("the runner", self._runner.close),
+            ("the sources", self._intake.close),
+        ]
+        try:
+            gone = error is not None and self._runner.gone() is not None
+            close_all(steps, GONE_SECONDS if gone else SECONDS)
+        finally:
+            self._say_finished()
+
+    def _tell_failed(self, error: BaseException) -> None:
+        for number in self._flights.numbers:
+            self._tell.failed(number, error)
+
+    def _say_finished(self) -> None:
         self.finished.set()
-        self.changes.close()
-        with self._idle:
-            self._idle.notify_all()
+        close_all([("what was asked for", self.changes.close)], GONE_SECONDS)
+        self._draining.over()
 
     def recover(self) -> None:
         """Take up what an earlier driver left: intents without commit, commits without publication."""
         state = self._journal.state
         for intent in state.open_intents:
-            slices = {
-                name: SourceSlice(start=s.start, end=s.end, layout=tuple(s.layout or ()))
-                for name, s in intent.sources.items()
-            }
-            again = Timestep(
-                number=intent.timestep,
-                now_ms=intent.now_ms,
-                configuration=self._known(state.configuration_at(intent.timestep)),
-                slices=slices,
-            )
+            configuration = self._known(state.configuration_at(intent.timestep))
+            again = decided_of(intent, configuration)
             self._replay.append(again)
             self._intake.pass_over(again)
         if state.configurations:
@@ -244,7 +244,7 @@ class Driver:
         return came or changed or opened or started or committed or self._moving
 
     def _turn(self) -> None:
-        asked = self._asked
+        asked = self._draining.asked
         # A stream that is idle while something moves looks at its sources as often as any other idle one.
         if self.step() and not self._moving:
             return
@@ -253,13 +253,8 @@ class Driver:
             return
         quiet = self._seen_all and not self._moving and not self.changes.fetching
         if quiet and not self._replay and self._publisher.idle():
-            self._answer(asked)
+            self._draining.answer(asked)
         self._wait()
-
-    def _answer(self, asked: int) -> None:
-        with self._idle:
-            self._answered = max(self._answered, asked)
-            self._idle.notify_all()
 
     def _wait(self) -> None:
         # Sources that take long to ask (a directory of many files) are not asked all the time.
@@ -344,7 +339,8 @@ class Driver:
             configuration=decision.configuration,
             slices=slices,
         )
-        self._journal.append(self._intent(decided, decision.steps))
+        known = self._journal.state.configurations
+        self._journal.append(intent_of(decided, decision.steps, known))
         self._configuration = decision.configuration
         self._last = decided.number
         self._intake.take(decided, now)
@@ -384,22 +380,6 @@ class Driver:
         self._flights.follow(plan, state.manifests, state.times)
         self._fronts = frozenset(
             stage.name for stage in plan.stages if isinstance(stage.frame, SourceFrame)
-        )
-
-    def _intent(self, decided: Timestep, steps: tuple[Stepped, ...]) -> Intent:
-        known = self._journal.state.configurations
-        version = decided.configuration.version
-        changed = not known or known[-1][1].version != version
-        return Intent(
-            timestep=decided.number,
-            sources={
-                name: SourceRange(start=part.start, end=part.end, layout=list(part.layout))
-                for name, part in decided.slices.items()
-            },
-            configuration_version=version,
-            configuration=decided.configuration if changed else None,
-            now_ms=decided.now_ms,
-            steps=steps,
         )
 
     def _start_units(self) -> bool:

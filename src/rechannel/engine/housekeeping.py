@@ -10,6 +10,14 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
 from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
 from rechannel.state.store import Store
+from rechannel.telemetry.troubles import Trouble
+
+HOUSEKEEPING = "housekeeping"
+"""Topic of the troubles that sweeps have."""
+
+
+def nobody(topic: str, error: BaseException | None) -> None:
+    """Nobody is told."""
 
 
 class Thread(Protocol):
@@ -36,9 +44,14 @@ class Housekeeper:
         filling: Callable[[], frozenset[str]] = frozenset,
         held: Callable[[], frozenset[str]] = frozenset,
         thread: Callable[..., Thread] = threading.Thread,
+        trouble: Trouble = nobody,
     ) -> None:
-        """Take the parts; nothing runs yet. filling, held: see `sweep`. thread: makes a thread that is not started."""
+        """Take the parts; nothing runs yet.
+
+        filling, held: see `sweep`. thread: makes a thread that is not started. trouble: told how every sweep went.
+        """
         self._thread = thread
+        self._trouble = trouble
         self._filling = filling
         self._held = held
         self._store = store
@@ -46,7 +59,6 @@ class Housekeeper:
         self._every = every
         self._commits = 0
         self._running: Thread | None = None
-        self.error: BaseException | None = None
 
     def tick(self, unread: Callable[[], int | None]) -> None:
         """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`."""
@@ -63,7 +75,9 @@ class Housekeeper:
             journal = self._journal
             sweep(self._store, lambda: journal.state, unread, self._filling, self._held)
         except BaseException as error:
-            self.error = error
+            self._trouble(HOUSEKEEPING, error)
+        else:
+            self._trouble(HOUSEKEEPING, None)
 
     def finish(self) -> None:
         """Wait for a sweep under way."""

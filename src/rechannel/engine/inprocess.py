@@ -230,6 +230,10 @@ class InProcessRunner:
     def cancel(self) -> None:
         """Nothing runs between calls."""
 
+    def gone(self) -> str | None:
+        """This process is always there."""
+        return None
+
     def close(self) -> None:
         """Nothing is held."""
 

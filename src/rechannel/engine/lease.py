@@ -88,18 +88,19 @@ class Lease:
         lease._write()
         return lease
 
-    def renew(self) -> None:
-        """Give a sign; none once it was given back. Raises FencedError when another driver took the lease meanwhile."""
+    def renew(self, fenced: Callable[[], FencedError | None]) -> None:
+        """Give a sign; none once it was given back. Raises what `fenced` returns, and then gives none.
+
+        fenced: what the journal says of this driver. Whom it does not fence is the rightful holder,
+        whatever name the lease bears: a driver that was replaced may have given its last sign after
+        its successor's first.
+        """
         with self._lock:
             if self._released:
                 return
-            present = read_lease(self._store)
-            if present and not present.same_driver(self.holder):
-                msg = (
-                    f"process {present.pid} on host {present.host} took over the state directory in"
-                    f" epoch {present.epoch}; this driver must stop"
-                )
-                raise FencedError(msg)
+            replaced = fenced()
+            if replaced is not None:
+                raise replaced
             self.holder = replace(self.holder, heartbeat_ms=self._clock())
             self._write()
 

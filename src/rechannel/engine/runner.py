@@ -74,5 +74,8 @@ class Runner(Protocol):
     def cancel(self) -> None:
         """Stop everything under way."""
 
+    def gone(self) -> str | None:
+        """Why nothing can run any more, in a sentence; None while it can. Any thread may ask."""
+
     def close(self) -> None:
         """Free everything."""

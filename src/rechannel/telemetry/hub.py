@@ -14,6 +14,7 @@ from rechannel.telemetry.events import (
     Event,
     JobStarted,
     JobStopped,
+    Note,
     OperatorFinished,
     SinkPublished,
     StateSize,
@@ -22,7 +23,8 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.log import Complete, EventLog
-from rechannel.telemetry.progress import Progress
+from rechannel.telemetry.progress import TROUBLE, Progress
+from rechannel.telemetry.troubles import Troubles
 
 
 class Hub:
@@ -46,6 +48,7 @@ class Hub:
         self._job = job
         self._clock = clock
         self._progress = Progress(keep=keep)
+        self.troubles = Troubles(self._troubled)
         self._log = None if directory is None else EventLog(directory, complete=complete)
         self._see(
             JobStarted(
@@ -149,6 +152,17 @@ class Hub:
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
         if self._log is not None:
             self._log.close()
+
+    def _troubled(self, topic: str, text: str | None) -> None:
+        said = f"{topic} works again" if text is None else f"{topic} failed: {text}"
+        self._see(
+            Note(
+                at_ms=int(self._clock()),
+                topic=TROUBLE,
+                text=said,
+                data={"of": topic, "error": text},
+            )
+        )
 
     def _see(self, *events: Event) -> None:
         self._progress.see(*events)

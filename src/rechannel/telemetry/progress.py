@@ -14,6 +14,7 @@ from typing import Any
 from rechannel.telemetry.events import (
     Event,
     JobStarted,
+    Note,
     OperatorFinished,
     SinkPublished,
     TimestepCommitted,
@@ -21,6 +22,10 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+
+TROUBLE = "trouble"
+"""Topic of a note that something beside the stream goes wrong: its data say of what (`of`), and the `error`, None when
+it is over."""
 
 
 @dataclass(slots=True)
@@ -96,6 +101,7 @@ class Progress:
         self._committed = -1
         self._recent: tuple[dict[str, Any], ...] = ()
         self._previous: TimestepStarted | None = None
+        self._troubles: dict[str, str] = {}
         self._lock = Lock()
 
     @property
@@ -108,7 +114,8 @@ class Progress:
         operators: by name: tasks, rows_in, rows_out, rows_late, rows_dead, bytes_in, bytes_out, keys, ms (by
         activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
         finished_ms, state_rows and state_bytes (None without state);
-        sources: by name, the offsets that were read; sinks: by name, what was published.
+        sources: by name, the offsets that were read; sinks: by name, what was published;
+        troubles: by topic, what went wrong beside the stream and is tried again.
         """
         recent = self._recent
         return recent[-1] if recent else None
@@ -130,6 +137,7 @@ class Progress:
                 # What a driver before this one began is begun anew, or never was.
                 self._open.clear()
                 self._previous = None
+                self._troubles.clear()
                 self._committed = event.timestep - 1
             case TimestepStarted():
                 self._start(event)
@@ -143,6 +151,8 @@ class Progress:
                 self._commit(event)
             case TimestepFailed():
                 self._open.pop(event.timestep, None)
+            case Note() if event.topic == TROUBLE:
+                self._trouble(event)
             case _:
                 pass
 
@@ -171,9 +181,14 @@ class Progress:
         else:
             self._recent = tuple(_with_sink(entry, event, published) for entry in self._recent)
 
+    def _trouble(self, event: Note) -> None:
+        self._troubles.pop(event.data["of"], None)
+        if event.data["error"] is not None:
+            self._troubles[event.data["of"]] = event.data["error"]
+
     def _commit(self, event: TimestepCommitted) -> None:
         timestep = self._open.pop(event.timestep, None) or _Timestep()
-        entry = _entry(event, timestep)
+        entry = {**_entry(event, timestep), "troubles": dict(self._troubles)}
         self._recent = (*self._recent, entry)[-self._keep :]
         # Commits come in order, so whatever is older will not be heard of again.
         self._committed = event.timestep

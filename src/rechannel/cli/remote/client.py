@@ -20,7 +20,7 @@ from rechannel.errors import (
     UnknownOperatorError,
 )
 
-ANSWER_SECONDS = 610.0
+ANSWER_SECONDS = 130.0
 """A job answers between two timesteps, and itself gives up before this."""
 
 CONNECT_SECONDS = 10.0

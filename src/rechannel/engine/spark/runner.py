@@ -42,6 +42,7 @@ from rechannel.engine.spark.calls import (
     plain_path,
 )
 from rechannel.engine.spark.failures import translate
+from rechannel.engine.spark.gateway import gone
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
 from rechannel.engine.splits import assign
@@ -291,6 +292,10 @@ class SparkRunner:
     def cancel(self) -> None:
         """Cancel every job of this dataflow."""
         self.jobs.cancel(self._tag)
+
+    def gone(self) -> str | None:
+        """Whether Spark's JVM has died."""
+        return gone(self.spark)
 
     def close(self) -> None:
         """Release what is still open."""

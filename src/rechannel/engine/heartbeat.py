@@ -1,0 +1,81 @@
+"""Two threads beside the loop: one keeps the lease, one notices that what runs the tasks has died.
+
+A sign that cannot be given is given again: one failure says nothing of the next try. Only the journal says that a
+driver was replaced; then both the signs and the driver end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from rechannel.errors import FencedError
+from rechannel.telemetry.troubles import Trouble
+
+RENEW_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+
+LEASE = "lease"
+"""Topic of the troubles that renewals have."""
+
+
+class Heartbeat:
+    """Renews the lease until the job is over."""
+
+    def __init__(
+        self,
+        renew: Callable[[], None],
+        *,
+        over: threading.Event,
+        replaced: Callable[[FencedError], None],
+        trouble: Trouble,
+        seconds: float = RENEW_SECONDS,
+    ) -> None:
+        """renew: raises FencedError when another driver took over, which `replaced` is told."""
+        self._renew, self._replaced, self._trouble = renew, replaced, trouble
+        self._over, self._seconds = over, seconds
+        self._thread = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)
+
+    def start(self) -> None:
+        """From now on."""
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._over.wait(self._seconds):
+            try:
+                self._renew()
+            except FencedError as error:
+                self._replaced(error)
+                return
+            except Exception as error:
+                self._trouble(LEASE, error)
+            else:
+                self._trouble(LEASE, None)
+
+
+class Sentinel:
+    """Looks whether tasks can still run, and tells once that they cannot."""
+
+    def __init__(
+        self,
+        gone: Callable[[], str | None],
+        *,
+        over: threading.Event,
+        tell: Callable[[str], None],
+        seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """gone: why nothing can run any more, or None."""
+        self._gone, self._tell = gone, tell
+        self._over, self._seconds = over, seconds
+        self._thread = threading.Thread(target=self._watch, name="rechannel-sentinel", daemon=True)
+
+    def start(self) -> None:
+        """From now on."""
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._seconds):
+            why = self._gone()
+            if why is not None:
+                self._tell(why)
+                return
