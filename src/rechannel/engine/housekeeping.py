@@ -43,6 +43,7 @@ class Housekeeper:
         every: int,
         filling: Callable[[], frozenset[str]] = frozenset,
         held: Callable[[], frozenset[str]] = frozenset,
+        *,
         thread: Callable[..., Thread] = threading.Thread,
         trouble: Trouble = nobody,
     ) -> None:
