@@ -20,6 +20,8 @@ from rechannel.kernels.sieve import candidates
 from rechannel.kernels.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
+from rechannel.model.keyorder import partners
+from rechannel.state.segment import Segment
 
 
 def collect(
@@ -100,23 +102,45 @@ def _rows_of(
             bisect(segment, first, last, border[needles], minor=logic.minor, keys=width)
             for border in wanted
         )
-    count = last - first
-    owners, rows = np.repeat(needles, count), ranges(first, count)
+    owners, rows, columns = _owned(segment, keys, needles, asked, (first, last))
     if not len(rows):
         return []
-    segment.touch(rows)
-    columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
     dropped = None if segment.dropped is None else segment.dropped[rows]
-    if not hash_is_key(keys):
-        alike = keys_equal(take(keys, owners), columns[: len(keys)])
-        if not bool(alike.all()):
-            kept = np.flatnonzero(alike)
-            owners, columns = owners[kept], take(columns, kept)
-            dropped = None if dropped is None else dropped[kept]
     if run.migrations:
         columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
     columns.append(from_numpy(owners, pa.int64()))
     return [Rows(hashes[owners], columns, dropped)]
+
+
+def _owned(
+    segment: Segment, keys: Columns, needles: IntArray, asked: HashArray, span: Asked
+) -> tuple[IntArray, IntArray, Columns]:
+    """Rows of needles, needle by needle: whose they are, where they are, and their columns.
+
+    asked: hashes of the needles. span: the first of the rows that may be each needle's, and the one after the last.
+    """
+    first, last = span
+    # Needles of one hash may all have the same rows: these are read once, and then each finds its needle.
+    heads = np.flatnonzero(np.diff(asked, prepend=~asked[:1]))
+    alone = len(heads) == len(asked)
+    begin = first if alone else np.minimum.reduceat(first, heads)
+    count = (last if alone else np.maximum.reduceat(last, heads)) - begin
+    rows, groups = ranges(begin, count), np.repeat(np.arange(len(heads)), count)
+    segment.touch(rows)
+    columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
+    if hash_is_key(keys):
+        return needles[groups], rows, columns
+    if alone:
+        owners = groups
+        kept = keys_equal(take(keys, needles[owners]), columns[: len(keys)])
+    else:
+        of_hash = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(asked))))
+        owners = partners(of_hash, take(keys, needles), groups, columns[: len(keys)])
+        kept = (owners >= 0) & (rows >= first[owners]) & (rows < last[owners])
+    if not bool(kept.all()):
+        some = np.flatnonzero(kept)
+        owners, rows, columns = owners[some], rows[some], take(columns, some)
+    return needles[owners], rows, columns
 
 
 def ranges(first: IntArray, count: IntArray) -> IntArray:

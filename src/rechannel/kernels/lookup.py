@@ -17,8 +17,10 @@ from rechannel.kernels.logic import Columns
 from rechannel.kernels.migrate import Chain, converted
 from rechannel.kernels.sieve import candidates
 from rechannel.kernels.sorting import fast_take, from_numpy, is_plain, take
+from rechannel.model.buffers import ragged
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray, Intervals
+from rechannel.model.keyorder import partners
 from rechannel.state.segment import Segment
 
 
@@ -134,13 +136,13 @@ def _search(
         needles, rows = _among(
             segment, needles, rows, last, among=among, minor=minor, keys=len(keys)
         )
-        return _same_keys(segment, hashes, keys, needles, rows)
+        return _same_keys(run, hashes, keys, needles, rows, minor)
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked
     needles, rows = needles[match], rows[match]
     if exact and hash_is_key([segment.column(i) for i in range(len(keys))]):
         return needles, rows
-    return _same_keys(segment, hashes, keys, needles, rows)
+    return _same_keys(run, hashes, keys, needles, rows, minor)
 
 
 def _among(
@@ -172,13 +174,18 @@ def bisect(
     *,
     minor: Minor,
     keys: int,
+    after: bool = False,
 ) -> IntArray:
-    """The first of the rows [first, last) of a hash whose minor is not below the wanted one, or last."""
+    """The first of the rows [first, last) of a hash whose minor is not below the wanted one, or last.
+
+    after: the first one whose minor is above it.
+    """
     low, high = first.copy(), last.copy()
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) // 2
-        below = _minors(segment, middle, minor, keys) < wanted[open_]
+        met = _minors(segment, middle, minor, keys)
+        below = met <= wanted[open_] if after else met < wanted[open_]
         low[open_[below]] = middle[below] + 1
         high[open_[~below]] = middle[~below]
         open_ = open_[low[open_] < high[open_]]
@@ -193,27 +200,40 @@ def _minors(segment: Segment, rows: IntArray, minor: Minor, keys: int) -> IntArr
 
 
 def _same_keys(
-    segment: Segment, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray
+    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
 ) -> tuple[IntArray, IntArray]:
-    """Compare keys, not only hashes; a needle whose hash is shared looks at the next rows of that hash."""
-    done_needles: list[IntArray] = []
-    done_rows: list[IntArray] = []
-    while len(needles):
-        segment.touch(rows)
-        stored = [fast_take(segment.column(i), rows) for i in range(len(keys))]
-        alike = keys_equal(take(keys, needles), stored)
-        done_needles.append(needles[alike])
-        done_rows.append(rows[alike])
-        needles, rows = needles[~alike], rows[~alike] + 1
-        inside = rows < segment.rows
-        needles, rows = needles[inside], rows[inside]
-        again = segment.hashes[rows] == hashes[needles]
-        needles, rows = needles[again], rows[again]
-    if not done_needles:
+    """Compare keys, not only hashes; a needle that shares its hash looks at all rows of that hash (and minor)."""
+    if not len(needles):
         return needles, rows
-    needles, rows = np.concatenate(done_needles), np.concatenate(done_rows)
+    segment = run.segment
+    segment.touch(rows)
+    stored = [fast_take(segment.column(i), rows) for i in range(len(keys))]
+    alike = keys_equal(take(keys, needles), stored)
+    if bool(alike.all()):
+        return needles, rows
+    more, at = _further(run, hashes, keys, needles[~alike], rows[~alike], minor)
+    needles, rows = np.concatenate([needles[alike], more]), np.concatenate([rows[alike], at])
     order = np.argsort(needles, kind="stable")
     return needles[order], rows[order]
+
+
+def _further(
+    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
+) -> tuple[IntArray, IntArray]:
+    """Needles whose key is not that of their first row, found among the further ones: each of those is read once."""
+    segment, width = run.segment, len(keys)
+    last = segment.search(hashes[needles], run.clip, "right")
+    among = minor(keys)
+    if among is not None:
+        last = bisect(segment, rows, last, among[needles], minor=minor, keys=width, after=True)
+    first, heads, owners = np.unique(rows, return_index=True, return_inverse=True)
+    count = last[heads] - first
+    places = ragged(first, count)
+    segment.touch(places)
+    stored = [fast_take(segment.column(i), places) for i in range(width)]
+    found = partners(owners, take(keys, needles), np.repeat(np.arange(len(first)), count), stored)
+    met = found >= 0
+    return needles[found[met]], places[met]
 
 
 def _without(needles: IntArray, gone: IntArray, count: int) -> IntArray:

@@ -19,9 +19,9 @@ import pyarrow as pa
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Columns
 from rechannel.model.buffers import numbers
-from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
+from rechannel.model.keyorder import edges_of, key_ranks
 
 Integers: TypeAlias = IntArray | npt.NDArray[np.uint64]
 
@@ -187,7 +187,7 @@ def group_rows(
     alike = keys_equal(take(keys, same_hash), take(keys, same_hash - 1))
     if bool(alike.all()):
         return Groups(np.flatnonzero(edges), rows), None
-    return _untangle(np.flatnonzero(edges), rows, keys)
+    return _untangle(np.flatnonzero(edges), rows, keys, same_hash[~alike])
 
 
 def last_not_after(
@@ -218,40 +218,27 @@ def running_max(owners: IntArray, values: IntArray) -> IntArray:
     return largest
 
 
-def _untangle(starts: IntArray, rows: int, keys: Columns) -> tuple[Groups, IntArray]:
-    """Make equal keys neighbours among rows of one hash, in rounds, all hashes at once.
+def _untangle(
+    starts: IntArray, rows: int, keys: Columns, tangled: IntArray
+) -> tuple[Groups, IntArray]:
+    """Make equal keys neighbours among rows of one hash, all hashes at once, by sorting them by key.
+
+    starts: first row of every hash. tangled: rows that have another key than the row before, and its hash.
 
     Two random keys collide once in 2^64 pairs, but a null leaves a hash as it is: (1, null, 2) and
-    (1, 2, null) always do. Keys of one hash come in the order of their text, so that it depends
-    neither on arrival nor on what was merged when.
+    (1, 2, null) always do; and whoever chooses keys can choose any number of them with one hash.
     """
-    sizes = np.diff(np.append(starts, rows))
-    owners = np.repeat(np.arange(len(starts)), sizes)
-    ids, firsts = owners.copy(), starts
-    left = np.flatnonzero(sizes[owners] > 1)
-    while len(left):
-        heads, lengths = _pieces(owners[left])
-        unlike = ~keys_equal(take(keys, left), take(keys, np.repeat(left[heads], lengths)))
-        left = left[unlike]
-        heads, lengths = _pieces(owners[left])
-        ids[left] = len(firsts) + np.repeat(np.arange(len(heads)), lengths)
-        firsts = np.append(firsts, left[heads])
-    order = nested_order(owners, _ranks(owners[firsts], take(keys, firsts))[ids])
-    heads, _ = _pieces(ids[order])
-    return Groups(heads, rows), order
-
-
-def _pieces(values: IntArray) -> tuple[IntArray, IntArray]:
-    """First row and length of every stretch of equal values."""
-    heads = np.flatnonzero(np.diff(values, prepend=-1))
-    return heads, np.diff(np.append(heads, len(values)))
-
-
-def _ranks(owners: IntArray, keys: Columns) -> IntArray:
-    """Places of keys among those of the same hash. owners: number of each key's hash."""
-    ranks = np.zeros(len(owners), dtype=np.int64)
-    shared = np.flatnonzero(np.bincount(owners)[owners] > 1)
-    columns = [canonical(column).to_pylist() for column in take(keys, shared)]
-    texts = [repr(key) for key in zip(*columns, strict=True)]
-    ranks[shared[sorted(range(len(shared)), key=texts.__getitem__)]] = np.arange(len(shared))
-    return ranks
+    owners = np.zeros(rows, dtype=np.int64)
+    owners[starts[1:]] = 1
+    np.cumsum(owners, out=owners)
+    mixed = np.zeros(len(starts), dtype=np.bool_)
+    mixed[owners[tangled]] = True
+    some = np.flatnonzero(mixed[owners])
+    columns = [owners[some], *key_ranks(take(keys, some))]
+    within = np.lexsort(columns[::-1])
+    order = np.arange(rows, dtype=np.int64)
+    order[some] = some[within]
+    edges = np.zeros(rows, dtype=np.bool_)
+    edges[starts] = True
+    edges[some] |= edges_of([column[within] for column in columns])
+    return Groups(np.flatnonzero(edges), rows), order
