@@ -8,7 +8,7 @@ import platform
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,11 @@ from rechannel.engine.physical import SinkPlan
 from rechannel.engine.preparer import Preparer
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.publishing import Publisher, RowsOf
+from rechannel.engine.restarting import elsewhere
 from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
-from rechannel.engine.versions import NOTE, Program, note_of, start_program
+from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
 from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.configuration import Configuration
@@ -87,7 +88,9 @@ class Assembly:
     clock: Clock
     in_process: InProcess | None
 
-    def start(self, *, takeover: bool, revert: bool, replan: bool = False) -> RunningJob:
+    def start(
+        self, *, takeover: bool, revert: bool, replan: bool = False, fresh: Collection[str] = ()
+    ) -> RunningJob:
         """Open, recover, run."""
         opener = self._opener()
         readers = opener.readers(self.dataflow, {})
@@ -99,7 +102,9 @@ class Assembly:
                 keep_versions=self.settings.keep_versions,
                 snapshot_every=self.settings.snapshot_every,
             )
-            program = start_program(self.dataflow, schemas, self.store, state, revert=revert)
+            program = start_program(
+                self.dataflow, schemas, self.store, state, revert=revert, fresh=fresh
+            )
             operators: Mapping[str, str] = program.record["operators"]
             identity = Identity(name=self.name, operators=operators)
             identity.claim(self.store, changed=NOTE in state.notes)
@@ -205,15 +210,17 @@ class Assembly:
 
     # Putting together ----------------------------------------------------------------------------
 
-    def _unheeded(self) -> list[str]:
+    def _unheeded(self, fresh: Configuration) -> list[str]:
         state = self.journal.state
         if not state.configurations:
             return []
-        return self.settings.unheeded(state.configuration_at((state.last_intended or 0) + 1))
+        held = state.configuration_at((state.last_intended or 0) + 1)
+        return self.settings.unheeded(held, fresh)
 
     def _run(
         self, lease: Lease, opener: Opener, program: Program, readers: Mapping[str, SourceReader]
     ) -> RunningJob:
+        moved = elsewhere(self.dataflow, current_record(self.journal.state))
         note = note_of(self.journal.state, program)
         if note is not None:
             self.journal.append(Note(kind=NOTE, body=note))
@@ -228,7 +235,7 @@ class Assembly:
             in_flight=settings.in_flight,
             **opener.defaults,
         )
-        for sentence in self._unheeded():
+        for sentence in (*moved, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(
             program.plan,

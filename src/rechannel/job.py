@@ -7,7 +7,7 @@ A `Job` is a dataflow with a name and a state directory; `start()` checks everyt
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rechannel.assembly import Assembly, Clock, InProcess, wall_clock
@@ -72,6 +72,7 @@ class Job:
         takeover: bool = False,
         revert: bool = False,
         replan: bool = False,
+        fresh: Collection[str] = (),
         clock: Clock = wall_clock,
         in_process: InProcess | None = None,
     ) -> RunningJob:
@@ -79,7 +80,9 @@ class Job:
 
         takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the program
         of before a live change, and that is meant. replan: timesteps that earlier drivers intended and could not commit
-        are withdrawn and planned anew, in the bounds that this program has. in_process: run without Spark.
+        are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
+        this state directory does not know and that are meant to be read from their beginning, beside the state that
+        there is. in_process: run without Spark.
         Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,
         DataflowError, JavaError.
         """
@@ -93,7 +96,7 @@ class Job:
             clock=clock,
             in_process=in_process,
         )
-        return assembly.start(takeover=takeover, revert=revert, replan=replan)
+        return assembly.start(takeover=takeover, revert=revert, replan=replan, fresh=fresh)
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

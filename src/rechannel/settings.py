@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rechannel.errors import RefusedError
@@ -87,11 +88,44 @@ class Settings:
                 msg = f"setting {name} must be at least 1, not {value!r}"
                 raise RefusedError(msg)
 
-    def unheeded(self, configuration: Configuration) -> list[str]:
-        """What a stream that has this Configuration already does otherwise than the settings say, in sentences."""
+    def unheeded(
+        self, configuration: Configuration, fresh: Configuration | None = None
+    ) -> list[str]:
+        """What a stream that has this Configuration already does otherwise than the settings say, in sentences.
+
+        fresh: what it would have if it began with these settings.
+        """
+        return [
+            *_other_numbers(self, configuration, fresh or Configuration()),
+            *self._other_rhythm(configuration),
+        ]
+
+    def _other_rhythm(self, configuration: Configuration) -> list[str]:
         return [
             f"{name} stays {held}: the stream has its own since it began, and the {asked} of the settings is not looked"
             f" at; job.reconfigure(rc.{change}({asked})) changes it"
             for name, change in (("interval_ms", "set_interval"), ("in_flight", "set_in_flight"))
             if (held := getattr(configuration, name)) != (asked := getattr(self, name))
         ]
+
+
+def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration) -> Iterator[str]:
+    """Operators that have other tasks or bins. Tasks that nobody asked for follow the session: they are not told."""
+    both = sorted(held.operators.keys() & fresh.operators.keys())
+    pairs = [(name, held.operators[name], fresh.operators[name]) for name in both]
+    tasks = [name for name, one, two in pairs if settings.tasks and one.tasks != two.tasks]
+    if tasks:
+        yield (
+            f"tasks of {tasks} stay as they are: the stream has its own since it began, and the {settings.tasks} of the"
+            f" settings is not looked at; job.reconfigure(rc.rescale({tasks[0]!r}, {settings.tasks})) changes it"
+        )
+    bins = [
+        name
+        for name, one, two in pairs
+        if one.routing and two.routing and len(one.routing.starts) != len(two.routing.starts)
+    ]
+    if bins:
+        yield (
+            f"bins of {bins} stay as they are: the stream has its own since it began, and the {settings.bins} of the"
+            f" settings is not looked at; job.reconfigure(rc.split({bins[0]!r}, bin)) and rc.merge change them"
+        )

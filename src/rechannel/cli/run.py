@@ -30,6 +30,10 @@ def run(  # noqa: PLR0917 - the options of the command
     takeover: Annotated[
         bool, typer.Option(help="Fence a driver that still runs on the state directory.")
     ] = False,
+    fresh: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SOURCE", help="A new source that is meant to begin; repeatable."),
+    ] = None,
     until_idle: Annotated[
         bool, typer.Option(help="Stop when all input that is there is processed.")
     ] = False,
@@ -58,7 +62,11 @@ def run(  # noqa: PLR0917 - the options of the command
     job = find_job(load(file), name)
     with Watcher(json=as_json) as watcher:
         watcher.say(f"starting job {job.name!r}")
-        running = job.start(takeover=takeover, in_process=InProcess() if in_process else None)
+        running = job.start(
+            takeover=takeover,
+            fresh=fresh or (),
+            in_process=InProcess() if in_process else None,
+        )
         with _served(running, serve, token) as server:
             if server is not None:
                 watcher.say(f"serving it at {server.url}")

@@ -8,7 +8,7 @@ one that is started with new text goes on, if the text still understands the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from rechannel.engine.entries import Json
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
+from rechannel.engine.restarting import check_age, check_sources, check_state, lasting, sources_of
 from rechannel.engine.steps import first_configuration
-from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.kernels.arrange import ArrangeLogic
 from rechannel.kernels.asof import AsofLogic
 from rechannel.kernels.cogroup import CogroupLogic
@@ -63,8 +64,9 @@ class Program:
     """One version of the dataflow, ready to run.
 
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `operators` (what
-    their state depends on), `logics` (version of every operator's logic), `eras` (name of the present state of
-    operators that were migrated), `migrations` (by operator, oldest first: `from`, the era before, and `migration`).
+    their state depends on), `lasting` (what it means beyond its columns), `sources` (what they read), `logics` (version
+    of every operator's logic), `eras` (name of the present state of operators that were migrated), `migrations` (by
+    operator, oldest first: `from`, the era before, and `migration`).
     """
 
     version: int
@@ -82,27 +84,40 @@ def start_program(
     state: JournalState,
     *,
     revert: bool = False,
+    fresh: Collection[str] = (),
 ) -> Program:
     """The program of a driver that starts.
 
-    revert: the text of before a live change is meant: go on with that. Raises OldProgramError, OtherDataflowError.
+    revert: the text of before a live change is meant: go on with that. fresh: sources that are meant to begin.
+    Raises OldProgramError, OtherDataflowError, RefusedError.
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = _current(state)
     identity = dataflow_identity(dataflow)
     held = known.get(str(current), {})
     if held and held["identity"] != identity and not revert:
-        _check_age(identity, known, current)
-    _check_state(fingerprint(dataflow, schemas), held.get("operators"))
+        check_age(identity, known, current)
+    begun = state.last_intended is not None
+    check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh)
+    check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
     record = {
         "text": held.get("text", "the first one"),
         "identity": identity,
         "operators": fingerprint(dataflow, schemas),
+        "lasting": lasting(dataflow),
+        "sources": sources_of(dataflow),
         "logics": held.get("logics", {}),
         "eras": held.get("eras", {}),
         "migrations": held.get("migrations", {}),
     }
     return compile_program(dataflow, schemas, store, current, record)
+
+
+def current_record(state: JournalState) -> Mapping[str, Json]:
+    """What the journal keeps of the version that runs; empty before the first."""
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    found: Mapping[str, Json] = known.get(str(_current(state)), {})
+    return found
 
 
 def _current(state: JournalState) -> int:
@@ -111,40 +126,9 @@ def _current(state: JournalState) -> int:
     return state.configuration_at((state.last_intended or 0) + 1).dataflow
 
 
-def _check_state(operators: Mapping[str, str], held: Mapping[str, str] | None) -> None:
-    if held is None or dict(held) == dict(operators):
-        return
-    changed = sorted(n for n in {*held, *operators} if held.get(n) != operators.get(n))
-    msg = (
-        f"operators {changed} have other keys or state than this state directory: it was changed while it ran, or"
-        " belongs to another dataflow. Start the program as it is now, or give this one a directory of its own"
-    )
-    raise OtherDataflowError(msg)
-
-
-def _check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: int) -> None:
-    for version in sorted(map(int, known)):
-        if version < current and known[str(version)]["identity"] == identity:
-            since = [
-                f"version {later}: {known[str(later)]['text']}"
-                for later in range(version + 1, current + 1)
-                if str(later) in known
-            ]
-            now = known[str(current)]["identity"]
-            differs = sorted(n for n in {*now, *identity} if now.get(n) != identity.get(n))
-            msg = (
-                f"this program is version {version} of the dataflow; it was changed while it ran"
-                f" ({'; '.join(since)}), and {differs} are different now. Start the program with these changes in"
-                " its text, or go back on purpose with start(revert=True)"
-            )
-            raise OldProgramError(msg)
-
-
 def operators_now(state: JournalState) -> Mapping[str, str] | None:
     """What the operators with state keep, as the version of the dataflow says that runs; None before the first."""
-    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
-    operators: Mapping[str, str] | None = known.get(str(_current(state)), {}).get("operators")
-    return operators
+    return current_record(state).get("operators")
 
 
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
@@ -303,6 +287,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
         "text": text,
         "identity": dataflow_identity(dataflow),
         "operators": fingerprint(dataflow, schemas),
+        "lasting": lasting(dataflow),
+        "sources": sources_of(dataflow),
     }
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     stages = {stage.name for stage in plan.stages}

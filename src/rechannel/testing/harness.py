@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -169,13 +169,14 @@ class Harness:
         task_faults: TaskFault = no_faults,
         settings: Settings | None = None,
         revert: bool = False,
+        fresh: Collection[str] = (),
         replan: bool = False,
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, replan: as for `Job.start`. Raises Crash where a
+        configuration holds all the same. revert, fresh, replan: as for `Job.start`. Raises Crash where a
         fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
@@ -183,7 +184,9 @@ class Harness:
         journal, state = Journal.open(
             store, keep_versions=settings.keep_versions, snapshot_every=settings.snapshot_every
         )
-        program = start_program(self.dataflow, self._schemas, store, state, revert=revert)
+        program = start_program(
+            self.dataflow, self._schemas, store, state, revert=revert, fresh=fresh
+        )
         identity = Identity(name="test", operators=program.record["operators"])
         identity.claim(store, changed=NOTE in state.notes)
         opened = Opened(

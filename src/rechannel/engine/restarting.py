@@ -1,0 +1,164 @@
+"""May this program text go on with what the journal holds? Pure.
+
+A restart takes any text whose names still mean what is stored under them. What changes that meaning is refused, with
+what to do instead; what only changes functions is not:
+
+- An operator keeps its keys, its state, its windows and how long it remembers. A live change may convert what a restart
+  cannot: it knows the time of the change.
+- A source that the journal does not know reads from its beginning. Beside state that there is already, that is either a
+  source under another name, whose rows would count twice, or meant: then `start(fresh=[name])` says so.
+- The text of before a live change would undo the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rechannel.dataflow.graph import Dataflow, Source, Stateful
+from rechannel.engine.entries import Json
+from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
+from rechannel.sources.table import TableConnector
+
+INSTEAD = (
+    "Start the program as it was and change it while it runs, or give the operator another name"
+)
+
+
+def lasting(dataflow: Dataflow) -> dict[str, dict[str, Json]]:
+    """What stored state means beyond its columns, by operator. fixed: windows, or how long keys are remembered.
+
+    timeout_ms: after which a key is gone that no timer of its own tells.
+    """
+    return {
+        str(node.name): {
+            "fixed": None if (fixed := getattr(node.spec, "fixed", None)) is None else str(fixed),
+            "timeout_ms": None if fixed is not None else getattr(node.spec, "timeout_ms", None),
+        }
+        for node in dataflow.nodes
+        if isinstance(node, Stateful)
+    }
+
+
+def sources_of(dataflow: Dataflow) -> dict[str, dict[str, Json]]:
+    """What every source reads: its kind, and the place in a few words. Tables of lookups may begin anew at any time."""
+    return {
+        str(node.name): {"kind": type(node.connector).__name__, "place": node.connector.describe()}
+        for node in dataflow.nodes
+        if isinstance(node, Source) and not isinstance(node.connector, TableConnector)
+    }
+
+
+def elsewhere(dataflow: Dataflow, held: Mapping[str, Json]) -> list[str]:
+    """Sources that read another place than before under their name, in sentences."""
+    before: Mapping[str, Mapping[str, Json]] = held.get("sources") or {}
+    return [
+        f"source {name!r} was {before[name]['place']} and is {told['place']} now: it goes on from its offset there;"
+        " rows that it had read at the old place and finds at the new one count twice"
+        for name, told in sources_of(dataflow).items()
+        if name in before and before[name]["place"] != told["place"]
+    ]
+
+
+def check_state(
+    operators: Mapping[str, str],
+    lasts: Mapping[str, Mapping[str, Json]],
+    held: Mapping[str, Json],
+) -> None:
+    """Raise OtherDataflowError unless the operators understand the state that there is.
+
+    operators: what their state depends on. lasts: as `lasting` says. held: what the journal keeps of the
+    present version.
+    """
+    before: Mapping[str, str] | None = held.get("operators")
+    if before is not None and dict(before) != dict(operators):
+        changed = sorted(n for n in {*before, *operators} if before.get(n) != operators.get(n))
+        msg = (
+            f"operators {changed} have other keys or state than this state directory"
+            f" ({_difference(changed[0], before, operators)}): it was changed while it ran, or belongs to another"
+            " dataflow. Start the program as it is now, or give this one a directory of its own"
+        )
+        raise OtherDataflowError(msg)
+    for name, told in (held.get("lasting") or {}).items():
+        if name in lasts and (reason := _forgets_otherwise(told, lasts[name])):
+            raise OtherDataflowError(f"operator {name!r}: {reason}. {INSTEAD}")
+
+
+def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    return f"{name!r} was {before.get(name, 'not there')} and would be {after.get(name, 'gone')}"
+
+
+def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
+    was, will = before.get("fixed"), after.get("fixed")
+    if was != will:
+        return (
+            f"its windows, or how long it remembers, were {was} and would be {will}: what is gone cannot come back, and"
+            " what is kept was kept for the old ones"
+        )
+    old, new = before.get("timeout_ms"), after.get("timeout_ms")
+    if old is not None and (new is None or new > old):
+        longer = "given up" if new is None else f"{new} ms"
+        return f"its timeout was {old} ms and would be {longer}: keys that it has ended would come back"
+    return None
+
+
+def check_sources(
+    sources: Mapping[str, Mapping[str, Json]],
+    held: Mapping[str, Json],
+    *,
+    begun: bool,
+    fresh: Collection[str],
+) -> None:
+    """Raise OtherDataflowError for sources that would read from their beginning beside what was read already.
+
+    sources: as `sources_of` says. held: what the journal keeps of the present version. begun: whether a timestep was
+    planned. fresh: sources that are meant to begin. Raises RefusedError where `fresh` names what there is not.
+    """
+    identity: Mapping[str, Mapping[str, Json]] = held.get("identity") or {}
+    known = {name for name, told in identity.items() if told["kind"] == "source"}
+    unknown = sorted(set(fresh) - set(sources))
+    if unknown:
+        msg = (
+            f"start(fresh={unknown}): there are no such sources; the program has {sorted(sources)}"
+        )
+        raise RefusedError(msg)
+    for name, told in (held.get("sources") or {}).items():
+        if name in sources and sources[name]["kind"] != told["kind"]:
+            msg = (
+                f"source {name!r} was {told['place']} and would be {sources[name]['place']}, and offsets are kept under"
+                " its name: give it another"
+            )
+            raise OtherDataflowError(msg)
+    new, gone = sorted(set(sources) - known - set(fresh)), sorted(known - set(sources))
+    if not begun or not identity or not new:
+        return
+    if gone:
+        why = (
+            f"and {gone} are gone: a source that was renamed would be read from its beginning again and count twice."
+            f" Give it the name that it had, as in name={gone[0]!r}"
+        )
+    else:
+        why = (
+            "which would be read from their beginning, beside state of what was read before. Add sources while the job"
+            " runs, rc.add(...)"
+        )
+    msg = f"this state directory does not know the sources {new}, {why}; or, if that is meant, start(fresh={new})"
+    raise OtherDataflowError(msg)
+
+
+def check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: int) -> None:
+    """Raise OldProgramError for the text of before a live change. known: versions, as the journal keeps them."""
+    for version in sorted(map(int, known)):
+        if version < current and known[str(version)]["identity"] == identity:
+            since = [
+                f"version {later}: {known[str(later)]['text']}"
+                for later in range(version + 1, current + 1)
+                if str(later) in known
+            ]
+            now = known[str(current)]["identity"]
+            differs = sorted(n for n in {*now, *identity} if now.get(n) != identity.get(n))
+            msg = (
+                f"this program is version {version} of the dataflow; it was changed while it ran"
+                f" ({'; '.join(since)}), and {differs} are different now. Start the program with these changes in"
+                " its text, or go back on purpose with start(revert=True)"
+            )
+            raise OldProgramError(msg)
