@@ -127,7 +127,13 @@ class TimestepError(RechannelError):
 
 
 class UserFunctionError(TimestepError):
-    """A function of the user raised; operator, timestep and the user's traceback are shown."""
+    """A function of the user raised; operator, timestep and the user's traceback are shown.
+
+    raised: whether its cause is what the function raised. blames_rows: whether it may be the fault of the rows given.
+    """
+
+    raised: bool = False
+    blames_rows: bool = True
 
 
 def as_rechannel_error(error: BaseException) -> BaseException:

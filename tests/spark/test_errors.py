@@ -69,6 +69,32 @@ def bad_update(key, state, rows):
     return count(key, state, rows)
 
 
+def picky(key, state, rows):
+    if 3 in rows["number"]:
+        raise KeyError("not the first one")
+    return count(key, state, rows)
+
+
+def test_rows_that_functions_do_not_like_are_dead_letters_and_the_others_go_on(spark, tmp_path):
+    source = rc.read().generator(
+        entries, schema="number BIGINT, account BIGINT, amount DOUBLE",
+        rows=6 * PER_TIMESTEP, per_timestep=PER_TIMESTEP, partitions=2, name="entries",
+    ).map_batches(bad_front, name="front", on_error="dead_letter")  # fmt: skip
+    seen = source.key_by("account").track(
+        picky, state="seen BIGINT", name="seen", on_error="dead_letter"
+    )
+    dead = source.dead_letters.union(seen.dead_letters)
+    job = run(spark, [seen, dead.write.parquet(tmp_path / "dead", name="dead")], tmp_path / "state")
+    letters = spark.read.parquet(str(tmp_path / "dead")).orderBy("timestep").collect()
+    first, second = ((row.timestep, row.operator, row.error) for row in letters)
+    assert second == (3, "front", "ZeroDivisionError: the front does not like it")
+    assert first[:2] == (1, "seen")
+    assert "not the first one" in first[2]
+    assert [json.loads(row.row)["number"] for row in letters] == [3, BAD]
+    counts = {row["account"]: row["seen"] for row in job.state_table("seen").to_pylist()}
+    assert sum(counts.values()) == 6 * PER_TIMESTEP - 2
+
+
 def wrong_columns(batch):
     return (
         batch.select(["number", "account"]) if BAD in batch.column("number").to_pylist() else batch

@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "answers"),
     [
         ("changing-a-stream", 4),
-        ("cookbook", 17),
+        ("cookbook", 18),
         ("event-time", 9),
         ("joins", 8),
         ("profiling", 7),

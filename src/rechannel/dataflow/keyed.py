@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from rechannel.dataflow.counted import CountedSpec
+from rechannel.dataflow.dead import has_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
@@ -26,6 +27,7 @@ from rechannel.dataflow.tops import TopSpec, number_of, order_of
 from rechannel.dataflow.windowed import WindowedStream, windowed
 from rechannel.dataflow.windowing import Every, Windows
 from rechannel.errors import DataflowError
+from rechannel.kernels.dead_letters import OnError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.running_functions import RunningFunction
 from rechannel.kernels.track import Expired, ExpiredBatches, Initialise, Update, UpdateBatches
@@ -110,6 +112,7 @@ class KeyedStream(Generic[Behind]):
         time: Literal["processing", "event"] = "processing",
         on: str | None = None,
         expired: Expired | None = None,
+        on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -127,8 +130,10 @@ class KeyedStream(Generic[Behind]):
         time: of the timestep, or "event": a key is dropped when event time is the timeout beyond its latest row; rows
         that are older than that, and those without a time, are in `.late`. on: column of event times; None = the one
         that `event_time` was given. expired: (key, state) -> the state to emit of a key that the timeout drops, or None
-        for nothing; a timestep without rows is begun for it.
+        for nothing; a timestep without rows is begun for it. on_error: "dead_letter" = where update or initialise fails
+        for a key, its rows of this timestep are in `.dead_letters` and its state stays; "fail" = the timestep fails.
         """
+        has_dead_letters("track", on_error)
         spec = TrackSpec(
             update=update,
             state=schema_of(state),
@@ -136,6 +141,7 @@ class KeyedStream(Generic[Behind]):
             timeout_ms=milliseconds(timeout),
             on=self._timed_by("track", time, on, timeout),
             expired=expired,
+            on_error=on_error,
         )
         return self._operator(spec, name, tasks, bins, initial)
 
@@ -148,6 +154,7 @@ class KeyedStream(Generic[Behind]):
         time: Literal["processing", "event"] = "processing",
         on: str | None = None,
         expired: ExpiredBatches | None = None,
+        on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -160,14 +167,17 @@ class KeyedStream(Generic[Behind]):
         not depend on which others share
         its frame: that changes with the number of tasks.
         timeout, time, on: as for `track`. expired: (KeyedFrame without rows) -> state columns to emit, or None for
-        nothing; `_drop` says which keys show nothing.
+        nothing; `_drop` says which keys show nothing. on_error: as for `track`; a function that fails
+        is called for halves of the keys, down to single ones.
         """
+        has_dead_letters("track_batches", on_error)
         spec = TrackBatchesSpec(
             update=update,
             state=schema_of(state),
             timeout_ms=milliseconds(timeout),
             on=self._timed_by("track_batches", time, on, timeout),
             expired=expired,
+            on_error=on_error,
         )
         return self._operator(spec, name, tasks, bins, initial)
 

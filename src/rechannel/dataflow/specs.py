@@ -16,6 +16,7 @@ from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.timeouts import Timeouts
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
+from rechannel.kernels.dead_letters import MayDivide
 from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
 from rechannel.kernels.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.marks import need_time
@@ -161,7 +162,7 @@ class ReduceSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackSpec(Timeouts):
+class TrackSpec(Timeouts, MayDivide):
     """State that a function of one key keeps. state: its columns."""
 
     update: Update
@@ -193,6 +194,7 @@ class TrackSpec(Timeouts):
             update=self.update,
             initialise=self.initialise,
             expired=self.expired,
+            on_error=self.on_error,
         )
 
     def fingerprint(self) -> str:
@@ -201,7 +203,7 @@ class TrackSpec(Timeouts):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackBatchesSpec(Timeouts):
+class TrackBatchesSpec(Timeouts, MayDivide):
     """State that a function of all changed keys of a task keeps. state: its columns."""
 
     update: UpdateBatches
@@ -229,6 +231,7 @@ class TrackBatchesSpec(Timeouts):
             timer=self.timer(schema),
             update=self.update,
             expired=self.expired,
+            on_error=self.on_error,
         )
 
     def fingerprint(self) -> str:

@@ -24,8 +24,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.resources import NotOpenedError, WithResource
-from rechannel.kernels.user_errors import RaisedError
+from rechannel.kernels.resources import WithResource
 
 OnError = Literal["fail", "dead_letter"]
 """What becomes of a timestep with a row that a function cannot handle: it fails, or the row leaves as a dead letter."""
@@ -59,6 +58,11 @@ class Letters:
 
     def __len__(self) -> int:
         return len(self.errors)
+
+    def slice(self, start: int, count: int) -> Letters:
+        """Some of them."""
+        stop = start + count
+        return Letters(errors=self.errors[start:stop], rows=self.rows[start:stop])
 
     def batch(self, operator: str) -> pa.RecordBatch:
         """Rows with the columns of `LETTER`. operator: name of the node that could not handle them."""
@@ -157,14 +161,13 @@ class Malformed:
 
 def need_rows_fault(error: UserFunctionError, rows: int) -> None:
     """Raise an error again that is nobody's but the job's, whatever rows there are."""
-    inner = error.__cause__ or error
-    if rows == 0 or isinstance(error, NotOpenedError) or isinstance(inner, MemoryError):
+    if rows == 0 or not error.blames_rows or isinstance(error.__cause__, MemoryError):
         raise error
 
 
 def error_text(error: BaseException) -> str:
     """What a dead letter says of an error: "ValueError: what it says", without places in code."""
-    if isinstance(error, RaisedError) and error.__cause__ is not None:
+    if isinstance(error, UserFunctionError) and error.raised and error.__cause__:
         error = error.__cause__
     try:
         said = str(error)

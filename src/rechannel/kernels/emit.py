@@ -17,7 +17,6 @@ from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.send import Channel, Order, Sender
-from rechannel.kernels.user_errors import RaisedError
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -160,7 +159,9 @@ def guarded(node: str, call: Callable[[], Any]) -> Any:
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         msg = f"the function of {node!r} raised {type(error).__name__}: {error}\n{text}"
-        raise RaisedError(msg) from error
+        made = UserFunctionError(msg)
+        made.raised = True
+        raise made from error
 
 
 def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rechannel.kernels.dead_letters import Letters
 from rechannel.kernels.groups import Groups
 from rechannel.model.eventtime import Clock
 
@@ -150,6 +151,14 @@ class Late:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Dead:
+    """Rows that the user's function could not handle. hashes: of their keys, ascending."""
+
+    letters: Letters
+    hashes: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Applied:
     """What a stateful operator answers.
 
@@ -158,7 +167,7 @@ class Applied:
     output: rows to emit (schema `StatefulLogic.output_schema`).
     output_hashes: hash of the key that each output row belongs to, shape (output rows,), ascending.
     untouched: shape (keys,) where the key's state stays as it was, whatever `state` has there; None = nowhere.
-    late: rows that changed nothing; None = there were none.
+    late: rows that changed nothing; None = there were none. dead: likewise, since the user's function failed.
     changed: state rows to be written, instead of `state`, `dropped` and `untouched`, where a key has several.
     """
 
@@ -168,6 +177,7 @@ class Applied:
     output_hashes: npt.NDArray[np.uint64]
     untouched: npt.NDArray[np.bool_] | None = None
     late: Late | None = None
+    dead: Dead | None = None
     changed: Changed | None = None
 
 

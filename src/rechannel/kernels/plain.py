@@ -221,6 +221,15 @@ def some_of(arrivals: Arrivals, keys: IntArray, rows: IntArray, groups: Groups) 
     )
 
 
+def keys_between(arrivals: Arrivals, start: int, stop: int) -> Arrivals:
+    """The keys from one to another, with their rows."""
+    begins = arrivals.groups.starts[start:stop]
+    first, last = int(begins[0]), int(arrivals.groups.ends[stop - 1])
+    groups = Groups(begins - first, last - first)
+    rows = np.arange(first, last, dtype=np.int64)
+    return some_of(arrivals, np.arange(start, stop, dtype=np.int64), rows, groups)
+
+
 def as_they_came(
     arrivals: Arrivals,
     rows: IntArray,

@@ -18,12 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
 from rechannel.kernels.user_errors import user_error
-
-
-class NotOpenedError(UserFunctionError):
-    """The resource of a function cannot be opened: no row is to blame."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,7 +47,8 @@ class WithResource:
                     slot.resource = self.opens()
                 except Exception as error:
                     told = user_error(f"opening the resource of {node!r}", error)
-                    raise NotOpenedError(str(told)) from error
+                    told.blames_rows = False
+                    raise told from error
                 slot.key = self.key
             try:
                 # What is made lazily is made with the resource as well.

@@ -104,6 +104,10 @@ class StatefulTask:
             if applied.late.rows is not None and applied.late.hashes is not None:
                 late = _pieces(applied.late.rows, applied.late.hashes, state)
                 parcels += [p for rows, at in late for p in emitter.late(rows, at)]
+        if applied.dead is not None:
+            for piece in state.own.slices(applied.dead.hashes):
+                letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
+                parcels += emitter.dead(letters, applied.dead.hashes[piece])
         measures.count("rows_in", received.rows)
         measures.count("bytes_in", sum(blob.message.size for blob in blobs))
         measures.count("keys", len(received.hashes))

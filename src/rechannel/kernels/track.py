@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.dead_letters import divides, error_text, need_rows_fault
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Arrivals, Columns
+from rechannel.kernels.plain import keys_between
 from rechannel.kernels.track_frame import FrameAnswer, KeyedFrame, read_answer
 from rechannel.kernels.track_rows import (
     LazyColumns,
@@ -29,7 +32,7 @@ from rechannel.kernels.track_rows import (
     python_values,
     row_type,
 )
-from rechannel.kernels.tracking import Mask, Tracking
+from rechannel.kernels.tracking import Mask, Tracking, Updated
 from rechannel.kernels.user_errors import function_name, user_error
 
 Update = Callable[[Any, Any, Rows], Any]
@@ -72,7 +75,7 @@ class TrackLogic(Tracking):
         """The NamedTuple in which the function sees a state of several columns."""
         return row_type(tuple(self.fields.names), "State")
 
-    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
+    def updated(self, arrivals: Arrivals) -> Updated:
         """Call the user's function once per key. Raises UserFunctionError naming the key."""
         count = arrivals.groups.count
         keys = python_keys(arrivals.keys, count)
@@ -84,13 +87,43 @@ class TrackLogic(Tracking):
             starts=arrivals.groups.starts.tolist(),
             ends=arrivals.groups.ends.tolist(),
         )
+        failed: dict[int, str] = {}
         if self.initialise is None or present.all():
-            results = self._update(calls)
+            results = self._update(calls, failed)
         else:
-            results = self._begin(calls, self.initialise, self._firsts(arrivals, present))
-        dropped = np.fromiter((r is None for r in results), np.bool_, count)
-        kept = [r for r in results if r is not None] if dropped.any() else results
-        return self._columns(kept, keys, dropped, self.update), dropped
+            firsts = self._firsts(arrivals, present)
+            results = self._begin(calls, self.initialise, firsts, failed)
+        try:
+            return self._made(results, keys, failed)
+        except UserFunctionError:
+            if not divides(self):
+                raise
+        for number, (key, result) in enumerate(zip(keys, results, strict=True)):
+            try:
+                self._made([result], [key], {})
+            except UserFunctionError as error:
+                results[number], failed[number] = None, error_text(error)
+        return self._made(results, keys, failed)
+
+    def _made(self, results: list[Any], keys: list[Any], failed: dict[int, str]) -> Updated:
+        """States as columns; None where a key has none any more. Raises UserFunctionError."""
+        gone = np.fromiter((r is None for r in results), np.bool_, len(results))
+        kept = [r for r in results if r is not None] if gone.any() else results
+        columns = self._columns(kept, keys, gone, self.update)
+        return Updated(kept=columns, gone=gone, failed=failed)
+
+    def _failed(
+        self,
+        function: Callable[..., Any],
+        key: Any,
+        error: Exception,
+        failed: dict[int, str],
+        at: int,
+    ) -> None:
+        """Note that the function failed for a key. Raises UserFunctionError where there are no dead letters."""
+        if not divides(self) or isinstance(error, MemoryError):
+            raise user_error(_call(function, key), error) from error
+        failed[at] = error_text(error)
 
     def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
         """Call the user's function once per key. Raises UserFunctionError naming the key."""
@@ -129,37 +162,48 @@ class TrackLogic(Tracking):
             return python_values(columns[0])
         return python_rows(columns, tuple(self.fields.names), len(columns[0]), "State")
 
-    def _update(self, calls: _Calls) -> list[Any]:
-        update, results = self.update, []
+    def _update(self, calls: _Calls, failed: dict[int, str]) -> list[Any]:
+        update, results = self.update, list[Any]()
         rows = map(Rows, repeat(calls.rows), calls.starts, calls.ends)
-        try:
-            for key, state, mine in zip(calls.keys, calls.states, rows, strict=True):
-                results.append(update(key, state, mine))
-        except Exception as error:
-            raise user_error(_call(update, calls.keys[len(results)]), error) from error
+        each = zip(calls.keys, calls.states, rows, strict=True)
+        while len(results) < len(calls.keys):
+            try:
+                for key, state, mine in each:
+                    results.append(update(key, state, mine))
+            except Exception as error:
+                self._failed(update, calls.keys[len(results)], error, failed, len(results))
+                results.append(None)
         return results
 
-    def _begin(self, calls: _Calls, initialise: Initialise, firsts: list[Any]) -> list[Any]:
+    def _begin(
+        self,
+        calls: _Calls,
+        initialise: Initialise,
+        firsts: list[Any],
+        failed: dict[int, str],
+    ) -> list[Any]:
         """As `_update`, with rows spent on making a state where there is none."""
         update, rows, as_state = self.update, calls.rows, self._as_state
         results: list[Any] = []
         called: Callable[..., Any] = update
         each = zip(calls.keys, calls.states, firsts, calls.starts, calls.ends, strict=True)
-        try:
-            for key, old, first, begin, end in each:
-                state, start = old, begin
-                if state is None:
-                    called = initialise
-                    state, start = as_state(initialise(key, first), key), begin + 1
-                    while state is None and start < end:
-                        state = as_state(initialise(key, rows.at(start)), key)
-                        start += 1
-                if start < end:
-                    called = update
-                    state = update(key, state, Rows(rows, start, end))
-                results.append(state)
-        except Exception as error:
-            raise user_error(_call(called, calls.keys[len(results)]), error) from error
+        while len(results) < len(calls.keys):
+            try:
+                for key, old, first, begin, end in each:
+                    state, start = old, begin
+                    if state is None:
+                        called = initialise
+                        state, start = as_state(initialise(key, first), key), begin + 1
+                        while state is None and start < end:
+                            state = as_state(initialise(key, rows.at(start)), key)
+                            start += 1
+                    if start < end:
+                        called = update
+                        state = update(key, state, Rows(rows, start, end))
+                    results.append(state)
+            except Exception as error:
+                self._failed(called, calls.keys[len(results)], error, failed, len(results))
+                results.append(None)
         return results
 
     def _as_state(self, state: Any, key: Any) -> Any:
@@ -224,11 +268,39 @@ class TrackBatchesLogic(Tracking):
         """Whether somebody is told."""
         return self.expired is not None
 
-    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
-        """Call the user's function once. Raises UserFunctionError."""
-        if arrivals.groups.count == 0:
-            return self._nothing(), np.zeros(0, dtype=np.bool_)
-        frame = KeyedFrame.of(
+    def updated(self, arrivals: Arrivals) -> Updated:
+        """Call the user's function once, where it has dead letters for halves of the keys if it fails.
+
+        Raises UserFunctionError.
+        """
+        count = arrivals.groups.count
+        if count == 0:
+            return Updated(kept=self._nothing(), gone=np.zeros(0, dtype=np.bool_))
+        if not divides(self):
+            kept, gone = self._called(self.update, self._frame(arrivals))
+            return Updated(kept=kept, gone=gone)
+        pieces, failed = [self._nothing()], dict[int, str]()
+        gone = np.ones(count, dtype=np.bool_)
+        pending = [(0, count)]
+        while pending:
+            start, stop = pending.pop()
+            some = arrivals if stop - start == count else keys_between(arrivals, start, stop)
+            try:
+                kept, gone[start:stop] = self._called(self.update, self._frame(some))
+            except UserFunctionError as error:
+                need_rows_fault(error, stop - start)
+                if stop - start == 1:
+                    failed[start] = error_text(error)
+                    continue
+                middle = (start + stop) // 2
+                pending += [(middle, stop), (start, middle)]
+                continue
+            pieces.append(kept)
+        whole = [pa.concat_arrays(parts) for parts in zip(*pieces, strict=True)]
+        return Updated(kept=whole, gone=gone, failed=failed)
+
+    def _frame(self, arrivals: Arrivals) -> KeyedFrame:
+        return KeyedFrame.of(
             keys=pa.RecordBatch.from_arrays(arrivals.keys, schema=self.key_schema),
             state=pa.RecordBatch.from_arrays(
                 arrivals.old[: len(self.fields)], names=self.fields.names
@@ -237,7 +309,6 @@ class TrackBatchesLogic(Tracking):
             rows=pa.RecordBatch.from_arrays(arrivals.values, schema=self.value_schema),
             groups=arrivals.groups,
         )
-        return self._called(self.update, frame)
 
     def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
         """Call the user's function once. Raises UserFunctionError."""

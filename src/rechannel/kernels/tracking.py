@@ -7,20 +7,25 @@ happens at that moment: whoever looks at the state skips it (`live`), and mergin
 
 With a timer (`kernels.timers`) it is `_until` instead, when the timer goes off; the key is then shown
 once more, if there is a function for that, and absent from then on.
+
+Where the function fails for a key, with `on_error="dead_letter"`, the key's rows of this timestep are dead letters; the
+key is otherwise as if they had not come: its state stays, its timer is not set anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
+from rechannel.kernels.dead_letters import Letters, MayDivide, row_texts
 from rechannel.kernels.groups import IntArray
-from rechannel.kernels.logic import Applied, Arrivals, Columns
-from rechannel.kernels.plain import EveryRow
+from rechannel.kernels.logic import Applied, Arrivals, Columns, Dead
+from rechannel.kernels.plain import EveryRow, as_they_came
 from rechannel.kernels.sorting import from_numpy, interleaved, take
 from rechannel.kernels.spreading import SEEN, spread
 from rechannel.kernels.timers import UNTIL, Timely, Timer, untils_of
@@ -30,7 +35,25 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking(EveryRow):
+class Updated:
+    """What the user's function made of some keys.
+
+    kept: state columns of the keys that stay. gone: shape (keys,), all others: those that end, and those in failed.
+    failed: what was wrong, by key, where the function failed.
+    """
+
+    kept: Columns
+    gone: Mask
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> IntArray:
+        """Keys for which the function failed."""
+        return np.array(sorted(self.failed), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tracking(EveryRow, MayDivide):
     """Schemas and timeout of one `track`.
 
     fields: the user's state columns.
@@ -107,8 +130,8 @@ class Tracking(EveryRow):
         """Whether something is shown when a timer goes off."""
         return False
 
-    def updated(self, arrivals: Arrivals) -> tuple[Columns, Mask]:
-        """State columns of the keys that stay, and which do not. Raises UserFunctionError."""
+    def updated(self, arrivals: Arrivals) -> Updated:
+        """Call the user's function. Raises UserFunctionError."""
         raise NotImplementedError
 
     def ended(self, keys: Columns, state: Columns) -> tuple[IntArray, Columns]:
@@ -142,20 +165,22 @@ class Tracking(EveryRow):
     def apply(self, arrivals: Arrivals) -> Applied:
         """Call the user's functions: for rows and, of keys that had some, for timers that went off."""
         if self.timer is None:
-            return self.answer(arrivals, *self.updated(arrivals))
+            return self.answer(arrivals, self.updated(arrivals))
         columns = self.key_schema, self.value_schema
         came = self.timer.timely(arrivals, columns)
-        kept, dropped = self.updated(came.arrivals)
-        shown = self._shown(came.arrivals, kept, dropped)
-        state, there = self._after(arrivals, came, kept, dropped)
+        made = self.updated(came.arrivals)
+        shown = self._shown(came.arrivals, made.kept, made.gone)
+        state, there = self._after(arrivals, came, made)
         over = np.flatnonzero(there & (untils_of(state) <= arrivals.clock.watermark))
         if len(over) and self.ends:
             some = take(arrivals.keys, over), take(state, over)
             shown = interleaved(shown, self._ended(*some, arrivals.hashes[over]))
         gone = np.zeros(len(there), dtype=np.bool_)
-        gone[came.keys[dropped]] = gone[over] = True
+        gone[came.keys[made.gone]] = True
+        gone[came.keys[made.lost]] = False
+        gone[over] = True
         untouched = ~gone
-        untouched[came.keys] = False
+        untouched[np.delete(came.keys, made.lost)] = False
         return Applied(
             state=[*state[:-1], state[-1].fill_null(arrivals.clock.watermark)],
             dropped=gone if gone.any() else None,
@@ -163,20 +188,19 @@ class Tracking(EveryRow):
             output_hashes=shown[1],
             untouched=untouched if untouched.any() else None,
             late=self.timer.late(arrivals, came.late, columns, keep=self.keep_late),
+            dead=self._dead(came.arrivals, made),
         )
 
-    def _after(
-        self, arrivals: Arrivals, came: Timely, kept: Columns, dropped: Mask
-    ) -> tuple[Columns, Mask]:
+    def _after(self, arrivals: Arrivals, came: Timely, made: Updated) -> tuple[Columns, Mask]:
         """State of all keys behind the rows, with their timers, and which keys have some."""
-        count, stay = arrivals.groups.count, came.keys[~dropped]
+        count, stay = arrivals.groups.count, came.keys[~made.gone]
         there = arrivals.found.copy()
-        there[came.keys] = False
+        there[np.delete(came.keys, made.lost)] = False
         there[stay] = True
         place = np.arange(count)
         place[stay] = count + np.arange(len(stay))
         index = pa.array(place, mask=~there)
-        fresh = [*kept, from_numpy(came.untils[~dropped], UNTIL.type)]
+        fresh = [*made.kept, from_numpy(came.untils[~made.gone], UNTIL.type)]
         both = zip(arrivals.old, fresh, strict=True)
         return [pa.concat_arrays(pair).take(index) for pair in both], there
 
@@ -199,22 +223,41 @@ class Tracking(EveryRow):
         alive = self.live(arrivals.keys, arrivals.old, arrivals.clock)
         return arrivals.found if alive is None else arrivals.found & alive
 
-    def answer(self, arrivals: Arrivals, kept: Columns, dropped: Mask) -> Applied:
-        """New state and output, from the state columns of the keys that were not dropped."""
-        output, hashes = self._shown(arrivals, kept, dropped)
-        state = kept
+    def answer(self, arrivals: Arrivals, made: Updated) -> Applied:
+        """New state and output, from what was made of the keys."""
+        output, hashes = self._shown(arrivals, made.kept, made.gone)
+        state, dropped, untouched = made.kept, made.gone, None
         if dropped.any():
             stay = np.flatnonzero(~dropped)
-            state = [spread(column, stay, len(dropped)) for column in kept]
+            state = [spread(column, stay, len(dropped)) for column in made.kept]
         if self.timeout_ms is not None:
             now = np.full(len(dropped), arrivals.clock.now_ms, dtype=np.int64)
             state = [*state, pa.array(now)]
+        if made.failed:
+            untouched = np.zeros(len(dropped), dtype=np.bool_)
+            untouched[made.lost] = True
+            dropped = dropped & ~untouched
         return Applied(
             state=state,
             dropped=dropped if dropped.any() else None,
             output=output,
             output_hashes=hashes,
+            untouched=untouched,
+            dead=self._dead(arrivals, made),
         )
+
+    def _dead(self, arrivals: Arrivals, made: Updated) -> Dead | None:
+        """Rows of the keys for which the function failed."""
+        if not made.failed:
+            return None
+        rows = np.flatnonzero(np.isin(arrivals.groups.ids, made.lost))
+        owners = arrivals.groups.ids[rows]
+        columns = self.key_schema, self.value_schema
+        came = as_they_came(arrivals, rows, owners, columns, self.row_schema)
+        letters = Letters(
+            errors=[made.failed[key] for key in owners.tolist()], rows=row_texts(came)
+        )
+        return Dead(letters=letters, hashes=arrivals.hashes[owners])
 
     def _shown(
         self, arrivals: Arrivals, kept: Columns, dropped: Mask

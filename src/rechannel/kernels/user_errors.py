@@ -13,10 +13,6 @@ from rechannel.errors import UserFunctionError
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-class RaisedError(UserFunctionError):
-    """A user's function raised: its cause is what."""
-
-
 def user_error(what: str, error: BaseException) -> UserFunctionError:
     """Wrap an exception that a user's function raised.
 
@@ -25,9 +21,11 @@ def user_error(what: str, error: BaseException) -> UserFunctionError:
     """
     if isinstance(error, UserFunctionError):
         return error
-    return UserFunctionError(
+    made = UserFunctionError(
         f"{what} raised {type(error).__name__}: {error}\n\n{user_traceback(error)}"
     )
+    made.raised = True
+    return made
 
 
 @contextmanager

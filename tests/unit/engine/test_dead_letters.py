@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.evolution import stream_of
+from rechannel.dataflow.picture import draw_text
+from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text(*values):
@@ -56,7 +61,7 @@ def test_rows_that_fail_leave_and_the_others_are_counted(make):
     node = parsed.node
     while node.name != "parse":
         node = node.upstream
-    by_name["parse"] = rc.dataflow.stream.Stream(node=node)
+    by_name["parse"] = Stream(node=node)
     ends = [
         parsed.key_by("k")
         .aggregate(total=rc.sum("n"), name="totals")
@@ -163,8 +168,215 @@ def test_pictures_tell_of_dead_letters():
         parsed.write.memory("out", name="out"),
         parsed.dead_letters.write.memory("dead", name="dead"),
     )
-    from rechannel.dataflow.picture import draw_text
-
     picture = draw_text(dataflow_of(*ends))
     assert "map_batches numbers" in picture
     assert "dead letters" in picture
+
+
+# State ------------------------------------------------------------------------------------------------------
+
+
+def summed(key, state, rows):
+    values = [int(v[1:]) for v in rows["v"]]
+    total = sum(values) + (0 if state is None else state)
+    return None if total == 0 else total
+
+
+def summed_batches(frame):
+    values = [int(v[1:]) for v in frame.rows["v"].to_pylist()]
+    totals = frame.previous("n", 0).copy()
+    for key, value in zip(frame.ids, values, strict=True):
+        totals[key] += value
+    return {"n": totals, "_drop": totals == 0}
+
+
+def begun(key, row):
+    if row.v == "c?":
+        msg = "no beginning"
+        raise LookupError(msg)
+    return int(row.v[1:])
+
+
+HOW = {
+    "update": lambda keyed, **more: keyed.track(
+        summed, state="n BIGINT", name="sums", on_error="dead_letter", **more
+    ),
+    "initialise": lambda keyed, **more: keyed.track(
+        summed, initialise=begun, state="n BIGINT", name="sums", on_error="dead_letter", **more
+    ),
+    "batches": lambda keyed, **more: keyed.track_batches(
+        summed_batches, state="n BIGINT", name="sums", on_error="dead_letter", **more
+    ),
+}
+
+
+class Sums:
+    """Sums by key that text spoils."""
+
+    def __init__(self, how, *, store=None, **more):
+        self.rows = script("k STRING, v STRING")
+        sums = HOW[how](rc.read().memory(self.rows, name="rows").key_by("k"), **more)
+        ends = [
+            sums.write.memory("out", name="out"),
+            sums.dead_letters.write.memory("dead", name="dead"),
+        ]
+        self.harness = Harness(ends, store=store, settings=Settings(tasks=3, bins=6))
+
+    def feed(self, *values):
+        self.rows.push(text(*values))
+        self.harness.process.run()
+
+    def dead(self, timestep):
+        table = self.harness.outputs("dead")[timestep].to_pylist()
+        return sorted(json.loads(row["row"])["v"] for row in table)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_key_that_fails_stays_as_it_was_and_others_go_on(how):
+    bench = Sums(how)
+    bench.harness.start()
+    bench.feed("a1", "b2", "c3")
+    bench.feed("a10", "bx", "b5", "dx", "c-3")
+    assert rows_of(bench.harness, "out", 2) == [("a", 11)]
+    assert bench.dead(2) == ["b5", "bx", "dx"]
+    (first, *_) = bench.harness.outputs("dead")[2].to_pylist()
+    assert first["operator"] == "sums"
+    assert first["error"].startswith("ValueError: invalid literal")
+    bench.feed("b7", "d1")
+    assert rows_of(bench.harness, "out", 3) == [("b", 9), ("d", 1)]
+    assert bench.dead(3) == []
+    assert sorted(map(tuple, (r.values() for r in bench.harness.state("sums").to_pylist()))) == [
+        ("a", 11),
+        ("b", 9),
+        ("d", 1),
+    ]
+
+
+def test_a_state_that_does_not_fit_is_a_failure_and_so_is_a_failing_beginning():
+    rows = script("k STRING, v STRING", [text("a1", "b2", "c?", "d4")])
+    keyed = rc.read().memory(rows, name="rows").key_by("k")
+    sums = keyed.track(
+        lambda key, state, rows: "two" if key == "b" else 1,
+        initialise=lambda key, row: (row.v,) if key == "d" else begun(key, row),
+        state="n BIGINT",
+        name="sums",
+        on_error="dead_letter",
+    )
+    plain = keyed.track(
+        lambda key, state, rows: "two" if key == "b" else 1,
+        state="n BIGINT",
+        name="plain",
+        on_error="dead_letter",
+    )
+    ends = [
+        sums.write.memory("out", name="out"),
+        plain.write.memory("plain-out", name="plain-out"),
+        sums.dead_letters.union(plain.dead_letters).write.memory("dead", name="dead"),
+    ]
+    harness = Harness(ends, settings=Settings(tasks=2))
+    harness.start().run()
+    assert rows_of(harness, "out", 1) == [("a", 1), ("b", 2)]
+    assert rows_of(harness, "plain-out", 1) == [("a", 1), ("c", 1), ("d", 1)]
+    told = {(row[0], json.loads(row[2])["v"]): row[1] for row in rows_of(harness, "dead", 1)}
+    assert told["sums", "c?"] == "LookupError: no beginning"
+    assert "field 'n' is declared bigint and got ('d4',)" in told["sums", "d4"]
+    assert "key 'b': field 'n' is declared bigint and got 'two'" in told["plain", "b2"]
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("fault", ["crash", "duplicate", "late"])
+def test_what_runs_again_has_the_same_dead_letters_once(fault):
+    faults = {}
+
+    def once(operator, timestep, task, attempt):
+        if timestep == 2 and attempt == 0 and faults.setdefault((operator, task), 0) == 0:
+            faults[operator, task] = 1
+            return fault
+        return None
+
+    bench = Sums("update")
+    bench.harness.start(task_faults=once)
+    bench.feed("a1", "b2")
+    bench.feed("a10", "bx", "cx")
+    assert bench.harness.injected[fault] > 0
+    assert bench.dead(2) == ["bx", "cx"]
+    assert rows_of(bench.harness, "out", 2) == [("a", 11)]
+
+
+@pytest.mark.parametrize("time", ["processing", "event"])
+def test_a_key_that_fails_keeps_its_timer(time):
+    rows = script("k STRING, v STRING, at TIMESTAMP")
+    stream = rc.read().memory(rows, name="rows").event_time("at")
+    clock = {"now": 0}
+    sums = stream.key_by("k").track(
+        summed,
+        state="n BIGINT",
+        timeout="10 seconds",
+        time=time,
+        expired=lambda key, state: -state,
+        name="sums",
+        on_error="dead_letter",
+    )
+    ends = [
+        sums.write.memory("out", name="out"),
+        sums.dead_letters.write.memory("dead", name="dead"),
+    ]
+    harness = Harness(ends, settings=Settings(tasks=2), clock=lambda: clock["now"])
+    harness.start()
+
+    def step(second, *values):
+        clock["now"] = second * 1_000
+        at = EPOCH + timedelta(seconds=second)
+        rows.push([{"k": value[0], "v": value, "at": at} for value in values])
+        harness.process.run()
+        last = max(harness.outputs("out"))
+        return rows_of(harness, "out", last), len(rows_of(harness, "dead", last))
+
+    assert step(1, "a1", "b2") == ([("a", 1), ("b", 2)], 0)
+    assert step(8, "ax", "b3", "nx") == ([("b", 5)], 2)
+    # The failing row at 8 s would have set the timer of `a` to 18 s: it goes off at 11 s.
+    assert step(12, "c1") == ([("a", -1), ("c", 1)], 0)
+    assert step(13, "ax") == ([], 1)
+
+
+def test_readers_of_dead_letters_come_and_the_last_one_stays():
+    bench = Sums("update")
+    process = bench.harness.start()
+    bench.feed("a1", "ax")
+    node = stream_of(process.exchange.current.program.dataflow, "sums")
+    process.reconfigure(rc.add(node.dead_letters.write.memory("more", name="more")))
+    process.run()
+    bench.feed("bx")
+    assert [row[2] for row in rows_of(bench.harness, "more", 2)] == ['{"k": "b", "v": "bx"}']
+    process.reconfigure(rc.remove("dead"))
+    process.run()
+    bench.feed("cx")
+    assert [row[2] for row in rows_of(bench.harness, "more", 3)] == ['{"k": "c", "v": "cx"}']
+    assert 3 not in bench.harness.outputs("dead")
+    with pytest.raises(DataflowError, match="nobody reads the dead letters of track 'sums'"):
+        process.reconfigure(rc.remove("more"))
+
+
+def test_a_function_that_is_exchanged_still_has_dead_letters():
+    rows = script("k STRING, v STRING")
+    source = rc.read().memory(rows, name="rows")
+    one = source.map(number, PARSED, name="one", on_error="dead_letter")
+    two = source.map_batches(numbers, PARSED, name="two", on_error="dead_letter")
+    ends = [
+        one.union(two).write.memory("out", name="out"),
+        one.dead_letters.union(two.dead_letters).write.memory("dead", name="dead"),
+    ]
+    harness = Harness(ends)
+    process = harness.start()
+    rows.push(text("a1"))
+    process.run()
+    other = [
+        rc.change_logic("one", lambda row: (row.k, -number(row)[1])),
+        rc.change_logic("two", lambda batch: numbers(batch)),  # noqa: PLW0108
+    ]
+    process.reconfigure(other)
+    process.run()
+    rows.push(text("a1", "ax"))
+    process.run()
+    assert rows_of(harness, "out", 2) == [("a", -1), ("a", 1)]
+    assert [row[0] for row in rows_of(harness, "dead", 2)] == ["one", "two"]
