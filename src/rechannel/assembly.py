@@ -34,9 +34,10 @@ from rechannel.engine.measured import Measured
 from rechannel.engine.physical import SinkPlan
 from rechannel.engine.preparer import Preparer
 from rechannel.engine.preparing import ClusterPreparer
-from rechannel.engine.publishing import Publisher, RowsOf
+from rechannel.engine.publishing import Publisher
 from rechannel.engine.restarting import elsewhere
 from rechannel.engine.runner import Runner
+from rechannel.engine.sink_rows import RowsOf
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
@@ -45,7 +46,7 @@ from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
 from rechannel.settings import SLOT_BYTES, Settings
-from rechannel.sinks.open import open_sink
+from rechannel.sinks.open import open_with_letters
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
@@ -158,8 +159,9 @@ class Assembly:
         return None
 
     def _writer(self, sink: SinkPlan) -> SinkWriter:
-        return open_sink(
+        return open_with_letters(
             sink.sink.outlet,
+            sink.sink.failure,
             job=self._owner(),
             name=sink.sink.name,
             spark=self.spark,
@@ -237,13 +239,9 @@ class Assembly:
         )
         for sentence in (*moved, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
+        now_ms = int(self.clock())
         load_initial(
-            program.plan,
-            program.programs,
-            self.journal,
-            configuration,
-            opener.loader,
-            int(self.clock()),
+            program.plan, program.programs, self.journal, configuration, opener.loader, now_ms
         )
         cluster = self._cluster()
         runner, rows_of = self._engine(current, cluster)
@@ -255,6 +253,7 @@ class Assembly:
             journal=self.journal,
             backlog=settings.publish_backlog,
             tell=hub.published,
+            trouble=hub.troubles,
         )
         view = StateView(current.plan, program.programs, self._scan())
         exchange = Exchange(
@@ -295,6 +294,7 @@ class Assembly:
                 store=self.store,
                 journal=self.journal,
                 exchange=exchange,
+                publisher=publisher,
                 opener=opener,
                 housekeeper=housekeeper,
                 driver=driver,

@@ -23,6 +23,7 @@ from rechannel.engine.journal import Journal
 from rechannel.engine.latencies import Latencies
 from rechannel.engine.lease import Lease
 from rechannel.engine.life import Life
+from rechannel.engine.publishing import Publisher
 from rechannel.engine.sql import answer, named
 from rechannel.engine.state_view import StateView
 from rechannel.errors import (
@@ -64,6 +65,7 @@ class Parts:
     journal: Journal
     housekeeper: Housekeeper
     driver: Driver
+    publisher: Publisher
     lease: Lease
     hub: Hub
     view: StateView
@@ -140,6 +142,15 @@ class RunningJob:
     def sources(self) -> tuple[str, ...]:
         """Names of its sources."""
         return tuple(self._parts.exchange.current.readers)
+
+    @property
+    def sinks(self) -> dict[str, dict[str, Any]]:
+        """How every sink stands: timesteps it owes, the oldest, failed attempts at it, the error, why in quarantine."""
+        return self._parts.publisher.standing()
+
+    def release(self, sink: str) -> int:
+        """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
+        return self._parts.publisher.release(sink)
 
     def committed_offset(self, source: str) -> dict[str, Any]:
         """How far a source has been read and committed; empty before the first commit."""

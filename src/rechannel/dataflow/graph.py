@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.program import BatchFunction
+from rechannel.sinks.failure import OnFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -176,10 +177,11 @@ class Stateful(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sink(Node):
-    """Rows leave here."""
+    """Rows leave here. failure: what becomes of it where it cannot write."""
 
     upstream: Node
     outlet: Outlet
+    failure: OnFailure = field(default_factory=OnFailure)
 
     @property
     def upstreams(self) -> tuple[Node, ...]:

@@ -17,6 +17,7 @@ from rechannel.dataflow.naming import (
     given,
     plain,
 )
+from rechannel.sinks.failure import OnFailure, Then
 from rechannel.sinks.outlets import (
     BatchWriter,
     ConsoleOutlet,
@@ -49,6 +50,25 @@ class Writer:
 
     node: Node
     session: Any | None = None
+    failure: OnFailure = field(default_factory=OnFailure)
+
+    def on_failure(
+        self,
+        then: Then,
+        *,
+        attempts: int | None = None,
+        pause_ms: int = 500,
+        path: Path | None = None,
+    ) -> Writer:
+        """Choose what becomes of the sink that follows where it cannot write a timestep.
+
+        then: "stop" ends the job (the default); "skip" puts the sink in quarantine: it owes its timesteps until it is
+        released, and delays nobody; "dead_letter" writes the timestep's rows as Parquet under `path` instead.
+        attempts: at one timestep before that. pause_ms: after the first; it doubles, up to a minute.
+        """
+        place = None if path is None else fspath(path)
+        failure = OnFailure(then=then, attempts=attempts, pause_ms=pause_ms, path=place)
+        return replace(self, failure=failure)
 
     def parquet(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
         """Parquet files; a timestep appears under the path whole or not at all, exactly once."""
@@ -95,7 +115,13 @@ class Writer:
 
     def to(self, outlet: Outlet, derived: DerivedName, name: str | None = None) -> Flow:
         """Any outlet; the derived name counts where none is given."""
-        sink = Sink(name=given(name, derived), where=caller(), upstream=self.node, outlet=outlet)
+        sink = Sink(
+            name=given(name, derived),
+            where=caller(),
+            upstream=self.node,
+            outlet=outlet,
+            failure=self.failure,
+        )
         return Flow(node=sink, session=self.session)
 
 

@@ -44,6 +44,7 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.timing import time_inputs, time_names
 from rechannel.engine.pruning import pruned
+from rechannel.errors import DataflowError
 from rechannel.kernels.logic import StatefulLogic
 from rechannel.kernels.program import DEAD, LATE, Branch, Consumer
 from rechannel.model.eventtime import TimeInput
@@ -145,6 +146,16 @@ class SinkPlan:
     frame: Frame
     schema: pa.Schema
     direct: bool
+
+    def __post_init__(self) -> None:
+        """Check that what a sink may not be able to write is kept somewhere."""
+        if self.direct and self.sink.failure.then != "stop":
+            msg = (
+                f"sink {self.sink.name!r} ({self.sink.where}) is written straight from a source, before its timestep is"
+                f" committed, so its rows are kept nowhere and on_failure({self.sink.failure.then!r}) cannot be kept:"
+                " put an operator or map_batches(lambda batch: batch, schema=...) between source and sink"
+            )
+            raise DataflowError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,14 @@
-"""Sinks: what is staged before a commit, and what is published behind it, again after a crash if need be.
+"""Sinks: what is staged before a commit, and what is published after it, again after a crash if need be.
 
-A sink straight behind frames (no stage) is *staged* before the commit: its files are written under a hidden
+A sink straight downstream of sources (no stage) is *staged* before the commit: its files are written under a hidden
 name, which the commit names.
-A sink behind a stage needs nothing before the commit: the rows lie in outbox files that the commit names.
-Behind the commit either is published; a sink whose publication is durable gets an entry in the journal when
-that is done.
+A sink downstream of a stage needs nothing before the commit: the rows lie in outbox files that the commit names.
+After the commit either is published; a sink whose publication is durable gets an entry in the journal when that is
+done.
+
+Every incarnation of a sink has a queue of its own (`lane.py`), so that one that is slow or cannot write delays no
+other, and nothing that one is owed is given to another of its name. What becomes of one that cannot write is said in
+`sinks/failure.py`.
 """
 
 from __future__ import annotations
@@ -12,60 +16,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from rechannel.engine.entries import Published
+from rechannel.engine.entries import Json, Note, Published
 from rechannel.engine.incarnations import SINKS, incarnation
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState
-from rechannel.engine.physical import Frame, OutboxFrame, SinkPlan, leaves
+from rechannel.engine.lane import Lane, Work, said
+from rechannel.engine.physical import SinkPlan
+from rechannel.engine.quarantine import NOTE, owed, put_in, quarantined, released
 from rechannel.engine.runner import Timestep
+from rechannel.engine.sink_rows import RowsOf, Told, kept_for, nobody, unheard
+from rechannel.errors import NotReadyError, StorageError
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
+from rechannel.telemetry.troubles import Trouble
 
 _LOG = logging.getLogger(__name__)
 
-
-class RowsOf(Protocol):
-    """Makes the rows of a frame readable for a sink."""
-
-    def __call__(
-        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
-    ) -> Rows:
-        """Rows of a sink's frame. decided: needed only by frames over sources."""
-
-
-@dataclass(frozen=True)
-class _Work:
-    sink: SinkPlan
-    batch: Batch
-    staged: Staged | None
-    rows: Callable[[], Rows] | None
-    journalled: bool
-    again: bool = False
-
-    @property
-    def timestep(self) -> int:
-        return self.batch.timestep
-
-
-class Told(Protocol):
-    """Told when a sink has shown a timestep. It must not raise and must not block."""
-
-    def __call__(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-        """again: published a second time, after a restart."""
-
-
-def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-    """Nobody is told."""
+CLOSING_SECONDS = 60.0
+"""What is under way gets so long when the job ends, all sinks together."""
 
 
 class Publisher:
-    """Publishes committed timesteps in order: in a thread of its own, or one call at a time."""
+    """Publishes committed timesteps, of every sink in order: in threads of its own, or one call at a time."""
 
     def __init__(
         self,
@@ -76,210 +53,343 @@ class Publisher:
         journal: Journal,
         backlog: int,
         tell: Told = nobody,
+        trouble: Trouble = unheard,
     ) -> None:
-        """Take the parts; nothing runs yet."""
+        """Take the parts; nothing runs yet. trouble: hears of sinks that fail and are tried again."""
         self._tell = tell
-        self._sinks = sinks
-        self._writers = writers
+        self._trouble = trouble
         self._rows_of = rows_of
         self._journal = journal
         self._backlog = backlog
-        self._work: deque[_Work] = deque()
         self._changed = threading.Condition()
+        self._noting = threading.Lock()
         self._volatile: dict[tuple[int, str], Staged] = {}
-        self._leaving: set[str] = set()
-        self._closed = False
+        self._threaded = self._closed = False
         self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._lanes = {sink.sink.name: self._lane(sink, writers[sink.sink.name]) for sink in sinks}
+        self._leaving: list[Lane] = []
+
+    def _lane(self, sink: SinkPlan, writer: SinkWriter) -> Lane:
+        who = incarnation(self._journal.state.notes, SINKS, sink.sink.name)
+        return Lane(sink=sink, writer=writer, who=who, journal=self._journal)
 
     def start(self) -> None:
-        """Publish in a thread from now on."""
-        self._thread = threading.Thread(target=self._loop, name="rechannel-publish", daemon=True)
-        self._thread.start()
+        """Publish in threads from now on, one per sink."""
+        self._threaded = True
+        for lane in self._lanes.values():
+            self._run(lane)
+
+    def _run(self, lane: Lane) -> None:
+        if self._threaded and lane.thread is None:
+            name = f"rechannel-publish-{lane.name}"
+            lane.thread = threading.Thread(target=self._loop, args=(lane,), name=name, daemon=True)
+            lane.thread.start()
 
     def recover(self, state: JournalState) -> None:
-        """Publish again what was committed and not published."""
-        by_name = {sink.sink.name: sink for sink in self._sinks}
+        """Publish again what was committed and not published; what is owed to nobody any more is given up."""
         for timestep, staged in sorted(state.unpublished.items()):
             for name, what in staged.items():
-                if name in by_name:
-                    self._add(self._from_journal(by_name[name], timestep, what))
-                else:
-                    # A sink that the program does not have any more: nobody can show this, or waits for it.
-                    _LOG.warning("timestep %d was not shown by %r, which is gone", timestep, name)
-                    self._journal.append(Published(timestep=timestep, sink=name))
+                lane = self._lanes.get(name)
+                if lane is None or what.get("incarnation", lane.who) != lane.who:
+                    self._orphaned(timestep, name, what)
+        for lane in self._lanes.values():
+            fact = quarantined(state.notes).get(lane.key)
+            if fact is not None:
+                lane.quarantine = fact["reason"]
+                self._in_quarantine(lane)
+            else:
+                self._take_up(lane, state)
 
-    def _from_journal(self, sink: SinkPlan, timestep: int, what: Mapping[str, Any]) -> _Work:
-        known = self._batch(sink.sink.name, timestep)
-        batch = Batch(
-            timestep=timestep,
-            incarnation=what.get("incarnation", known.incarnation),
-            digest=what.get("digest", known.digest),
+    def _orphaned(self, timestep: int, name: str, what: Mapping[str, Json]) -> None:
+        """The sink is gone: nobody can show this, and no namesake gets it."""
+        reason = "the sink is gone"
+        _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, name, reason)
+        who = what.get("incarnation", "")
+        self._journal.append(
+            Published(timestep=timestep, sink=name, incarnation=who, dropped=reason)
         )
-        if "outbox" in what:
-            kept = {node: list(keys) for node, keys in what["outbox"].items()}
-            rows = partial(self._rows_of, sink, None, kept)
-            return _Work(sink, batch, None, rows, True, again=True)
-        return _Work(sink, batch, what["staged"], None, True, again=True)
 
-    def _batch(self, sink: str, timestep: int) -> Batch:
-        state = self._journal.state
-        who = incarnation(state.notes, SINKS, sink)
-        return Batch(timestep=timestep, incarnation=who, digest=state.digest(timestep))
+    def _take_up(self, lane: Lane, state: JournalState) -> None:
+        for timestep, what in owed(state, lane.name, lane.who).items():
+            self._add(lane, lane.from_journal(self._rows_of, timestep, what))
+
+    # Around a commit -----------------------------------------------------------------------------------------
 
     def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
         """What the commit must name for each sink whose publication is durable."""
         self._check()
         out: dict[str, Any] = {}
-        for sink in self._sinks:
-            writer = self._writers[sink.sink.name]
-            batch = self._batch(sink.sink.name, decided.number)
+        for name, lane in self._lanes.items():
+            batch = lane.batch(decided.number)
             named = {"incarnation": batch.incarnation, "digest": batch.digest}
-            if sink.direct:
-                result = writer.stage(self._rows_of(sink, decided, kept), batch)
-                if writer.durable:
-                    out[sink.sink.name] = {"staged": result, **named}
+            if lane.sink.direct:
+                rows = partial(self._rows_of, lane.sink, decided, kept)
+                result = self._staged(lane, rows, batch)
+                if lane.writer.durable:
+                    out[name] = {"staged": result, **named}
                 else:
-                    self._volatile[decided.number, sink.sink.name] = result
-            elif writer.durable:
-                out[sink.sink.name] = {"outbox": _kept_for(sink.frame, kept), **named}
+                    self._volatile[decided.number, name] = result
+            elif lane.writer.durable:
+                out[name] = {"outbox": kept_for(lane.sink.frame, kept), **named}
         return out
+
+    def _staged(self, lane: Lane, rows: Callable[[], Rows], batch: Batch) -> Staged:
+        """Stage before the commit, which waits for it."""
+        failures = 0
+        while True:
+            try:
+                return lane.writer.stage(rows(), batch)
+            except BaseException as error:
+                failures += 1
+                verdict = lane.policy.verdict(failures, error)
+                if verdict is not Verdict.RETRY or not self._waited(lane, failures, error):
+                    raise
 
     def publish(
         self, decided: Timestep, kept: Mapping[str, list[str]], staged: Mapping[str, Any]
     ) -> None:
         """Queue a committed timestep."""
-        for sink in self._sinks:
-            name = sink.sink.name
-            batch = self._batch(name, decided.number)
-            if sink.direct:
+        for name, lane in self._lanes.items():
+            batch = lane.batch(decided.number)
+            rows: Callable[[], Rows] | None = None
+            result: Staged | None = None
+            if lane.sink.direct:
                 volatile = self._volatile.pop((decided.number, name), None)
                 result = staged[name]["staged"] if name in staged else volatile
-                self._add(_Work(sink, batch, result, None, name in staged))
-                continue
-            files = _kept_for(sink.frame, kept)
-            self._add(
-                _Work(
-                    sink,
-                    batch,
-                    None,
-                    lambda sink=sink, files=files: self._rows_of(sink, None, files),  # type: ignore[misc]
-                    name in staged,
-                )
-            )
+            else:
+                files = kept_for(lane.sink.frame, kept)
+                rows = partial(self._rows_of, lane.sink, None, files)
+            work = Work(batch=batch, staged=result, rows=rows, journalled=name in staged)
+            self._add(lane, work)
 
     def exchange(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
-        """Other sinks from now on. What waits for one that is gone is still published; then it is closed."""
+        """Other sinks from now on. What waits for one that is gone is still published by it; then it is closed."""
+        notes = self._journal.state.notes
+        lanes: dict[str, Lane] = {}
+        for sink in sinks:
+            name = sink.sink.name
+            before = self._lanes.get(name)
+            if before is not None and before.who == incarnation(notes, SINKS, name):
+                before.sink = sink
+                lanes[name] = before
+            else:
+                lanes[name] = self._lane(sink, writers[name])
+                self._run(lanes[name])
         with self._changed:
-            gone = self._writers.keys() - writers.keys()
-            self._leaving |= gone
-            self._sinks = sinks
-            self._writers = {**self._writers, **writers}
+            gone = [lane for name, lane in self._lanes.items() if lanes.get(name) is not lane]
+            for lane in gone:
+                lane.leaving = True
+            self._leaving += gone
+            self._lanes = lanes
+            self._changed.notify_all()
+        for lane in gone:
+            if lane.quarantine:
+                self._give_up(lane, f"the sink was removed in quarantine ({lane.quarantine})")
+                self._let_out(lane)
         self._dismiss()
 
     def _dismiss(self) -> None:
         """Close the writers of sinks that are gone and have nothing left to publish."""
         with self._changed:
-            busy = {work.sink.sink.name for work in self._work}
-            done = {name: self._writers[name] for name in self._leaving - busy}
-            self._writers = {n: w for n, w in self._writers.items() if n not in done}
-            self._leaving -= done.keys()
-        for writer in done.values():
-            writer.close()
+            done = [lane for lane in self._leaving if not lane.work]
+            self._leaving = [lane for lane in self._leaving if lane.work]
+        for lane in done:
+            lane.writer.close()
 
-    def _add(self, work: _Work) -> None:
+    def _add(self, lane: Lane, work: Work) -> None:
         with self._changed:
-            self._work.append(work)
+            lane.add(work)
             self._changed.notify_all()
 
-    def _loop(self) -> None:
+    # One timestep of one sink --------------------------------------------------------------------------------
+
+    def _loop(self, lane: Lane) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._work or self._closed)
-                if not self._work or self._error is not None:
-                    if self._closed:
-                        return
-                    self._changed.wait_for(lambda: self._closed)
+                self._changed.wait_for(lambda: lane.work or self._closed or lane.leaving)
+                if not lane.work or self._closed:
                     return
             try:
-                self.publish_next()
+                self._turn(lane)
             except BaseException as error:
                 with self._changed:
-                    self._error = error
+                    self._error = self._error or error
                     self._changed.notify_all()
+                return
 
     def publish_next(self) -> bool:
         """Publish the oldest timestep that waits, to one sink; False when none waits. Raises what the sink raises."""
         with self._changed:
-            if not self._work:
-                return False
-            work = self._work[0]
-        self._do(work)
-        with self._changed:
-            if self._work:  # not closed meanwhile
-                self._work.popleft()
-            self._changed.notify_all()
-        if self._leaving:
-            self._dismiss()
+            waiting = [lane for lane in (*self._leaving, *self._lanes.values()) if lane.work]
+        if not waiting:
+            return False
+        self._turn(min(waiting, key=lambda lane: lane.work[0].batch.timestep))
         return True
 
-    def _do(self, work: _Work) -> None:
-        name, began = work.sink.sink.name, time.perf_counter()
-        writer = self._writers[name]
-        staged = work.staged
-        if work.rows is not None:
-            staged = writer.stage(work.rows(), work.batch)
-        if staged is not None:
-            writer.publish(staged, work.batch)
-        if work.journalled:
-            who = work.batch.incarnation
-            self._journal.append(Published(timestep=work.timestep, sink=name, incarnation=who))
-        took = (time.perf_counter() - began) * 1e3
-        self._tell(work.timestep, name, duration_ms=took, again=work.again)
+    def _turn(self, lane: Lane) -> None:
+        work = lane.work[0]
+        try:
+            took = lane.attempt(work)
+        except BaseException as error:
+            self._failed(lane, work, error)
+        else:
+            if lane.failures:
+                self._trouble(f"sink {lane.name}", None)
+            with self._changed:
+                lane.done()
+                self._changed.notify_all()
+                self._tell(work.batch.timestep, lane.name, duration_ms=took, again=work.again)
+        if lane.leaving:
+            self._dismiss()
+
+    def _failed(self, lane: Lane, work: Work, error: BaseException) -> None:
+        """Do what the sink's user chose. Raises the error where that is to stop."""
+        verdict = lane.judged(error)
+        if verdict is Verdict.RETRY:
+            if not self._waited(lane, lane.failures, error):
+                raise error
+            return
+        if verdict is Verdict.DEAD_LETTER and lane.bury(work, error):
+            _LOG.warning(
+                "timestep %d of sink %r went to its dead letters: %s",
+                work.batch.timestep,
+                lane.name,
+                said(error),
+            )
+            self._trouble(f"sink {lane.name}", None)
+            with self._changed:
+                lane.done()
+                self._changed.notify_all()
+            return
+        if lane.leaving and not fatal(error):
+            self._give_up(lane, f"the sink was removed and cannot write: {said(error)}")
+        elif verdict is Verdict.SKIP:
+            self._quarantine(lane, work, error)
+        else:
+            raise error
+
+    def _waited(self, lane: Lane, failures: int, error: BaseException) -> bool:
+        """Pause before the next attempt; False where there is none: the job ends, or a caller steps it."""
+        if not self._threaded:
+            return lane.policy.then != "stop"
+        self._trouble(f"sink {lane.name}", error)
+        pause = lane.policy.pause(failures)
+        with self._changed:
+            return not self._changed.wait_for(lambda: self._closed, timeout=pause / 1e3)
+
+    def _quarantine(self, lane: Lane, work: Work, error: BaseException) -> None:
+        reason = said(error)
+        with self._noting:
+            notes = self._journal.state.notes
+            timestep = work.batch.timestep
+            note = put_in(notes, lane.key, sink=lane.name, timestep=timestep, reason=reason)
+            self._journal.append(Note(kind=NOTE, body=note))
+        with self._changed:
+            lane.quarantine = reason
+            lane.work.clear()
+            self._changed.notify_all()
+        self._in_quarantine(lane)
+
+    def _in_quarantine(self, lane: Lane) -> None:
+        how = f"in quarantine, owes its timesteps until job.release({lane.name!r})"
+        self._trouble(f"sink {lane.name}", StorageError(f"{how}: {lane.quarantine}"))
+
+    def _give_up(self, lane: Lane, reason: str) -> None:
+        """Owe nothing any more."""
+        lane.give_up(reason)
+        with self._changed:
+            lane.work.clear()
+            self._changed.notify_all()
+
+    def _let_out(self, lane: Lane) -> None:
+        with self._noting:
+            note = released(self._journal.state.notes, lane.key)
+            self._journal.append(Note(kind=NOTE, body=note))
+        self._trouble(f"sink {lane.name}", None)
+
+    def release(self, sink: str) -> int:
+        """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
+        lane = self._lanes.get(sink)
+        if lane is None or not lane.quarantine:
+            there = sorted(name for name, each in self._lanes.items() if each.quarantine)
+            msg = f"sink {sink!r} is not in quarantine; there are {there}"
+            raise NotReadyError(msg)
+        self._let_out(lane)
+        with self._changed:
+            lane.done()
+            lane.quarantine, lane.last = "", 0
+            self._take_up(lane, self._journal.state)
+            if lane.thread is not None and not lane.thread.is_alive():
+                lane.thread = None
+                self._run(lane)
+            return len(lane.work)
+
+    # How it stands -------------------------------------------------------------------------------------------
+
+    def standing(self) -> dict[str, dict[str, Any]]:
+        """How every sink stands: what it owes, failed attempts at the first of that, why it is in quarantine."""
+        with self._changed:
+            return {
+                lane.name: {
+                    "owed": len(self._owed(lane)),
+                    "oldest": min(self._owed(lane), default=None),
+                    "failures": lane.failures,
+                    "error": lane.trouble or None,
+                    "quarantine": lane.quarantine or None,
+                }
+                for lane in self._lanes.values()
+            }
+
+    def _owed(self, lane: Lane) -> list[int]:
+        if lane.quarantine:
+            return list(owed(self._journal.state, lane.name, lane.who))
+        return [work.batch.timestep for work in lane.work]
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
+    def _all(self) -> list[Lane]:
+        return [*self._leaving, *self._lanes.values()]
+
     def idle(self) -> bool:
-        """Whether everything committed is published. Raises what a sink raised."""
+        """Whether everything committed is published, but by sinks in quarantine. Raises what a sink raised."""
         with self._changed:
             self._check()
-            return not self._work
+            return not any(lane.work for lane in self._all())
 
     def has_room(self) -> bool:
-        """Whether another timestep may start. Raises what a sink raised."""
+        """Whether another timestep may start: no sink has more waiting than the backlog. Raises what a sink raised."""
         with self._changed:
             self._check()
-            return self._lag() <= self._backlog
-
-    def _lag(self) -> int:
-        return len({work.timestep for work in self._work})
+            return all(len(lane.work) <= self._backlog for lane in self._all())
 
     def oldest(self) -> int | None:
-        """The oldest timestep that is not published yet: its outbox files are still read."""
+        """The oldest timestep that waits for a sink: its outbox files are still read.
+
+        What sinks in quarantine owe is not among them: the journal names those files.
+        """
         with self._changed:
-            return min((work.timestep for work in self._work), default=None)
+            waiting = (lane.work[0].batch.timestep for lane in self._all() if lane.work)
+            return min(waiting, default=None)
 
     def drain(self) -> None:
         """Wait until everything is published. Raises what a sink raised."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._work or self._error is not None)
+            self._changed.wait_for(
+                lambda: self._error is not None or not any(lane.work for lane in self._all())
+            )
             self._check()
 
     def close(self) -> None:
-        """End the thread after what it is doing; unpublished timesteps are published at the next start."""
+        """End the threads after what they are doing; unpublished timesteps are published at the next start."""
+        until = time.monotonic() + CLOSING_SECONDS
         with self._changed:
             self._closed = True
-            self._work.clear()
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout=60)
-        for writer in self._writers.values():
-            writer.close()
-
-
-def _kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Outbox files that a frame reads."""
-    nodes = [leaf.node for leaf in leaves(frame) if isinstance(leaf, OutboxFrame)]
-    return {node: list(kept.get(node, [])) for node in nodes}
+        for lane in self._all():
+            if lane.thread is not None:
+                lane.thread.join(timeout=max(0.0, until - time.monotonic()))
+        for lane in self._all():
+            lane.work.clear()
+            lane.writer.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rechannel.errors import DataflowError
 from rechannel.sinks.console import ConsoleWriter
+from rechannel.sinks.failure import OnFailure
 from rechannel.sinks.files import FileWriter, Folder
 from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter
 from rechannel.sinks.local import LocalFolder, arrow_writer
@@ -20,6 +21,7 @@ from rechannel.sinks.outlets import (
     MemoryOutlet,
     NoopOutlet,
 )
+from rechannel.sinks.spare import WithDeadLetters
 from rechannel.sinks.spark import HadoopFolder, spark_writer
 from rechannel.sinks.writer import SinkWriter
 
@@ -70,6 +72,27 @@ def open_sink(
         " use an outlet of rechannel.sinks.outlets"
     )
     raise DataflowError(msg)
+
+
+def open_with_letters(
+    outlet: Described,
+    failure: OnFailure,
+    *,
+    job: str,
+    name: str,
+    spark: SparkSession | None = None,
+    sync: bool = True,
+) -> SinkWriter:
+    """Open a sink and, where its user chose them, its dead letters: Parquet, which holds what other formats cannot.
+
+    Raises what `open_sink` raises.
+    """
+    main = open_sink(outlet, job=job, name=name, spark=spark, sync=sync)
+    if failure.path is None:
+        return main
+    dead = FileOutlet(format="parquet", path=failure.path)
+    letters = open_sink(dead, job=job, name=f"{name}.dead_letters", spark=spark, sync=sync)
+    return WithDeadLetters(main=main, letters=letters, path=failure.path)
 
 
 def _files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel.engine.entries import Note, Published
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Timestep
-from rechannel.errors import StorageError
+from rechannel.errors import DamagedStateError, DataflowError, NotReadyError, StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.failure import OnFailure
+from rechannel.sinks.spare import WithDeadLetters
 from rechannel.sinks.writer import Rows
 from rechannel.testing import Harness, script
 
@@ -54,12 +57,15 @@ class Bench:
     backlog: int = 2
     entries: list[Any] = field(default_factory=list)
     state: JournalState = field(default_factory=JournalState)
+    told: list[Published] = field(default_factory=list)
+    failure: OnFailure = field(default_factory=OnFailure)
 
     def __post_init__(self) -> None:
         stream = rc.read().memory(script("k long"), name="in")
         counts = stream.key_by("k").aggregate(n=rc.count(), name="counts")
         plan = Harness([stream.write.memory("direct", name="direct")]).plan
-        other = Harness([counts.write.memory("behind", name="behind")]).plan
+        writer = replace(counts.write, failure=self.failure)
+        other = Harness([writer.memory("behind", name="behind")]).plan
         self.sinks = (*plan.sinks, *other.sinks)
         self.publisher = self.made()
 
@@ -74,6 +80,12 @@ class Bench:
 
     def append(self, entry: Any) -> None:
         """Be the journal."""
+        if isinstance(entry, Note):
+            notes = {kind: body for kind, body in self.state.notes.items() if kind != entry.kind}
+            notes |= {} if entry.body is None else {entry.kind: entry.body}
+            self.state = replace(self.state, notes=notes)
+            return
+        self.told.append(entry)
         self.entries.append((entry.timestep, entry.sink))
 
     def rows_of(self, sink: Any, decided: Timestep | None, kept: dict[str, list[str]]) -> Rows:
@@ -131,6 +143,7 @@ def test_after_a_crash_what_the_journal_says_is_published_again():
     assert bench.behind.calls == [("stage", 4, [400]), ("publish", 4, {"staged": 4})]
     # Nobody waits for what a sink that is gone has not shown, so that its files can go.
     assert bench.entries == [(3, "gone"), (3, "direct"), (4, "behind")]
+    assert [entry.dropped for entry in bench.told] == ["the sink is gone", "", ""]
 
 
 def test_the_backlog_is_counted_in_timesteps():
@@ -149,15 +162,15 @@ def test_the_backlog_is_counted_in_timesteps():
     assert bench.publisher.oldest() == 2
 
 
-def test_a_thread_publishes_in_order():
+def test_threads_publish_every_sink_in_order():
     bench = Bench()
     bench.publisher.start()
     for number in (1, 2, 3):
         bench.commit(number)
     bench.publisher.drain()
     bench.publisher.close()
-    both = [(number, sink) for number in (1, 2, 3) for sink in ("direct", "behind")]
-    assert bench.entries == both
+    for sink in ("direct", "behind"):
+        assert [number for number, name in bench.entries if name == sink] == [1, 2, 3]
     assert bench.direct.calls[-1] == bench.behind.calls[-1] == ("close",)
 
 
@@ -165,9 +178,10 @@ def test_what_a_sink_raises_is_raised_to_the_driver():
     def fail() -> None:
         raise StorageError("the disk is full")
 
-    bench = Bench(behind=Sink(before=fail))
-    bench.publisher.start()
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=1))
     bench.commit(1)
+    assert bench.publisher.publish_next()
+    bench.publisher.start()
     with pytest.raises(StorageError, match="disk is full"):
         bench.publisher.drain()
     for call in (bench.publisher.idle, bench.publisher.has_room, lambda: bench.commit(2)):
@@ -213,3 +227,211 @@ def test_a_sink_is_told_which_incarnation_and_intent_it_publishes():
     while bench.publisher.publish_next():
         pass
     assert bench.direct.batches == [Batch(timestep=3, incarnation="sink-2", digest="ab")]
+
+
+# Incarnations ------------------------------------------------------------------------------------------------
+
+
+def told_of(**sinks: str) -> dict[str, Any]:
+    named = {name: {"id": who, "since": 1} for name, who in sinks.items()}
+    return {"incarnations": {"serial": 9, "sinks": named}}
+
+
+def test_what_an_incarnation_is_owed_goes_to_its_own_writer():
+    bench = Bench(state=JournalState(notes=told_of(direct="sink-1", behind="sink-2")))
+    bench.commit(1)
+    bench.commit(2)
+    bench.state = replace(bench.state, notes=told_of(direct="sink-1"))
+    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    bench.state = replace(bench.state, notes=told_of(direct="sink-1", behind="sink-3"))
+    namesake = Sink()
+    bench.publisher.exchange(bench.sinks, {"direct": bench.direct, "behind": namesake})
+    bench.commit(3)
+    assert ("close",) not in bench.behind.calls  # it has something to publish yet
+    while bench.publisher.publish_next():
+        pass
+    assert [batch.timestep for batch in bench.behind.batches] == [1, 2]
+    assert {batch.incarnation for batch in bench.behind.batches} == {"sink-2"}
+    assert namesake.batches == [Batch(timestep=3, incarnation="sink-3")]
+    assert bench.behind.calls[-1] == ("close",)
+    told = [(entry.timestep, entry.incarnation) for entry in bench.told if entry.sink == "behind"]
+    assert told == [(1, "sink-2"), (2, "sink-2"), (3, "sink-3")]
+
+
+def test_after_a_crash_a_namesake_is_not_given_what_another_was_owed():
+    owed = {"outbox": {"counts": ["100"]}, "incarnation": "sink-2", "digest": "ab"}
+    state = JournalState(unpublished={1: {"behind": owed}}, notes=told_of(behind="sink-5"))
+    bench = Bench(state=state)
+    bench.publisher.recover(state)
+    assert not bench.publisher.publish_next()
+    assert bench.behind.calls == []
+    assert [(e.timestep, e.incarnation, e.dropped) for e in bench.told] == [
+        (1, "sink-2", "the sink is gone")
+    ]
+
+
+def test_a_sink_that_was_removed_and_cannot_write_does_not_end_the_job():
+    def fail() -> None:
+        raise StorageError("the disk is full")
+
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=1))
+    bench.commit(1)
+    outbox = {"outbox": {"counts": ["100"]}}
+    bench.state = replace(bench.state, unpublished={1: {"behind": outbox}})
+    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    while bench.publisher.publish_next():
+        pass
+    gone = [entry for entry in bench.told if entry.sink == "behind"]
+    assert [entry.timestep for entry in gone] == [1]
+    assert "removed and cannot write: StorageError: the disk is full" in gone[0].dropped
+    assert bench.behind.calls == [("close",)]
+
+
+# Sinks that cannot write -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Failing:
+    """Fails so many times, then never again."""
+
+    times: int
+    failed: int = 0
+
+    def __call__(self) -> None:
+        if self.failed < self.times:
+            self.failed += 1
+            raise StorageError("the disk is full")
+
+
+def test_a_sink_that_fails_is_tried_again_and_delays_no_other():
+    fail = Failing(times=2)
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=3, pause_ms=0))
+    bench.publisher.start()
+    bench.commit(1)
+    bench.publisher.drain()
+    bench.publisher.close()
+    assert fail.failed == 2
+    assert sorted(bench.entries) == [(1, "behind"), (1, "direct")]
+
+
+def test_a_sink_that_waits_for_its_next_attempt_delays_no_other():
+    fail = Failing(times=1)
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=2, pause_ms=60_000))
+    shown = Event()
+    bench.direct.publish = lambda staged, batch: batch.timestep < 3 or shown.set()  # type: ignore[assignment]
+    bench.publisher.start()
+    for number in (1, 2, 3):
+        bench.commit(number)
+    assert shown.wait(30)
+    bench.publisher.close()  # ends the pause
+    assert fail.failed == 1
+    assert not [sink for _, sink in bench.entries if sink == "behind"]
+
+
+def skipping(times: int) -> tuple[Bench, Failing]:
+    fail = Failing(times=times)
+    failure = OnFailure(then="skip", attempts=2, pause_ms=0)
+    return Bench(behind=Sink(before=fail), failure=failure), fail
+
+
+def committed(bench: Bench, *numbers: int) -> None:
+    """Commit as the journal would: what is staged is unpublished from then on."""
+    for number in numbers:
+        staged = bench.commit(number)
+        unpublished = {**bench.state.unpublished, number: {"behind": staged["behind"]}}
+        bench.state = replace(bench.state, unpublished=unpublished)
+
+
+def test_a_sink_in_quarantine_owes_its_timesteps_until_it_is_released():
+    bench, fail = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    assert fail.failed == 2
+    assert bench.state.notes["quarantine"] == {
+        "behind": {"sink": "behind", "timestep": 1, "reason": "StorageError: the disk is full"}
+    }
+    committed(bench, 2, 3)
+    assert bench.publisher.has_room()
+    while bench.publisher.publish_next():
+        pass
+    assert bench.publisher.idle()
+    assert bench.publisher.oldest() is None
+    standing = bench.publisher.standing()
+    assert standing["behind"]["owed"] == 3
+    assert standing["behind"]["oldest"] == 1
+    assert standing["behind"]["quarantine"] == "StorageError: the disk is full"
+    assert standing["direct"] == {
+        "owed": 0,
+        "oldest": None,
+        "failures": 0,
+        "error": None,
+        "quarantine": None,
+    }
+    assert bench.publisher.release("behind") == 3
+    while bench.publisher.publish_next():
+        pass
+    assert [batch.timestep for batch in bench.behind.batches] == [1, 2, 3]
+    assert "quarantine" not in bench.state.notes
+
+
+def test_a_quarantine_outlives_a_restart():
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    bench.publisher = bench.made()
+    bench.publisher.recover(bench.state)
+    assert not bench.publisher.publish_next()
+    assert bench.publisher.release("behind") == 1
+    assert bench.publisher.publish_next()
+    assert bench.entries[-1] == (1, "behind")
+
+
+def test_a_sink_that_is_removed_in_quarantine_owes_nothing():
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    assert "removed in quarantine" in bench.told[-1].dropped
+    assert "quarantine" not in bench.state.notes
+
+
+def test_only_what_is_in_quarantine_is_released():
+    with pytest.raises(NotReadyError, match="not in quarantine; there are"):
+        Bench().publisher.release("behind")
+
+
+def test_rows_that_a_sink_cannot_write_go_to_its_dead_letters():
+    fail, letters = Failing(times=2), Sink()
+    failure = OnFailure(then="dead_letter", attempts=2, pause_ms=0, path="dead")
+    bench = Bench(behind=Sink(before=fail), failure=failure)
+    bench.behind = WithDeadLetters(main=bench.behind, letters=letters, path="dead")  # type: ignore[assignment]
+    bench.publisher = bench.made()
+    bench.commit(1)
+    bench.commit(2)
+    while bench.publisher.publish_next():
+        pass
+    assert fail.failed == 2
+    assert letters.calls == [("stage", 1, [100]), ("publish", 1, {"staged": 1})]
+    told = [entry for entry in bench.told if entry.sink == "behind"]
+    assert [bool(entry.dropped) for entry in told] == [True, False]
+    assert told[0].dropped == "dead letters in dead: StorageError: the disk is full"
+
+
+def test_damaged_state_ends_the_job_whatever_was_chosen():
+    def fail() -> None:
+        raise DamagedStateError("an outbox file is damaged")
+
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(then="skip"))
+    bench.commit(1)
+    assert bench.publisher.publish_next()
+    with pytest.raises(DamagedStateError):
+        bench.publisher.publish_next()
+
+
+def test_a_sink_straight_from_a_source_cannot_be_skipped():
+    stream = rc.read().memory(script("k long"), name="in")
+    with pytest.raises(DataflowError, match="put an operator or map_batches"):
+        Harness([stream.write.on_failure("skip").memory("m", name="m")])

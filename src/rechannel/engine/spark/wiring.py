@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from rechannel.engine.outbox import outbox_tables
 from rechannel.engine.physical import OutboxFrame, PhysicalPlan, SinkPlan
-from rechannel.engine.publishing import RowsOf
 from rechannel.engine.runner import Timestep
+from rechannel.engine.sink_rows import RowsOf
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange

@@ -1,0 +1,152 @@
+"""One sink's queue of committed timesteps: tried in order, in a thread of its own where there are threads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from rechannel.engine.entries import Published
+from rechannel.engine.journal import Journal
+from rechannel.engine.physical import SinkPlan
+from rechannel.engine.quarantine import owed
+from rechannel.engine.sink_rows import RowsOf
+from rechannel.sinks.batch import Batch
+from rechannel.sinks.failure import OnFailure, Verdict
+from rechannel.sinks.spare import WithDeadLetters
+from rechannel.sinks.writer import Rows, SinkWriter, Staged
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One committed timestep for one sink.
+
+    staged: result from before the commit; None = `rows` makes the rows, and they are staged first.
+    journalled: whether the journal waits to hear of it. again: a second time, after a restart.
+    """
+
+    batch: Batch
+    staged: Staged | None
+    rows: Callable[[], Rows] | None
+    journalled: bool
+    again: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class Lane:
+    """One incarnation of a sink. Everything but `attempt` is done under the publisher's lock.
+
+    who: its incarnation. failures: failed attempts at the first timestep that waits. quarantine: why it takes nothing
+    now. last: the latest timestep that it was given.
+    """
+
+    sink: SinkPlan
+    writer: SinkWriter
+    who: str
+    journal: Journal
+    work: deque[Work] = field(default_factory=deque)
+    failures: int = 0
+    trouble: str = ""
+    quarantine: str = ""
+    leaving: bool = False
+    last: int = 0
+    thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the sink."""
+        return self.sink.sink.name
+
+    @property
+    def policy(self) -> OnFailure:
+        """What its user chose."""
+        return self.sink.sink.failure
+
+    @property
+    def key(self) -> str:
+        """Under which notes know the sink; journals of before know names only."""
+        return self.who or self.name
+
+    def batch(self, timestep: int) -> Batch:
+        """What an open or a committed timestep is to this sink."""
+        digest = self.journal.state.digest(timestep)
+        return Batch(timestep=timestep, incarnation=self.who, digest=digest)
+
+    def from_journal(self, rows_of: RowsOf, timestep: int, what: Mapping[str, Any]) -> Work:
+        """What an earlier driver staged for this sink and did not see published."""
+        batch = self.batch(timestep)
+        batch = replace(batch, digest=what.get("digest", batch.digest))
+        if "outbox" in what:
+            kept = {node: list(keys) for node, keys in what["outbox"].items()}
+            rows = partial(rows_of, self.sink, None, kept)
+            return Work(batch=batch, staged=None, rows=rows, journalled=True, again=True)
+        return Work(batch=batch, staged=what["staged"], rows=None, journalled=True, again=True)
+
+    def add(self, work: Work) -> bool:
+        """Queue a timestep, unless it waits already or the sink takes nothing now."""
+        if self.quarantine or work.batch.timestep <= self.last:
+            return False
+        self.last = work.batch.timestep
+        self.work.append(work)
+        return True
+
+    def attempt(self, work: Work) -> float:
+        """Try a timestep; how long it took, in milliseconds. Raises what the sink raises."""
+        began = time.perf_counter()
+        staged = work.staged
+        if work.rows is not None:
+            staged = self.writer.stage(work.rows(), work.batch)
+        if staged is not None:
+            self.writer.publish(staged, work.batch)
+        if work.journalled:
+            self.told(work.batch)
+        return (time.perf_counter() - began) * 1e3
+
+    def bury(self, work: Work, error: BaseException) -> bool:
+        """Write the rows to the sink's dead letters instead; False where it has none, or the rows are gone."""
+        if not isinstance(self.writer, WithDeadLetters) or work.rows is None:
+            return False
+        letters = self.writer.letters
+        letters.publish(letters.stage(work.rows(), work.batch), work.batch)
+        if work.journalled:
+            self.told(work.batch, f"dead letters in {self.writer.path}: {said(error)}")
+        return True
+
+    def told(self, batch: Batch, dropped: str = "") -> None:
+        """Let the journal know that a timestep is owed no longer."""
+        self.journal.append(
+            Published(
+                timestep=batch.timestep, sink=self.name, incarnation=self.who, dropped=dropped
+            )
+        )
+
+    def give_up(self, reason: str) -> None:
+        """Owe nothing any more; the journal says which timesteps were never shown."""
+        for timestep in owed(self.journal.state, self.name, self.who):
+            self.told(self.batch(timestep), reason)
+            _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, self.name, reason)
+
+    def judged(self, error: BaseException) -> Verdict:
+        """Count a failed attempt at the first timestep that waits, and say what is next."""
+        self.failures += 1
+        self.trouble = said(error)
+        return self.policy.verdict(self.failures, error)
+
+    def done(self) -> None:
+        """The first timestep that waits waits no longer."""
+        if self.work:
+            self.work.popleft()
+        self.failures, self.trouble = 0, ""
+
+
+def said(error: BaseException) -> str:
+    """An error in one line."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first[:300]}"

@@ -1,0 +1,40 @@
+"""What publishing asks of others: the rows of a sink, and somebody who is told when they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rechannel.engine.physical import Frame, OutboxFrame, SinkPlan, leaves
+from rechannel.engine.runner import Timestep
+from rechannel.sinks.writer import Rows
+
+
+class RowsOf(Protocol):
+    """Makes the rows of a frame readable for a sink."""
+
+    def __call__(
+        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> Rows:
+        """Rows of a sink's frame. decided: needed only by frames over sources."""
+
+
+class Told(Protocol):
+    """Told when a sink has shown a timestep. It must not raise and must not block."""
+
+    def __call__(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
+        """again: published a second time, after a restart."""
+
+
+def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
+    """Nobody is told."""
+
+
+def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Outbox files that a frame reads."""
+    nodes = [leaf.node for leaf in leaves(frame) if isinstance(leaf, OutboxFrame)]
+    return {node: list(kept.get(node, [])) for node in nodes}
+
+
+def unheard(topic: str, error: BaseException | None) -> None:
+    """Nobody hears of troubles."""
