@@ -103,6 +103,7 @@ class Assembly:
                 keep_versions=self.settings.keep_versions,
                 snapshot_every=self.settings.snapshot_every,
             )
+            lease.watch(lambda: self.journal.state.number)
             program = start_program(
                 self.dataflow, schemas, self.store, state, revert=revert, fresh=fresh
             )

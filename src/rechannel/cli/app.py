@@ -21,6 +21,7 @@ from rechannel.cli.history import history
 from rechannel.cli.plan import plan
 from rechannel.cli.profile import profile
 from rechannel.cli.reconfigure import reconfigure
+from rechannel.cli.repair import repair
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
@@ -75,6 +76,7 @@ app.command("state")(state)
 app.command("sql")(sql)
 app.command("events")(events)
 app.command("verify")(verify)
+app.command("repair")(repair)
 app.add_typer(reconfigure, name="reconfigure")
 app.add_typer(plan, name="plan")
 app.command("history")(history)

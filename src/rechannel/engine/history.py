@@ -110,13 +110,13 @@ class History:
         oldest = number_of(record.id) - self._kept
         if oldest > 0:
             self._fresh.pop(f"r{oldest}", None)
-            self._store.delete(_file(f"r{oldest}"))
+            self._store.delete(record_key(f"r{oldest}"))
 
     def repair(self, records: Iterable[Record]) -> None:
         """Write what a driver that died between the journal and the history has left out."""
         there = set(self._store.list(RECONFIGURATIONS))
         for record in records:
-            if not record.open and _file(record.id) not in there:
+            if not record.open and record_key(record.id) not in there:
                 self._write(record)
 
     def committed(self, timestep: int) -> None:
@@ -134,12 +134,39 @@ class History:
         self._fresh.clear()
 
     def _write(self, record: Record) -> None:
-        body = {"format": FORMAT, **summary(record, self._measured.latencies)}
-        self._store.put(_file(record.id), seal(body))
+        self._store.put(record_key(record.id), record_file(record, self._measured.latencies))
 
 
-def _file(id_: str) -> str:
+def record_file(record: Record, latencies: Latencies | None = None) -> bytes:
+    """The sealed file of a reconfiguration that is over."""
+    return seal({"format": FORMAT, **summary(record, latencies)})
+
+
+def record_key(id_: str) -> str:
+    """Key of the file of a reconfiguration."""
     return f"{RECONFIGURATIONS}{id_}.json"
+
+
+def damaged_records(store: Store) -> dict[str, str]:
+    """Files of reconfigurations that do not hold what was written, and their problems. Raises NewerFormatError."""
+    found: dict[str, str] = {}
+    for key in store.list(RECONFIGURATIONS):
+        try:
+            check_record(store, key)
+        except MissingFileError:
+            continue  # the oldest goes when another one is over
+        except DamagedStateError as error:
+            found[key] = str(error)
+    return found
+
+
+def check_record(store: Store, key: str) -> None:
+    """Read the file of a reconfiguration. Raises DamagedStateError, NewerFormatError."""
+    number_of(_id(key))
+    told = _read(store, key)
+    if told.get("id") != _id(key):
+        msg = f"{key} holds the record of {told.get('id')}: it was written under another name"
+        raise DamagedStateError(msg)
 
 
 def _id(key: str) -> str:
@@ -168,7 +195,7 @@ def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, 
     """One of `read_history`. Raises NotReadyError when there is none of that id, DamagedStateError."""
     if _is_id(id_):  # and not the path of another file
         with suppress(MissingFileError):
-            return _read(store, _file(id_))
+            return _read(store, record_key(id_))
     for record in known:
         if record.id == id_:
             return summary(record)

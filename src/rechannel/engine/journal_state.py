@@ -43,6 +43,9 @@ from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
 from rechannel.state.manifest import Edit, Manifest
 
+WITHDRAWN = "withdrawn"
+"""Kind of the note that holds the latest timestep that was withdrawn last: files of it may lie there for a while."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -182,6 +185,14 @@ class JournalState:
         return replace(after, number=entry.number, epoch=entry.epoch)
 
 
+def needed(state: JournalState) -> set[str]:
+    """Segments and outbox files that some kept version or unpublished output needs."""
+    kept = set[str]().union(*(version.files() for version in state.versions.values()))
+    staged = (what for sinks in state.unpublished.values() for what in sinks.values())
+    outboxes = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
+    return kept.union(key for nodes in outboxes for keys in nodes.values() for key in keys)
+
+
 def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     """Segment and outbox keys that no kept version names and no open timestep may still name.
 
@@ -207,7 +218,8 @@ def _opened(state: JournalState, body: Opened) -> JournalState:
 
 
 def _closed(state: JournalState, _: Closed) -> JournalState:
-    return replace(state, closed=True)
+    # Whoever ends of its own will has not failed at what is open.
+    return replace(state, closed=True, attempts=max(0, state.attempts - 1))
 
 
 def _intent(state: JournalState, body: Intent) -> JournalState:
@@ -254,6 +266,7 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
         attempts=state.attempts if kept else 0,
         configurations=tuple(dict(holds).items()),
         coordination=state.coordination.withdrawn(since),
+        notes={**state.notes, WITHDRAWN: {"last": state.last_intended}},
     )
 
 

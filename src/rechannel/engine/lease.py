@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from rechannel.engine.head import read_head, write_head
 from rechannel.errors import DamagedStateError, FencedError, StateInUseError
 from rechannel.state.keys import LEASE
 from rechannel.state.sealed import seal, unseal
@@ -34,7 +35,8 @@ class Holder:
     """Who holds the lease.
 
     host, pid, started_ms: the process; start time in Unix milliseconds, since process ids come
-    again. epoch: the journal epoch it is about to open. heartbeat_ms: its latest sign.
+    again. epoch: the journal epoch it is about to open. heartbeat_ms: its latest sign. entry: the latest entry of the
+    journal at that time; 0 = nothing is said of it.
     """
 
     host: str
@@ -42,10 +44,12 @@ class Holder:
     started_ms: int
     epoch: int
     heartbeat_ms: int
+    entry: int = 0
 
     def same_driver(self, other: Holder) -> bool:
         """Whether both are signs of one driver."""
-        return replace(self, heartbeat_ms=0) == replace(other, heartbeat_ms=0)
+        mine, others = (replace(one, heartbeat_ms=0, entry=0) for one in (self, other))
+        return mine == others
 
 
 class Lease:
@@ -57,7 +61,12 @@ class Lease:
         self._clock = clock
         self._lock = threading.Lock()
         self._released = False
+        self._entry: Callable[[], int] = int
         self.holder = holder
+
+    def watch(self, entry: Callable[[], int]) -> None:
+        """Tell with every sign how far the journal goes. entry: number of its latest entry."""
+        self._entry = entry
 
     @classmethod
     def acquire(
@@ -77,7 +86,7 @@ class Lease:
         """
         now = clock()
         present = read_lease(store)
-        if present and not takeover and _holds(present, holder.host, now, started):
+        if present and not takeover and holds(present, holder.host, now, started):
             age = max(0, now - present.heartbeat_ms) / 1000
             msg = (
                 f"the state directory is in use: process {present.pid} on host {present.host} gave"
@@ -101,15 +110,17 @@ class Lease:
             replaced = fenced()
             if replaced is not None:
                 raise replaced
-            self.holder = replace(self.holder, heartbeat_ms=self._clock())
+            self.holder = replace(self.holder, heartbeat_ms=self._clock(), entry=self._entry())
             self._write()
 
     def release(self) -> None:
-        """Give the lease back, unless another driver has it."""
+        """Give the lease back, unless another driver has it. How far the journal goes is still told."""
         with self._lock:
             self._released = True
             present = read_lease(self._store)
             if present and present.same_driver(self.holder):
+                if number := self._entry():
+                    write_head(self._store, number)
                 self._store.delete(LEASE)
 
     def _write(self) -> None:
@@ -129,6 +140,12 @@ def read_lease(store: Store) -> Holder | None:
     return Holder(**record)
 
 
+def told_head(store: Store) -> int:
+    """The latest entry of the journal that any driver told of, in its lease or when it ended; 0 = none did."""
+    present = read_lease(store)
+    return max(read_head(store), present.entry if present else 0)
+
+
 def process_started(pid: int) -> int | None:
     """Start time of a living process of this host in Unix milliseconds; None when there is none."""
     import psutil
@@ -142,7 +159,7 @@ def process_started(pid: int) -> int | None:
         return None
 
 
-def _holds(present: Holder, host: str, now_ms: int, started: Callable[[int], int | None]) -> bool:
+def holds(present: Holder, host: str, now_ms: int, started: Callable[[int], int | None]) -> bool:
     """Whether the present holder keeps others out."""
     if now_ms - present.heartbeat_ms >= FRESH_MS:
         return False

@@ -2,6 +2,7 @@
 
     dataflow.json                                     which dataflow the directory belongs to
     lease.json                                        who drives it, as a courtesy
+    head.json                                         how far the journal went when a driver ended
     journal/<20 digits>.json                          entry n of the journal
     snapshots/<20 digits>.json                        everything that entries 1 to n say
     segments/<operator>/<timestep>-<task>-<attempt>.arrow
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 IDENTITY = "dataflow.json"
 LEASE = "lease.json"
+HEAD = "head.json"
 JOURNAL = "journal/"
 SNAPSHOTS = "snapshots/"
 SEGMENTS = "segments/"

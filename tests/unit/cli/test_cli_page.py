@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 
 
 COMMANDS = [
-    *("demo", "run", "status", "state", "events", "verify"),
+    *("demo", "run", "status", "state", "events", "verify", "repair"),
     *("reconfigure", "plan", "history", "abort", "watch", "profile"),
 ]
 

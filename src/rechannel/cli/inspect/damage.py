@@ -9,16 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from sys import maxsize
-from typing import Any
 
 from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.entries import Entry
+from rechannel.engine.history import check_record
 from rechannel.engine.journal import read_only
-from rechannel.engine.journal_state import JournalState, unreferenced
+from rechannel.engine.journal_state import JournalState, needed, unreferenced
+from rechannel.engine.lease import read_lease, told_head
 from rechannel.engine.outbox import outbox_tables
+from rechannel.engine.repair.evidence import Evidence
+from rechannel.engine.repair.findings import lost_end
 from rechannel.engine.snapshot import from_bytes
 from rechannel.errors import DamagedStateError, MissingFileError
-from rechannel.state.keys import JOURNAL, OUTBOX, SEGMENTS, SNAPSHOTS, number_of
+from rechannel.state.keys import (
+    JOURNAL,
+    OUTBOX,
+    RECONFIGURATIONS,
+    SEGMENTS,
+    SNAPSHOTS,
+    number_of,
+    timestep_of,
+)
 from rechannel.state.sealed import unseal
 from rechannel.state.segment import verify_segment
 from rechannel.state.store import Store
@@ -62,15 +73,22 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
     """Read every file that counts. Raises NewerFormatError for what this version cannot read."""
     store = directory.store
     findings = Findings()
+    lease, head = read_lease(store), told_head(store)
     _read_all(store, "journal", store.list(JOURNAL), _check_entry, findings, tell)
     _read_all(store, "snapshots", store.list(SNAPSHOTS), _check_snapshot, findings, tell)
     _read_all(store, "sources", store.list(SOURCES), _check_record, findings, tell)
+    _read_all(store, "reconfigurations", store.list(RECONFIGURATIONS), check_record, findings, tell)
     state = _state(store, findings)
     present = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    latest = max((t for key in present if (t := timestep_of(key)) is not None), default=None)
+    seen = Evidence(state=state, head=head, lease=lease, held=lease is not None, latest=latest)
+    for finding in lost_end(seen):
+        problem = f"{finding.what}. {finding.consequence} (see `rechannel repair`)"
+        findings.damages.append(Damage(file=JOURNAL, problem=problem))
     if state is None:
         named = set(present)
     else:
-        named = _named(state)
+        named = needed(state)
         findings.unreferenced = len(set(unreferenced(state, present)) - named)
     for kind, prefix, check in (
         ("segments", SEGMENTS, _check_segment),
@@ -105,7 +123,7 @@ def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
     if not key.startswith((SEGMENTS, OUTBOX)):
         return not isinstance(error, MissingFileError)
     try:
-        return key in _named(read_only(store))
+        return key in needed(read_only(store))
     except DamagedStateError:
         return True
 
@@ -121,22 +139,6 @@ def _state(store: Store, findings: Findings) -> JournalState | None:
         if not any(damage.file in problem for damage in findings.damages):
             findings.damages.append(Damage(file=JOURNAL, problem=problem))
         return None
-
-
-def _named(state: JournalState) -> set[str]:
-    """Segments and outbox files that some kept version or unpublished output needs."""
-    kept = set[str]().union(*(version.files() for version in state.versions.values()))
-    return kept.union(*map(_outbox_of, _staged(state)))
-
-
-def _staged(state: JournalState) -> Iterator[Any]:
-    for sinks in state.unpublished.values():
-        yield from sinks.values()
-
-
-def _outbox_of(staged: Any) -> set[str]:
-    nodes = staged.get("outbox", {}) if isinstance(staged, dict) else {}
-    return {key for keys in nodes.values() for key in keys}
 
 
 def _check_entry(store: Store, key: str) -> None:

@@ -18,7 +18,7 @@ TELEMETRY = "telemetry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDirectory:
-    """Where a job keeps what it knows. Nothing here ever writes. where: as it was given."""
+    """Where a job keeps what it knows. Nothing here writes, but for `rechannel repair`. where: as it was given."""
 
     store: Backing
     identity: Identity
@@ -34,12 +34,13 @@ class StateDirectory:
         return directory.root / TELEMETRY
 
 
-def open_directory(where: str | os.PathLike[str]) -> StateDirectory:
+def open_directory(where: str | os.PathLike[str], *, durable: bool = False) -> StateDirectory:
     """Look at a state directory, or at the URL of a bucket that is used as one.
 
+    durable: what is written there after all survives a power cut.
     Raises RefusedError when it is none, DamagedStateError or NewerFormatError for its identity.
     """
-    store = open_backing(where, Durability.PROCESS)
+    store = open_backing(where, Durability.POWER if durable else Durability.PROCESS)
     try:
         identity = read_identity(store)
     except MissingFileError as error:

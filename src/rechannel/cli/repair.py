@@ -1,0 +1,97 @@
+"""`rechannel repair`: what is wrong with a state directory, and what can be done about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rechannel.cli.screen import show, show_json
+
+if TYPE_CHECKING:
+    from rechannel.engine.repair.doing import Hand
+    from rechannel.engine.repair.findings import Finding
+
+LEFT = 1
+"""Exit code when something is wrong and was not dealt with."""
+
+
+def repair(
+    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do all that is advised, whatever the reason was.")
+    ] = False,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", metavar="ID", help="Do it for this finding.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what is wrong with a state directory, and mend it if asked to.
+
+    Only shows what it finds, unless --yes or --do is given; then no driver may run. Exit code 1 if anything is
+    left.
+    """
+    from rechannel.cli.inspect.directory import open_directory
+    from rechannel.engine.repair import doing
+
+    store, hand = open_directory(directory, durable=True).store, _hand()
+    done: tuple[Finding, ...] = ()
+    if yes or do:
+        chosen = set(do or ())
+        if yes:
+            chosen |= {f.id for f in doing.found(store, hand) if f.advised and f.action}
+        done = doing.repair(store, hand, chosen)
+    left = doing.found(store, hand)
+    if as_json:
+        show_json({"done": [_facts(f) for f in done], "found": [_facts(f) for f in left]})
+    else:
+        for finding in done:
+            show(f"{finding.id}: done ({_words(finding)}).")
+        for finding in left:
+            _show(finding, directory)
+        if not left:
+            show("Nothing is wrong." if not done else "Nothing else is wrong.")
+    if left:
+        raise typer.Exit(LEFT)
+
+
+def _hand() -> Hand:
+    import os
+    import socket
+    import time
+    import uuid
+
+    from rechannel.engine.lease import process_started
+    from rechannel.engine.repair.doing import Hand
+
+    return Hand(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_ms=process_started(os.getpid()) or 0,
+        id=uuid.uuid4().hex,
+        clock=lambda: int(time.time() * 1000),
+        started=process_started,
+    )
+
+
+def _words(finding: Finding) -> str:
+    return "" if finding.action is None else finding.action.words
+
+
+def _facts(finding: Finding) -> dict[str, object]:
+    return {
+        "id": finding.id,
+        "what": finding.what,
+        "consequence": finding.consequence,
+        "action": _words(finding) or None,
+        "advised": finding.advised and finding.action is not None,
+    }
+
+
+def _show(finding: Finding, directory: str) -> None:
+    show(f"{finding.id}: {finding.what}")
+    show(f"  if nothing is done: {finding.consequence}")
+    if finding.action is not None:
+        show(f"  what can be done: {finding.action.words}")
+        note = "" if finding.advised else "  (for you to decide: --yes leaves it)"
+        show(f"  rechannel repair {directory} --do {finding.id}{note}")

@@ -1,0 +1,108 @@
+"""Does what somebody has chosen about findings, while no driver runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from rechannel.engine.entries import Body, Closed, Opened
+from rechannel.engine.journal import Journal, read_only
+from rechannel.engine.lease import Holder, Lease
+from rechannel.engine.repair.evidence import Evidence, look
+from rechannel.engine.repair.findings import Action, Finding, findings
+from rechannel.errors import RefusedError
+from rechannel.state.keys import LEASE
+from rechannel.state.store import Store
+from rechannel.version import __version__
+
+NEVER = 1 << 62
+"""Commits between two snapshots, of a driver that commits nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """Who repairs. host, pid, started_ms: its process. id: a random word. clock, started: see `Lease.acquire`."""
+
+    host: str
+    pid: int
+    started_ms: int
+    id: str
+    clock: Callable[[], int]
+    started: Callable[[int], int | None]
+
+
+def found(store: Store, hand: Hand) -> tuple[Finding, ...]:
+    """What is wrong now. Raises NewerFormatError."""
+    return findings(_look(store, hand))
+
+
+def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Finding, ...]:
+    """Do what can be done about findings; those that were dealt with.
+
+    chosen: their ids; None = all that are advised. Nothing is done about what is not there any more. Raises
+    StateInUseError while a driver runs, RefusedError for an id that is no finding's or about which nothing can be done.
+    """
+    # The lease as it was found: this hand takes it for a while.
+    before = _look(store, hand)
+    present = {finding.id: finding for finding in findings(before)}
+    for name in chosen or ():
+        _check(name, present)
+    if chosen is None:
+        chosen = {f.id for f in present.values() if f.advised and f.action is not None}
+    wanted = [finding for finding in present.values() if finding.id in chosen]
+    if not wanted:
+        return ()
+    holder = Holder(
+        host=hand.host, pid=hand.pid, started_ms=hand.started_ms, epoch=0, heartbeat_ms=0
+    )
+    lease = Lease.acquire(store, holder, clock=hand.clock, started=hand.started)
+    try:
+        actions = [finding.action for finding in wanted if finding.action is not None]
+        for action in actions:
+            _files(store, action)
+        _journal(store, hand, [body for action in actions for body in action.bodies])
+    finally:
+        lease.release()
+    return tuple(wanted)
+
+
+def _look(store: Store, hand: Hand) -> Evidence:
+    return look(store, host=hand.host, now_ms=hand.clock(), started=hand.started)
+
+
+def _check(name: str, present: dict[str, Finding]) -> None:
+    if name not in present:
+        msg = f"there is no finding {name!r}; there are {sorted(present)}"
+        raise RefusedError(msg)
+    if present[name].action is None:
+        msg = f"nothing can be done about {name!r} here: {present[name].consequence}"
+        raise RefusedError(msg)
+
+
+def _files(store: Store, action: Action) -> None:
+    for key, data in action.put.items():
+        store.put(key, data)
+    for key in action.delete:
+        if key != LEASE:  # it is this hand's now, and goes in the end
+            store.delete(key)
+
+
+def _journal(store: Store, hand: Hand, bodies: list[Body]) -> None:
+    if not bodies:
+        return
+    driver = read_only(store).driver
+    keep = driver.keep_versions if driver else 1
+    journal, _ = Journal.open(store, keep_versions=keep, snapshot_every=NEVER)
+    journal.append(
+        Opened(
+            host=hand.host,
+            pid=hand.pid,
+            time_ms=hand.clock(),
+            fingerprint=driver.fingerprint if driver else "",
+            version=__version__,
+            id=hand.id,
+        )
+    )
+    for body in bodies:
+        journal.append(body)
+    journal.append(Closed(time_ms=hand.clock()))
