@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rechannel.engine.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
@@ -32,7 +33,7 @@ from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import counted, members_of
 from rechannel.engine.intake import Intake
-from rechannel.engine.intents import decided_of, intent_of
+from rechannel.engine.intents import decided_of, intent_of, reads_mine
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
 from rechannel.engine.measured import Measured
@@ -217,7 +218,8 @@ class Driver:
         state = self._journal.state
         for intent in state.open_intents:
             configuration = self._known(state.configuration_at(intent.timestep))
-            again = decided_of(intent, configuration)
+            mine = partial(reads_mine, intent, state.notes)
+            again = self._intake.again(decided_of(intent, configuration), mine)
             self._replay.append(again)
             self._intake.pass_over(again)
         if state.configurations:
@@ -340,7 +342,8 @@ class Driver:
             slices=slices,
         )
         known = self._journal.state.configurations
-        self._journal.append(intent_of(decided, decision.steps, known))
+        notes = self._journal.state.notes
+        self._journal.append(intent_of(decided, decision.steps, known, notes))
         self._configuration = decision.configuration
         self._last = decided.number
         self._intake.take(decided, now)

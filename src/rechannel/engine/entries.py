@@ -78,16 +78,19 @@ class Opened:
 class SourceRange:
     """What a timestep reads of one source: [start, end) in the source's own offsets.
 
-    layout: how the range is split among tasks, so that a replay splits it the same way.
+    layout: how the range is split among tasks, so that a replay splits it the same way. incarnation: whose offsets
+    these are; "" where the journal did not count yet.
     """
 
     start: Json
     end: Json
     layout: Json = None
+    incarnation: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
-        return {"start": self.start, "end": self.end, "layout": self.layout}
+        data = {"start": self.start, "end": self.end, "layout": self.layout}
+        return {**data, "incarnation": self.incarnation} if self.incarnation else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Self:

@@ -14,10 +14,13 @@ The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "sinc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rechannel.dataflow.graph import Dataflow, Sink, Stateful
 from rechannel.engine.entries import Json
-from rechannel.engine.journal_state import JournalState
+
+if TYPE_CHECKING:
+    from rechannel.engine.journal_state import JournalState
 
 NOTE = "incarnations"
 """Kind of the note in the journal."""
@@ -77,6 +80,20 @@ def since(notes: Mapping[str, Json], kind: str, name: str) -> int:
     """The first timestep that was planned with whoever bears a name now; 0 where the journal does not say."""
     found: int = _told(notes, kind, name).get("since", 0)
     return found
+
+
+def inherited(
+    offsets: Mapping[str, Json], before: Mapping[str, Json], after: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Offsets of the sources that bear their names before and after a note: those of others are forgotten."""
+    if NOTE not in after:
+        return dict(offsets)
+    return {
+        name: offset
+        for name, offset in offsets.items()
+        if (now := incarnation(after, SOURCES, name))
+        and incarnation(before, SOURCES, name) in {"", now}
+    }
 
 
 def _told(notes: Mapping[str, Json], kind: str, name: str) -> Mapping[str, Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.model.configuration import Configuration
@@ -96,6 +97,17 @@ class Intake:
             for name, offset in self._offsets.items()
         }
 
+    def again(self, decided: Timestep, mine: Callable[[str], bool]) -> Timestep:
+        """A timestep that runs again, with what it read of the sources that are there, and of others nothing.
+
+        mine: whether the source that bears a name now is the one that it read.
+        """
+        slices = {
+            name: decided.slices[name] if name in decided.slices and mine(name) else nothing
+            for name, nothing in self.nothing().items()
+        }
+        return replace(decided, slices=slices)
+
     def take(self, decided: Timestep, began: float) -> None:
         """A timestep was decided: go on behind it. began: when, for the next one's interval."""
         self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
@@ -116,6 +128,9 @@ class Intake:
     def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
         """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
         for name in self.readers.keys() - readers.keys():
+            forget = getattr(self.readers[name], "forget", None)
+            if callable(forget):
+                forget()
             self.readers[name].close()
         known = {**offsets, **self._offsets}
         self.readers = dict(readers)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rechannel.engine.entries import Intent, SourceRange
+from rechannel.engine.entries import Intent, Json, SourceRange
+from rechannel.engine.incarnations import SOURCES, incarnation
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.events import Stepped
 
 
 def intent_of(
-    decided: Timestep, steps: tuple[Stepped, ...], known: Sequence[tuple[int, Configuration]]
+    decided: Timestep,
+    steps: tuple[Stepped, ...],
+    known: Sequence[tuple[int, Configuration]],
+    notes: Mapping[str, Json],
 ) -> Intent:
-    """The entry of a timestep. known: the journal's Configurations; a new one is written with it."""
+    """The entry of a timestep. known: the journal's Configurations; a new one is written with it. notes: its notes."""
     version = decided.configuration.version
     changed = not known or known[-1][1].version != version
     return Intent(
         timestep=decided.number,
         sources={
-            name: SourceRange(start=part.start, end=part.end, layout=list(part.layout))
+            name: SourceRange(
+                start=part.start,
+                end=part.end,
+                layout=list(part.layout),
+                incarnation=incarnation(notes, SOURCES, name),
+            )
             for name, part in decided.slices.items()
         },
         configuration_version=version,
@@ -41,3 +50,8 @@ def decided_of(intent: Intent, configuration: Configuration) -> Timestep:
         configuration=configuration,
         slices=slices,
     )
+
+
+def reads_mine(intent: Intent, notes: Mapping[str, Json], source: str) -> bool:
+    """Whether an entry's offsets of a source are those of who bears the name now."""
+    return intent.sources[source].incarnation in {"", incarnation(notes, SOURCES, source)}

@@ -35,6 +35,7 @@ from rechannel.engine.entries import (
     Reconfiguring,
     Withdrawn,
 )
+from rechannel.engine.incarnations import inherited
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Clock, Times
@@ -356,7 +357,9 @@ def _step(state: JournalState, steps: tuple[Stepped, ...]) -> JournalState:
 
 def _noted(state: JournalState, body: Note) -> JournalState:
     others = {kind: value for kind, value in state.notes.items() if kind != body.kind}
-    return replace(state, notes=others if body.body is None else {**others, body.kind: body.body})
+    notes = others if body.body is None else {**others, body.kind: body.body}
+    offsets = inherited(state.offsets, state.notes, notes)
+    return replace(state, notes=notes, offsets=offsets)
 
 
 _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {

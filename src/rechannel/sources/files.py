@@ -163,6 +163,11 @@ class FilesReader:
         """Forget pages of the log that were merged; files themselves are never forgotten."""
         self._log.committed(end)
 
+    def forget(self) -> None:
+        """The source goes: another one of its name finds out its columns by itself."""
+        if self._connector.schema is None:
+            self._store.delete(f"{folder_of(self._name)}schema.json")
+
     def close(self) -> None:
         """Nothing is held."""
 

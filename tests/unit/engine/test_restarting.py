@@ -108,6 +108,47 @@ def test_tables_of_lookups_are_no_sources_that_count():
     assert list(sources_of(dataflow_of(looked.write.memory("out")))) == ["in"]
 
 
+def test_a_source_does_not_inherit_the_offset_of_one_that_went():
+    store = MemoryStore()
+    keep, kept = stream("keep")
+    old, feed = stream("feed")
+    flows = [kept.write.memory("m", name="m"), feed.write.memory("a", name="a")]
+    harness = Harness(flows, store=store)
+    process = harness.start()
+    for key in "abc":
+        old.push([{"k": key}])
+    process.run()
+    assert harness.journal_state().offsets["feed"] == {"batches": 3}
+    process.reconfigure(rc.remove("a", "feed"))
+    keep.push([{"k": "z"}])
+    process.run()
+    assert "feed" not in harness.journal_state().offsets
+    again, second = stream("feed")
+    for key in "de":
+        again.push([{"k": key}])
+    process.reconfigure(rc.add(second.write.memory("b", name="b")))
+    process.run()
+    shown = pa.concat_tables(harness.outputs("b").values())
+    assert shown.column("k").to_pylist() == ["d", "e"]
+    assert harness.journal_state().offsets["feed"] == {"batches": 2}
+
+
+def test_a_timestep_that_runs_again_reads_nothing_of_a_source_that_was_not_there():
+    store = MemoryStore()
+    rows, one = stream("one")
+    harness = Harness(counted(one), store=store)
+    process = harness.start()
+    rows.push([{"k": "a"}])
+    process.driver._open_timesteps()  # intended, and not committed
+    assert [intent.timestep for intent in harness.journal_state().open_intents] == [1]
+    more, two = stream("two")
+    more.push([{"k": "b"}])
+    harness = Harness(counted(one.union(two)), store=store)
+    harness.start(fresh=["two"]).run()
+    assert harness.journal_state().offsets == {"one": {"batches": 1}, "two": {"batches": 1}}
+    assert sorted(row["k"] for row in harness.output().to_pylist()) == ["a", "b"]
+
+
 # State ---------------------------------------------------------------------------------------------
 
 
