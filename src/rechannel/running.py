@@ -280,14 +280,22 @@ class RunningJob:
         """Those of them that are not over; no file is read."""
         return [summary(record) for record in self._driver.changes.coordination.open]
 
-    def serve(self, host: str = "127.0.0.1", port: int = 8520, token: str | None = None) -> Server:
+    def serve(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8520,
+        token: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> Server:
         """Answer HTTP requests until the job ends: watch, plan, reconfigure, abort, history, metrics.
 
-        port: 0 takes a free one. token: what every request must bear; needed for any host but loopback.
-        Raises SetUpError without the extra `serve`, RefusedError when the port is taken or a token is missing.
+        port: 0 takes a free one. token: what every request must bear; if none is given, one is made (`server.token`)
+        and left in a file that commands of the same user on this machine find. allow: modules whose functions requests
+        may name (`assign_logic`), with their submodules; none if nothing is said.
+        Raises SetUpError without the extra `serve`, RefusedError when the port is taken.
         """
         made: Server = import_module("rechannel.serve").serve(
-            self, host=host, port=port, token=token
+            self, host=host, port=port, token=token, allow=allow
         )
         return made
 

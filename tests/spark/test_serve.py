@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-import httpx
 import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
+from tests.support.asking import client_of
 
 PATIENCE = 300
 ROWS, PER_TIMESTEP, USERS = 4000, 100, 37
@@ -34,7 +34,7 @@ def job(spark, state):
 def test_a_job_is_changed_over_http(job):
     with (
         job.serve(port=0) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client,
+        client_of(server, PATIENCE) as client,
     ):
         change = {"kind": "rescale", "operator": "counts", "tasks": 4}
         plan = client.post("/plan", json={"change": change, "strategy": {"kind": "fluid"}}).json()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from types import FrameType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 
 
-def run(  # noqa: PLR0917 - the options of the command
+def run(  # noqa: PLR0913, PLR0917 - the options of the command
     target: Annotated[
         str, typer.Argument(metavar="FILE[:name]", help="A Python file, and its variable.")
     ],
@@ -45,6 +45,10 @@ def run(  # noqa: PLR0917 - the options of the command
         typer.Option(metavar="HOST:PORT", help="Answer HTTP requests there: see `reconfigure`."),
     ] = None,
     token: TokenOption = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Requests may name its functions. Repeatable."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per timestep.")
     ] = False,
@@ -67,9 +71,10 @@ def run(  # noqa: PLR0917 - the options of the command
             fresh=fresh or (),
             in_process=InProcess() if in_process else None,
         )
-        with _served(running, serve, token) as server:
+        with _served(running, serve, token, allow or ()) as server:
             if server is not None:
-                watcher.say(f"serving it at {server.url}")
+                left = f" (token: {server.token_file})" if server.token_file else ""
+                watcher.say(f"serving it at {server.url}{left}")
             _follow(running, watcher, until_idle=until_idle)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
@@ -78,7 +83,9 @@ def run(  # noqa: PLR0917 - the options of the command
 
 
 @contextmanager
-def _served(running: RunningJob, address: str | None, token: str | None) -> Iterator[Server | None]:
+def _served(
+    running: RunningJob, address: str | None, token: str | None, allow: Sequence[str]
+) -> Iterator[Server | None]:
     """The job, served where that was asked for; stopped if it cannot be."""
     if address is None:
         yield None
@@ -87,7 +94,7 @@ def _served(running: RunningJob, address: str | None, token: str | None) -> Iter
 
     try:
         host, port = split_address(address)
-        server = running.serve(host, port, token_of(token))
+        server = running.serve(host, port, token_of(token), allow)
     except RechannelError:
         running.stop()
         raise

@@ -118,7 +118,10 @@ def load_logic(path: str) -> Callable[..., Any]:
         raise DataflowError(msg)
     try:
         found: Any = import_module(module_name)
-    except Exception as error:
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a module may be a program, which ends when it is imported
         msg = f"cannot import {module_name!r} for {path!r}: {type(error).__name__}: {error}"
         raise DataflowError(msg) from error
     for part in name.split("."):

@@ -1,9 +1,10 @@
 """Who may talk to a server: where it listens, what requests call it, and the token. Pure but for one look-up.
 
-- On loopback no token is needed: whoever may start processes here may change the job anyway. But a browser on this
-  machine runs pages of strangers, so without a token the Host must be loopback (a stranger's name that resolves
-  to 127.0.0.1 is no way in) and a page of another origin may not ask.
-- Anywhere else a token is needed. It is what keeps strangers out then, whatever the Host is: a page cannot know it.
+- Every request bears the token, also on loopback: other users of the machine can connect there as well. Where none
+  is given, one is made, and left where processes of the same user find it (`state/tokens.py`).
+- A browser on this machine runs pages of strangers. They cannot know the token; on loopback, where it was made
+  here, they are also turned away before it is looked at: the Host must be loopback or what the server was bound to (a
+  stranger's name that resolves to 127.0.0.1 is no way in), and a page of another origin may not ask.
 """
 
 from __future__ import annotations
@@ -30,21 +31,14 @@ def split_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def listen(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A socket that listens there. Raises RefusedError: no such host, no token where one is needed, port in use."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises RefusedError: no such host, port in use."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         msg = f"host {host!r} is none of this machine ({error}); serve at 127.0.0.1"
         raise RefusedError(msg) from error
     family, _, _, _, where = found[0]
-    _check_token(token)
-    if token is None and not is_loopback(str(where[0])):
-        msg = (
-            f"{host!r} can be reached from other machines: whoever connects could change the job. Give a token,"
-            " as in job.serve(..., token=secrets.token_urlsafe()), or serve at 127.0.0.1"
-        )
-        raise RefusedError(msg)
     try:
         return socket.create_server(where[:2], family=family, backlog=128)
     except OSError as error:
@@ -60,10 +54,9 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _check_token(token: str | None) -> None:
-    if token is not None and (
-        not token.isascii() or not token.isprintable() or token != token.strip() or not token
-    ):
+def check_token(token: str) -> None:
+    """Raise RefusedError for what cannot stand in a header."""
+    if not token.isascii() or not token.isprintable() or token != token.strip() or not token:
         msg = "a token is one word of printable ASCII, such as secrets.token_urlsafe() makes"
         raise RefusedError(msg)
 

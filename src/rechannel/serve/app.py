@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from rechannel.errors import RechannelError
 from rechannel.running import RunningJob
+from rechannel.serve.allowed import Allowed
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.routes import BODIES, changing, watching
@@ -21,7 +22,7 @@ from rechannel.version import __version__
 _KINDS = {404: "not_found", 405: "not_allowed"}
 
 
-def application(job: RunningJob, rules: Rules) -> Guard:
+def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
     """Everything behind the door."""
     app = _Application(
         title=f"Rechannel: {job.name}",
@@ -33,7 +34,7 @@ def application(job: RunningJob, rules: Rules) -> Guard:
         redirect_slashes=False,
     )
     app.include_router(watching(job))
-    app.include_router(changing(job))
+    app.include_router(changing(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(RechannelError, _failed)

@@ -21,6 +21,10 @@ class MalformedError(RefusedError):
     """A body is not what the route takes; the message names the field."""
 
 
+class ForbiddenError(RefusedError):
+    """Whoever asks may not have this, whatever the state of the job."""
+
+
 class NoSuchError(NotReadyError):
     """The address names a thing that is not there."""
 
@@ -31,6 +35,7 @@ class EndedError(RefusedError):
 
 KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (MalformedError, 422, "malformed"),
+    (ForbiddenError, 403, "forbidden"),
     (EndedError, 410, "ended"),
     (NoSuchError, 404, "not_found"),
     (UnknownOperatorError, 404, "unknown_operator"),

@@ -37,10 +37,14 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Who may come in. bound: the host that the server was given. token: what has to be said, or None."""
+    """Who may come in. bound: the host that the server was given. token: what has to be said.
+
+    local: whether only who calls this machine by a name of its own may ask, and no page of another origin.
+    """
 
     bound: str
-    token: str | None
+    token: str
+    local: bool
 
     def refuse(self, method: str, headers: list[tuple[str, str]]) -> Refusal | None:
         """Why a request is refused, or None. headers: names in lower case."""
@@ -48,15 +52,18 @@ class Rules:
         def all_of(name: str) -> list[str]:
             return [value for key, value in headers if key == name]
 
-        if self.token is None:
+        if self.local:
             stranger = self._from_a_stranger(all_of("host"), all_of("origin"))
             if stranger is not None:
                 return stranger
-        elif not bears(all_of("authorization"), self.token):
+        if not bears(all_of("authorization"), self.token):
             return Refusal(
                 status=401,
                 error="unauthorized",
-                message="this job needs its token, as `Authorization: Bearer TOKEN`",
+                message=(
+                    "this job needs its token, as `Authorization: Bearer TOKEN`: the one that it was served with,"
+                    " or server.token, which commands of the same user on the same machine find by themselves"
+                ),
                 headers=(("WWW-Authenticate", "Bearer"),),
             )
         kinds = [value.partition(";")[0].strip().lower() for value in all_of("content-type")]

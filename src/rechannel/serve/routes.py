@@ -10,8 +10,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from rechannel.reconfigure.plan import Plan
 from rechannel.running import RunningJob
 from rechannel.serve import facts
+from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import AbortBody, Accepted, Failure, PlanBody, ReconfigureBody
 from rechannel.serve.failures import named_in_the_address, while_it_runs
 from rechannel.serve.metrics import registry_of
@@ -94,8 +96,8 @@ def watching(job: RunningJob) -> APIRouter:
     return routes
 
 
-def changing(job: RunningJob) -> APIRouter:
-    """What asks for changes."""
+def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
+    """What asks for changes. allowed: modules whose functions may be named."""
     routes = APIRouter(tags=["change"], responses=_WRONG)
 
     @routes.post(
@@ -105,7 +107,7 @@ def changing(job: RunningJob) -> APIRouter:
     )
     def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
         with while_it_runs(job):
-            return job.plan(body.asked(), body.strategy).to_json()
+            return job.plan(allowed.looked_at(body.asked()), body.strategy).to_json()
 
     @routes.post(
         "/reconfigure",
@@ -117,8 +119,9 @@ def changing(job: RunningJob) -> APIRouter:
         body: Annotated[ReconfigureBody, Depends(_body(ReconfigureBody))],
     ) -> Accepted:
         with while_it_runs(job):
+            asked = body.asked()
             made = job.reconfigure(
-                body.asked(),
+                asked if isinstance(asked, Plan) else allowed.asked(asked),
                 body.strategy,
                 at=body.when(),
                 supersede=body.supersede,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rechannel.errors import RefusedError, SetUpError
 from rechannel.running import RunningJob
-from rechannel.serve.address import PORT, listen
+from rechannel.serve.address import PORT, check_token, is_loopback, listen
+from rechannel.state.tokens import leave_token, take_token_away
 
 if TYPE_CHECKING:
     import uvicorn
@@ -25,8 +30,19 @@ _ATTENTION_SECONDS = 0.1
 class Server:
     """Serves one job until it is closed or the job ends. Made by `RunningJob.serve`."""
 
-    def __init__(self, job: RunningJob, server: uvicorn.Server, listener: socket.socket) -> None:
-        """Start the threads; `listener` listens already."""
+    def __init__(
+        self,
+        job: RunningJob,
+        server: uvicorn.Server,
+        listener: socket.socket,
+        token: str,
+        token_file: Path | None,
+    ) -> None:
+        """Start the threads; `listener` listens already. token_file: goes when the server ends."""
+        self.token = token
+        """What every request must bear."""
+        self.token_file = token_file
+        """Where a token lies that was made for this server; None for one that was given."""
         self._job = job
         self._server = server
         self._listener = listener
@@ -75,8 +91,13 @@ class Server:
         return f"<Server of {self._job.name!r} at {self.url}{'' if self.is_open else ', closed'}>"
 
     def _serve(self) -> None:
-        with self._listener:
-            self._server.run(sockets=[self._listener])
+        try:
+            with self._listener:
+                self._server.run(sockets=[self._listener])
+        finally:
+            if self.token_file is not None:
+                with suppress(OSError):  # the folder is gone
+                    take_token_away(self.token_file, self.token)
 
     def _end_with_the_job(self) -> None:
         while self._job.is_active:
@@ -87,17 +108,25 @@ class Server:
 
 
 def serve(
-    job: RunningJob, *, host: str = "127.0.0.1", port: int = PORT, token: str | None = None
+    job: RunningJob,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    allow: Sequence[str] = (),
+    words: Callable[[], str] = secrets.token_urlsafe,
 ) -> Server:
     """Serve a running job over HTTP, in a thread.
 
-    port: 0 takes a free one. token: what every request must bear; needed for any host but loopback.
-    Raises SetUpError without the extra `serve`; RefusedError when the port is taken, a token is missing, or the job
-    does not run.
+    port: 0 takes a free one. token: what every request must bear; without one, it is made (by `words`) and left in a
+    file that this user's commands find. allow: modules whose functions may be named from outside.
+    Raises SetUpError without the extra `serve`; RefusedError when the port is taken, the token's file cannot be
+    written, or the job does not run.
     """
     require_extra()
     import uvicorn
 
+    from rechannel.serve.allowed import Allowed
     from rechannel.serve.app import application
     from rechannel.serve.connections import Impatient
     from rechannel.serve.guard import Rules
@@ -105,9 +134,15 @@ def serve(
     if not job.is_active:
         msg = f"job {job.name!r} does not run: start it, then serve it"
         raise RefusedError(msg)
-    listener = listen(host, port, token=token)
+    allowed = Allowed(modules=tuple(allow) if not isinstance(allow, str) else (allow,))
+    if token is not None:
+        check_token(token)
+    listener = listen(host, port)
+    said = words() if token is None else token
+    left = None if token is not None else _leave(listener, said)
+    rules = Rules(bound=host, token=said, local=token is None and is_loopback(host))
     config = uvicorn.Config(
-        application(job, Rules(bound=host, token=token)),
+        application(job, rules, allowed),
         http=Impatient,
         loop="asyncio",
         ws="none",
@@ -118,7 +153,18 @@ def serve(
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    return Server(job, uvicorn.Server(config), listener)
+    return Server(job, uvicorn.Server(config), listener, said, left)
+
+
+def _leave(listener: socket.socket, token: str) -> Path:
+    """Leave a token for this user's commands. Raises RefusedError, and lets go of the socket."""
+    host, port = listener.getsockname()[:2]
+    try:
+        return leave_token(host, port, token)
+    except (OSError, RefusedError) as error:
+        listener.close()
+        msg = f"the token cannot be left where commands find it ({error}); give one: job.serve(token=...)"
+        raise RefusedError(msg) from error
 
 
 def require_extra() -> None:

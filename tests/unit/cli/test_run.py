@@ -304,7 +304,7 @@ def test_a_job_is_served_while_it_runs(program, rechannel, tmp_path, monkeypatch
     assert (seen["name"], seen["active"]) == ("one", True)
 
 
-@pytest.mark.parametrize("address", ["nowhere", "0.0.0.0:0"])
+@pytest.mark.parametrize("address", ["nowhere", "192.0.2.1:0"])
 def test_a_job_that_cannot_be_served_is_stopped(program, rechannel, tmp_path, address):
     path = program("job = users('one', STATE, rows_per_second=1000)\n")
     reaction = rechannel("run", path, "--in-process", "--serve", address)

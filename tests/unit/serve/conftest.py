@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from tests.support import endless
+from tests.support.asking import client_of
 from tests.support.clicks import Clicks
 
 
@@ -28,7 +28,7 @@ def server(clicks):
 @pytest.fixture
 def ask(server):
     """(method, path, body) -> (status, answer)."""
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+    with client_of(server) as client:
 
         def call(method: str, path: str, body: object = None):
             answer = client.request(method, path, json=body)

@@ -7,13 +7,32 @@ import time
 from types import SimpleNamespace
 
 import h11
-import httpx
 import pytest
 
 from rechannel.serve import connections
+from tests.support.asking import get
 
 PATIENCE = 60.0
-HALF = b"POST /plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+HALF = b"POST /plan HTTP/1.1", b"Content-Type: application/json\r\nContent-Length: 9\r\n"
+WHOLE = b"GET /status HTTP/1.1", b""
+
+
+@pytest.fixture
+def spell(server):
+    """A request in bytes: its first line, and what headers it has beside those that all need."""
+
+    def call(line: bytes, more: bytes) -> bytes:
+        token = server.token.encode()
+        return (
+            line
+            + b"\r\nHost: localhost\r\nAuthorization: Bearer "
+            + token
+            + b"\r\n"
+            + more
+            + b"\r\n"
+        )
+
+    return call
 
 
 @pytest.fixture
@@ -55,7 +74,7 @@ def answers(one: socket.socket) -> int:
 
 
 def status(server) -> int:
-    return httpx.get(f"{server.url}/status", trust_env=False, timeout=PATIENCE).status_code
+    return get(server, "/status").status_code
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /sta", b"GET /status HTTP/1.1\r\nHost: loc"])
@@ -85,9 +104,9 @@ def test_who_drips_is_cut_off_too(connect, monkeypatch):
     pytest.fail("it drips for ever")
 
 
-def test_the_next_request_of_a_connection_has_no_more_time(connect, monkeypatch):
+def test_the_next_request_of_a_connection_has_no_more_time(connect, spell, monkeypatch):
     one = connect()
-    whole = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    whole = spell(*WHOLE)
     for _ in range(2):
         one.sendall(whole)
         assert answers(one) == 200
@@ -97,10 +116,10 @@ def test_the_next_request_of_a_connection_has_no_more_time(connect, monkeypatch)
         pass
 
 
-def test_a_request_that_takes_long_to_answer_has_its_time(connect, monkeypatch):
+def test_a_request_that_takes_long_to_answer_has_its_time(connect, spell, monkeypatch):
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
     one = connect()
-    one.sendall(HALF)
+    one.sendall(spell(*HALF))
     one.settimeout(0.5)
     with pytest.raises(TimeoutError):
         one.recv(1)
@@ -116,12 +135,12 @@ def test_the_one_that_is_silent_for_longest_makes_room(connect, server, monkeypa
     assert hears(first) == b""
 
 
-def test_who_comes_when_all_others_are_being_answered_is_turned_away(connect, monkeypatch):
+def test_who_comes_when_all_others_are_being_answered_is_turned_away(connect, spell, monkeypatch):
     busy = [connect() for _ in range(3)]
     for one in busy:
-        one.sendall(HALF)
+        one.sendall(spell(*HALF))
     late = connect()
-    late.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    late.sendall(spell(*WHOLE))
     assert answers(late) == 200  # so those before it have begun
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
     late.close()

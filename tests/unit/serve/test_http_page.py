@@ -17,6 +17,7 @@ from rechannel.job import InProcess
 from rechannel.serve.failures import KINDS
 from rechannel.serve.outside import OneChange
 from rechannel.sources.connectors import MemoryConnector
+from tests.support.asking import bearer, get
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -76,7 +77,11 @@ def test_the_page(shop):
         if kind == "sh":
             for method, path, headers, body in requests(block):
                 reply = httpx.request(
-                    method, server.url + path, headers=headers, content=body, trust_env=False
+                    method,
+                    server.url + path,
+                    headers={**headers, **bearer(server)},
+                    content=body,
+                    trust_env=False,
                 )
                 answer = reply.json()
                 asked += 1
@@ -94,7 +99,7 @@ def test_the_page(shop):
 
 def test_every_route_is_told_and_no_other(shop):
     _, server = shop
-    document = httpx.get(f"{server.url}/openapi.json", trust_env=False).json()
+    document = get(server, "/openapi.json").json()
     there = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()
@@ -123,7 +128,7 @@ def test_every_error_is_told():
 def test_every_figure_is_told_and_no_other(shop):
     running, server = shop
     running.reconfigure(rc.set_interval(1), at=100_000)
-    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    text = get(server, "/metrics").text
     there = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
     told = re.findall(r"`(rechannel_\w+)`", PAGE.partition("## Figures")[2])
     assert set(told) == there

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
+from tests.support.asking import get
 
 
 def scrape(server):
     """(name, labels) -> value, read by Prometheus' own parser."""
-    answer = httpx.get(f"{server.url}/metrics", trust_env=False)
+    answer = get(server, "/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-import httpx
 import pytest
+
+from tests.support.asking import client_of, get
 
 RESCALE = {"kind": "rescale", "operator": "users", "tasks": 4}
 
@@ -46,8 +47,8 @@ def test_before_the_first_timestep_there_is_no_progress(tmp_path):
     made = Clicks(directory=tmp_path / "state", out=tmp_path / "out")
     running = made.start()
     with running.serve(port=0) as server:
-        answer = httpx.get(f"{server.url}/progress", trust_env=False).json()
-        assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 200
+        answer = get(server, "/progress").json()
+        assert get(server, "/metrics").status_code == 200
     running.stop()
     assert answer == {"last": None, "recent": []}
 
@@ -121,7 +122,7 @@ def test_a_change_takes_the_place_of_another(ask, clicks):
 
 def test_a_change_under_way_is_led_back(busy):
     job, server = busy
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+    with client_of(server) as client:
         slow = {"kind": "fluid", "gap": 3}
         change = {"kind": "rescale", "operator": "counts", "tasks": 8}
         id_ = client.post("/reconfigure", json={"change": change, "strategy": slow}).json()["id"]
@@ -163,8 +164,8 @@ def test_a_change_under_way_is_led_back(busy):
         ),
         (
             {"kind": "assign_logic", "operator": "users", "function": "no.such:thing"},
-            409,
-            "refused",
+            403,
+            "forbidden",
         ),
         ({"kind": "assign_logic", "operator": "users", "function": "import os"}, 422, "malformed"),
         ({"kind": "rescale", "operator": 5, "tasks": 1}, 422, "malformed"),

@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from rechannel.errors import RefusedError, SetUpError
+from tests.support.asking import bearer, get
 
 
 def test_it_serves_until_it_is_closed(clicks):
     server = clicks.running.serve(port=0)
-    assert httpx.get(f"{server.url}/status", trust_env=False).status_code == 200
+    assert get(server, "/status").status_code == 200
     assert server.is_open
     assert repr(server) == f"<Server of 'clicks' at {server.url}>"
     server.close()
@@ -23,7 +24,7 @@ def test_it_serves_until_it_is_closed(clicks):
     assert not server.is_open
     assert repr(server).endswith(", closed>")
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{server.url}/status", trust_env=False)
+        get(server, "/status")
     clicks.push([("ann", 1)])
     assert clicks.running.is_active
 
@@ -34,21 +35,21 @@ def test_its_port_is_free_again_at_once(clicks):
         with pytest.raises(RefusedError, match=f"port {port} of"):
             clicks.running.serve(port=port)
     with clicks.running.serve(port=port) as second:
-        assert httpx.get(f"{second.url}/status", trust_env=False).status_code == 200
+        assert get(second, "/status").status_code == 200
 
 
 def test_two_servers_of_one_job(clicks):
     with clicks.running.serve(port=0) as one, clicks.running.serve(port=0) as other:
         assert one.url != other.url
-        assert httpx.get(f"{one.url}/status", trust_env=False).status_code == 200
-        assert httpx.get(f"{other.url}/status", trust_env=False).status_code == 200
+        assert get(one, "/status").status_code == 200
+        assert get(other, "/status").status_code == 200
 
 
 def test_it_ends_behind_the_job(clicks, monkeypatch):
     monkeypatch.setattr("rechannel.serve.server.LINGER_SECONDS", 0.3)
     server = clicks.running.serve(port=0)
     clicks.running.stop()
-    assert httpx.get(f"{server.url}/status", trust_env=False).json()["message"] == "stopped"
+    assert get(server, "/status").json()["message"] == "stopped"
     deadline = time.monotonic() + 30
     while server.is_open:
         assert time.monotonic() < deadline
@@ -58,7 +59,7 @@ def test_it_ends_behind_the_job(clicks, monkeypatch):
 def test_its_threads_end(clicks):
     before = set(threading.enumerate())
     with clicks.running.serve(port=0) as server:
-        httpx.get(f"{server.url}/status", trust_env=False)
+        get(server, "/status")
     deadline = time.monotonic() + 30
     while {thread for thread in threading.enumerate() if "serve" in thread.name} - before:
         assert time.monotonic() < deadline
@@ -80,15 +81,39 @@ def test_without_the_extra_it_is_named(clicks, monkeypatch):
         clicks.running.serve(port=0)
 
 
-def test_other_machines_only_with_a_token(clicks):
-    with pytest.raises(RefusedError, match="Give a token"):
-        clicks.running.serve("0.0.0.0", 0)
-    with clicks.running.serve("0.0.0.0", 0, token="s3cret") as server:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_token_is_made_where_none_is_given(clicks, host):
+    """On loopback as well: other users of the machine can connect there."""
+    with (
+        clicks.running.serve(host, 0) as server,
+        clicks.running.serve(host, 0) as other,
+    ):
         assert server.url == f"http://127.0.0.1:{server.port}"
         assert httpx.get(f"{server.url}/status", trust_env=False).status_code == 401
-        bearer = {"Authorization": "Bearer s3cret"}
-        answer = httpx.get(f"{server.url}/status", headers=bearer, trust_env=False)
-        assert answer.status_code == 200
+        assert get(server, "/status").status_code == 200
+        assert server.token != other.token
+        assert len(server.token) >= 32
+        assert server.token not in repr(server)
+        file = server.token_file
+        assert file.read_text() == server.token
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not file.exists()
+
+
+def test_a_token_that_was_given_is_left_nowhere(clicks):
+    with clicks.running.serve("0.0.0.0", 0, token="s3cret") as server:
+        assert (server.token, server.token_file) == ("s3cret", None)
+        assert httpx.get(f"{server.url}/status", trust_env=False).status_code == 401
+        assert get(server, "/status").status_code == 200
+
+
+def test_a_job_whose_token_nobody_could_find_is_not_served(clicks, monkeypatch, tmp_path):
+    (tmp_path / "rechannel").mkdir()
+    (tmp_path / "rechannel").chmod(0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(RefusedError, match=r"cannot be left where commands find it.*serve\(token="):
+        clicks.running.serve(port=0)
+    assert list((tmp_path / "rechannel").iterdir()) == []
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
@@ -99,7 +124,7 @@ def test_ipv6(clicks):
         pytest.skip("no IPv6 loopback here")
     with server:
         assert server.url.startswith("http://[::1]:")
-        assert httpx.get(f"{server.url}/status", trust_env=False).status_code == 200
+        assert get(server, "/status").status_code == 200
 
 
 def test_many_ask_at_once(clicks, server):
@@ -110,7 +135,11 @@ def test_many_ask_at_once(clicks, server):
         try:
             change = {"kind": "set_interval", "interval_ms": 0}
             answer = httpx.post(
-                f"{server.url}/reconfigure", json={"change": change}, trust_env=False, timeout=60
+                f"{server.url}/reconfigure",
+                json={"change": change},
+                headers=bearer(server),
+                trust_env=False,
+                timeout=60,
             )
             ids.append(answer.json()["id"])
         except Exception as error:

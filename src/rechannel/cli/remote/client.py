@@ -19,6 +19,7 @@ from rechannel.errors import (
     SetUpError,
     UnknownOperatorError,
 )
+from rechannel.state.tokens import token_left_for
 
 ANSWER_SECONDS = 130.0
 """A job answers between two timesteps, and itself gives up before this."""
@@ -32,7 +33,8 @@ TOKEN = "RECHANNEL_TOKEN"
 """Where the environment has the token: other users of the machine can read command lines."""
 
 TokenOption: TypeAlias = Annotated[
-    str | None, typer.Option(help=f"That the job was served with; or else {TOKEN} has it.")
+    str | None,
+    typer.Option(help=f"If the job was served with one; or else {TOKEN} has it."),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -87,7 +89,7 @@ class Client:
         import httpx
 
         self._url = base_of(url)
-        said = token_of(token)
+        said = token_of(token) or token_left_for(self._url)
         headers = {} if said is None else {"Authorization": f"Bearer {said}"}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         # What proxies the environment names are for other hosts than the one that was spelt out here.

@@ -1,0 +1,95 @@
+"""Which functions may be named from outside: those of modules that the owner of the job allowed.
+
+To import a module is to run it, so the name is judged before anything is imported. What is found under an allowed name
+must be at home there too: `shop.logic:os.system` stands in `shop.logic` and comes from somewhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rechannel.dataflow.digests import path_of
+from rechannel.dataflow.identity import find_loaded, load_logic
+from rechannel.errors import DataflowError, RefusedError
+from rechannel.reconfigure.changes import AssignLogic, Change, parts_of
+from rechannel.reconfigure.program import Asked, change_logic
+from rechannel.serve.failures import ForbiddenError
+
+Finder = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Modules whose functions may be named from outside; their submodules are allowed too."""
+
+    modules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.modules, str) or not all(map(_is_module, self.modules)):
+            msg = (
+                f"allow={self.modules!r}: give names of modules in a list, as allow=['shop.logic']"
+            )
+            raise RefusedError(msg)
+
+    def check(self, path: str) -> None:
+        """Judge a path by its words alone. Raises ForbiddenError."""
+        module, _, name = path.partition(":")
+        within = any(module == one or module.startswith(f"{one}.") for one in self.modules)
+        right = _is_module(module) and all(map(_is_word, name.split(".")))
+        if not within or not right:
+            there = ", ".join(map(repr, self.modules)) or "no module"
+            msg = (
+                f"{path!r} may not be loaded: requests may name functions of {there}. The job's owner says which:"
+                " job.serve(allow=['package.module']), or rechannel run --allow package.module"
+            )
+            raise ForbiddenError(msg)
+
+    def asked(self, change: Change) -> list[Asked]:
+        """A change with the functions that it names, imported. Raises ForbiddenError, DataflowError."""
+        return self._with_functions(change, load_logic)
+
+    def looked_at(self, change: Change) -> list[Asked]:
+        """The same, but nothing is imported: functions must be loaded already."""
+        return self._with_functions(change, _loaded)
+
+    def _with_functions(self, change: Change, find: Finder) -> list[Asked]:
+        parts = parts_of(change)
+        # All of them are judged before the first one is imported.
+        for part in parts:
+            if isinstance(part, AssignLogic):
+                self.check(part.function)
+        return [
+            change_logic(part.operator, self._function(part.function, find))
+            if isinstance(part, AssignLogic)
+            else part
+            for part in parts
+        ]
+
+    def _function(self, path: str, find: Finder) -> Any:
+        found = find(path)
+        if path_of(found) != path:
+            msg = f"{path!r} is {path_of(found) or type(found).__name__!r}: name a function where it is defined"
+            raise ForbiddenError(msg)
+        return found
+
+
+def _loaded(path: str) -> Any:
+    found = find_loaded(path)
+    if not callable(found):
+        msg = (
+            f"a plan imports nothing, and the job has not imported {path!r} yet: ask for the change itself"
+            " (POST /reconfigure), or import the module where the job is started"
+        )
+        raise DataflowError(msg)
+    return found
+
+
+def _is_module(text: object) -> bool:
+    return isinstance(text, str) and all(map(_is_word, text.split(".")))
+
+
+def _is_word(text: str) -> bool:
+    """A name that a user gives to a module or a function: of Python's own, such as `__main__`, none is."""
+    return text.isidentifier() and text.isascii() and not text.startswith("__")

@@ -1,0 +1,78 @@
+"""Folders that nobody else on the machine may change, and files that nobody else may read.
+
+A folder of a well-known name can be made by anyone who comes first, and who owns a folder may exchange whatever lies in
+it. So a folder is used only if this user owns it, if nobody else may write into it, and if nobody can put
+another one in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from rechannel.errors import RefusedError
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def runtime_folder() -> Path:
+    """Where this user's processes leave notes for each other; it need not be there."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base and Path(base).is_absolute():
+        return Path(base) / "rechannel"
+    return Path(tempfile.gettempdir()) / f"rechannel-{os.getuid()}"
+
+
+def owned_folder(path: Path) -> Path:
+    """The folder, made with mode 0700 if it is absent. Raises RefusedError unless it is this user's alone, OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    why = why_not_owned(path)
+    if why is not None:
+        msg = (
+            f"{path} {why}, so that what lies in it could be anybody's: name or make another folder"
+        )
+        raise RefusedError(msg)
+    return path
+
+
+def why_not_owned(path: Path) -> str | None:
+    """Why a folder is not this user's alone, in words that follow its name; None if it is. Raises OSError."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return "is no folder of its own (a link, or a file)"
+    if found.st_uid != os.geteuid():
+        return f"belongs to another user (uid {found.st_uid}, not {os.geteuid()})"
+    if found.st_mode & _OTHERS_WRITE:
+        return f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
+    # Whoever may write into the folder above may move this one away, unless that one is sticky, as /tmp is.
+    above = path.parent.stat()
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        return f"lies in a folder in which all users may exchange it ({path.parent})"
+    return None
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that this user alone can read, in place of one of that name. Raises OSError."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def read_secret(path: Path) -> str | None:
+    """What a file holds that this user wrote, in a folder of this user's; None where there is no such file."""
+    try:
+        if why_not_owned(path.parent) is not None:
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            right = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            return file.read(4096).decode("ascii") if right and not found.st_mode & 0o077 else None
+    except (OSError, UnicodeDecodeError):
+        return None
