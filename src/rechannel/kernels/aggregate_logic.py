@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.errors import DataflowError, DuplicateNameError, UnknownColumnError
+from rechannel.errors import DataflowError, DuplicateNameError, TimestepError, UnknownColumnError
 from rechannel.kernels.groups import Groups
 from rechannel.kernels.logic import AggregateFunction, Applied, Arrivals, Columns, Invertible
+from rechannel.kernels.overflow import does_not_fit, singles
 from rechannel.kernels.plain import Prompt
 from rechannel.kernels.running_totals import Part
+from rechannel.kernels.sorting import take
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 
@@ -120,7 +122,16 @@ class AggregateLogic(Prompt):
         )
 
     def merged(self, arrivals: Arrivals) -> Columns:
-        """State of every key with what arrived."""
+        """State of every key with what arrived. Raises TimestepError where it does not fit."""
+        try:
+            return self._merged_in_parts(arrivals)
+        except TimestepError as error:
+            if not does_not_fit(error):
+                raise
+            return self._merged_at_once(arrivals)
+
+    def _merged_in_parts(self, arrivals: Arrivals) -> Columns:
+        """What arrived first, then with what was there."""
         if arrivals.combined:
             state = self.merged_states(arrivals.values, arrivals.groups)
         else:
@@ -128,6 +139,19 @@ class AggregateLogic(Prompt):
         if arrivals.found.any():
             state = self.merged_pairs(arrivals.old, state, arrivals.found)
         return state
+
+    def _merged_at_once(self, arrivals: Arrivals) -> Columns:
+        """All states of a key together, the old one first, every row that arrived as one of them."""
+        states, groups = arrivals.values, arrivals.groups
+        if not arrivals.combined:
+            states = self.combine(states, singles(groups.rows))
+        known = np.flatnonzero(arrivals.found)
+        order = np.argsort(np.concatenate([known, groups.ids]), kind="stable")
+        width = len(self.state_schema)
+        pairs = zip(take(arrivals.old[:width], known), states[:width], strict=True)
+        sizes = groups.sizes + arrivals.found
+        whole = Groups(np.cumsum(sizes) - sizes, len(order))
+        return self.merged_states(take([pa.concat_arrays(pair) for pair in pairs], order), whole)
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
         """All state counts: aggregates have no timeout."""

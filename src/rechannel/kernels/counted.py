@@ -24,6 +24,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.collect import ranges
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns
+from rechannel.kernels.overflow import combined
 from rechannel.kernels.plain import ManyRows, held_by
 from rechannel.kernels.prefix import CHUNK_ROWS, scanned, scanned_back
 from rechannel.kernels.sorting import from_numpy, nested_order, take
@@ -126,7 +127,8 @@ class CountedLogic(ManyRows):
         place = np.arange(groups.rows) + np.repeat(before - groups.starts, groups.sizes)
         numbers = place // self.pane
         starts = _edges(groups.ids, numbers)
-        came = self.inner.combine(arrivals.values, Groups(starts, groups.rows))
+        came, parts = combined(self.inner.combine, arrivals.values, Groups(starts, groups.rows))
+        starts = parts.starts
         owners = np.concatenate([held.owners, groups.ids[starts]])
         numbers = np.concatenate([there, numbers[starts]])
         order = nested_order(owners, numbers)

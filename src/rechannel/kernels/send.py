@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
+from rechannel.kernels.overflow import combined
 from rechannel.kernels.sorting import Ordered, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, Blob, encode, pack
 from rechannel.model.canonical import canonical
@@ -88,8 +89,8 @@ class Sender:
         self.stats.offered += batch.num_rows
         self.stats.keys += groups.count
         if self.channel.combined:
-            values = logic.combine(take(values, rows), groups)
-            hashes, keys = hashes[groups.starts], take(keys, groups.starts)
+            values, parts = combined(logic.combine, take(values, rows), groups)
+            hashes, keys = hashes[parts.starts], take(keys, parts.starts)
         elif (kept := logic.thin(Ordered(values, rows), groups)) is not None:
             stay, instead = kept
             hashes, keys, values = hashes[stay], take(keys, stay), take(values, rows[stay])

@@ -24,6 +24,7 @@ from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Applied, Arrivals, Changed, Columns, Held, Late
 from rechannel.kernels.marks import MICROS, micros
+from rechannel.kernels.overflow import combined
 from rechannel.kernels.plain import ManyRows, column_of, held_by, late_rows
 from rechannel.kernels.session_rows import KeptRows
 from rechannel.kernels.sides import ROW, row_numbers
@@ -217,11 +218,11 @@ class SessionLogic(ManyRows):
         fresh = rows[met.order[came] - count]
         groups = Groups(np.flatnonzero(np.diff(of, prepend=-1)), len(fresh))
         read = self._read(arrivals)
-        new_states = self.inner.combine(take(read, fresh), groups)
+        new_states, parts = combined(self.inner.combine, take(read, fresh), groups)
         within = np.empty(count, dtype=np.int64)  # the session that every one of before is in now
         within[met.order[~came]] = met.session[~came]
         old = np.flatnonzero(grown[within])  # sessions that were there and change
-        both = np.concatenate([place[within[old]], np.arange(groups.count)])
+        both = np.concatenate([place[within[old]], groups.ids[parts.starts]])
         sort = np.argsort(both, kind="stable")
         known = held.state[: len(new_states)]
         states = [
