@@ -8,7 +8,8 @@ that Spark has.
 
 Spark decides what a micro-batch holds and may send one again after a crash; the bridge knows by its number
 what is committed
-already and does nothing then. So the two checkpoints together are exactly once.
+already and does nothing then. So the two checkpoints together are exactly once. Numbers mean something only within one
+checkpoint: the bridge remembers the id of the query, which its checkpoint keeps, and refuses batches of any other one.
 """
 
 from __future__ import annotations
@@ -25,18 +26,22 @@ from rechannel.errors import DataflowError
 from rechannel.job import Job
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
-from rechannel.sources.frame import Handover, HandoverConnector
+from rechannel.sources.frame import Handover, HandoverConnector, to_take
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+QUERY_ID = "sql.streaming.queryId"
+"""Local property under which Spark runs the jobs of a query."""
 
 
 class Bridge:
     """A `foreachBatch` function: call it with (df, batch_id). `job` is the running job once the first batch
     has come."""
 
-    def __init__(self, job: Job, handover: Handover, source: str) -> None:
-        """Nothing runs before the first batch."""
+    def __init__(self, job: Job, handover: Handover, source: str, query: str | None = None) -> None:
+        """Nothing runs before the first batch. query: id of a query that goes on in place of the one before."""
+        self._accepted = query
         self._job = job
         self._handover = handover
         self._source = source
@@ -46,15 +51,18 @@ class Bridge:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Run one micro-batch as a timestep and return when it is committed and published.
 
-        Raises what the job failed with; Spark then fails the query, and a restart of it sends the batch again.
+        Raises SourceError for a batch of another query or checkpoint, and what the job failed with; Spark then fails
+        the query, and a restart of it sends the batch again.
         """
         with self._lock:
             running = self._running(batch)
-            if number <= running.committed_offset(self._source).get("batch", -1):
+            query = query_of(batch)
+            committed = running.committed_offset(self._source)
+            if not to_take(committed, number, query, self._accepted):
                 return
             # Spark clones the session for foreachBatch, with its adaptive planner on: a timestep is planned as a whole.
             batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-            self._handover.put(number, batch)
+            self._handover.put(number, batch, query)
             running.process_all_available()
 
     def _running(self, batch: DataFrame) -> RunningJob:
@@ -76,9 +84,11 @@ def for_each_batch(
     state: str | os.PathLike[str],
     settings: Settings | None = None,
     spark: Any | None = None,
+    query: str | None = None,
 ) -> Bridge:
     """A dataflow with exactly one handed-over source as a `foreachBatch` function. Arguments as of `Job`.
 
+    query: id of a Structured Streaming query that goes on in place of the one that has fed this state directory so far.
     Raises DataflowError when the dataflow has no such source, or several.
     """
     job = Job(name, flows, state=state, settings=settings, spark=spark)
@@ -93,4 +103,11 @@ def for_each_batch(
     connector = handed[0].connector
     if not isinstance(connector, HandoverConnector):
         raise TypeError(connector)
-    return Bridge(job, connector.handover, handed[0].name)
+    return Bridge(job, connector.handover, handed[0].name, query)
+
+
+def query_of(batch: Any) -> str | None:
+    """Id of the query that hands a batch over, as its checkpoint keeps it; None where nobody tells (Spark Connect)."""
+    context = getattr(batch.sparkSession, "sparkContext", None)
+    found = None if context is None else context.getLocalProperty(QUERY_ID)
+    return None if found is None else str(found)

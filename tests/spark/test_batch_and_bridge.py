@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,9 @@ def test_the_bridge_under_a_streaming_query_counts_every_batch_once(
     run_query(first)
     assert first.job is not None
     assert first.job.status["timestep"] == 3
+    told = first.job.committed_offset("orders")
+    metadata = (tmp_path / "checkpoint" / "metadata").read_text()
+    assert told == {"batch": 2, "query": json.loads(metadata)["id"]}
     # Spark sends a batch again after a crash between our commit and its own: nothing happens.
     again = spark.read.parquet(str(folder))
     first(again, 2)

@@ -14,6 +14,38 @@ from rechannel.model.ddl import schema_of
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 
+
+def to_take(committed: Offset, number: int, query: str | None, accepted: str | None = None) -> bool:
+    """Whether a batch is to be read; False where it is committed already. Pure.
+
+    A query numbers its batches without gaps and sends at most the last one again; its id is kept in its checkpoint. So
+    any other number, and any other id, is of another checkpoint, whose rows may be there already or have never come.
+
+    committed: the offset that counts; empty before the first. query: id of the query, None where nobody tells.
+    accepted: id of a query that may go on in place of the one before. Raises SourceError.
+    """
+    last, before = committed.get("batch", -1), committed.get("query")
+    other = before is not None and query is not None and before != query
+    if last < 0 or (other and query == accepted):
+        return True
+    if not other and number in {last, last + 1}:
+        return number > last
+    who = f"query {before}" if before else "the query that feeds this job"
+    whence = f"query {query}, with another checkpoint" if other else "another checkpoint of it"
+    instead = (
+        "; or, if all of its rows are new, let it go on in place of the one before,"
+        f" for_each_batch(..., query={query!r})"
+        if other
+        else ""
+    )
+    msg = (
+        f"batch {number} comes from {whence}: {who} has handed over batches up to {last}. Its rows may be counted"
+        " already, or some may never have come, so it is not read. Start the query with the checkpoint that it had, or"
+        f" give the job a state directory of its own{instead}"
+    )
+    raise SourceError(msg)
+
+
 PATIENCE = 60.0
 """Seconds that a replayed timestep waits for its batch to be handed over again."""
 
@@ -23,18 +55,29 @@ class Handover:
     """Batches by number, put by one thread and read by the driver's."""
 
     _batches: dict[int, Any] = field(default_factory=dict)
+    _queries: dict[int, str | None] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def put(self, number: int, batch: Any) -> None:
-        """Offer a batch (a DataFrame, or an Arrow table in process)."""
+    def put(self, number: int, batch: Any, query: str | None = None) -> None:
+        """Offer a batch (a DataFrame, or an Arrow table in process). query: id of who sends it, where that is known."""
         with self._changed:
             self._batches[number] = batch
+            self._queries[number] = query
             self._changed.notify_all()
 
-    def next_after(self, number: int) -> int | None:
-        """The lowest number offered that is above the given one."""
+    def next_after(self, at: Offset) -> Offset | None:
+        """The lowest batch offered after an offset: a higher number, or one of another query."""
         with self._changed:
-            return min((n for n in self._batches if n > number), default=None)
+            later = (
+                n
+                for n, query in self._queries.items()
+                if n > at["batch"] or (query or at.get("query")) != at.get("query")
+            )
+            number = min(later, default=None)
+            if number is None:
+                return None
+            query = self._queries[number] or at.get("query")
+            return {"batch": number, "query": query} if query else {"batch": number}
 
     def get(self, number: int) -> Any:
         """A batch; waits for it. Raises SourceError when nobody hands it over."""
@@ -51,7 +94,7 @@ class Handover:
         """Drop batches up to a number."""
         with self._changed:
             for n in [n for n in self._batches if n <= number]:
-                del self._batches[n]
+                del self._batches[n], self._queries[n]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,8 +144,7 @@ class HandoverReader:
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """One batch further, if there is one."""
         del now_ms, bound
-        number = self._handover.next_after(int(start["batch"]))
-        return start if number is None else {"batch": number}
+        return self._handover.next_after(start) or start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """The batch is one split."""
