@@ -29,7 +29,7 @@ def to_take(committed: Offset, number: int, query: str | None, accepted: str | N
     if last < 0 or (other and query == accepted):
         return True
     if not other and number in {last, last + 1}:
-        return number > last
+        return bool(number > last)
     who = f"query {before}" if before else "the query that feeds this job"
     whence = f"query {query}, with another checkpoint" if other else "another checkpoint of it"
     instead = (
