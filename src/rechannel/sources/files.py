@@ -7,6 +7,7 @@ files of the layout and asks no directory again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ from rechannel.state.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT = 1
 """Version of the format of the record of columns; readers refuse later ones."""
@@ -71,6 +74,7 @@ class FilesReader:
             self._pattern = str(Path(bare(connector.path)).absolute())
         self._log = SeenLog(store, name)
         self._facts: dict[str, FileFacts] = {}
+        self._told: set[str] = set()
         self._inferred = connector.schema is None
         self.schema = self._find_schema()
         self.native = self._may_be_native() and readable(self.schema)
@@ -173,13 +177,19 @@ class FilesReader:
 
     def _unseen(self) -> Iterator[SeenFile]:
         if self._local:
-            return local_files(self._pattern, lambda path: path in self._log)
+            return local_files(self._pattern, lambda path: path in self._log, self._pass_over)
         remote = RemoteFiles(spark=self._format().spark, pattern=self._pattern)
         return (
             file
             for file in remote.find()
             if file.path not in self._log and not hidden(file.path, self._pattern)
         )
+
+    def _pass_over(self, odd: str) -> None:
+        """Tell once what is not read, though it matches."""
+        if odd not in self._told:
+            self._told.add(odd)
+            _LOG.warning("source %r: %s; it is not read", self._name, odd)
 
     def _may_be_native(self) -> bool:
         connector = self._connector

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,12 +26,15 @@ from pyspark.sql.types import StructType
 from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
+from rechannel.sources.behind import is_behind
 from rechannel.sources.connectors import PythonConnector
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import arrow_schema, spark_schema, split_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LOG = logging.getLogger(__name__)
 
 _BATCH_ROWS = 1 << 16
 
@@ -54,6 +58,7 @@ class PythonReader:
             columns = _columns(source, connector.schema)
             self._reader = stream_reader(source, columns)
         self._source, self._columns = source, columns
+        self._lags = False
         self._partitions: tuple[tuple[Offset, Offset], list[bytes]] | None = None
         self.schema: pa.Schema = arrow_schema(columns)
 
@@ -67,6 +72,18 @@ class PythonReader:
         del now_ms, bound
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
+        if is_behind(end, start):
+            if not self._lags:
+                _LOG.warning(
+                    "the Python data source %r says that it ends at %s, behind %s, which it has given already:"
+                    " nothing is read of it until it is past that again",
+                    self._kind,
+                    end,
+                    start,
+                )
+            self._lags = True
+            return start
+        self._lags = False
         return start if end == start else end
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:

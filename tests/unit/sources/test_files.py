@@ -270,3 +270,15 @@ def test_a_file_that_was_begun_counts_as_one_of_so_many(tmp_path):
         [("a", [1, 2]), ("b", [0, 2])],
         [("c", [0, 2])],
     ]
+
+
+def test_what_is_not_read_is_told_once(tmp_path, caplog):
+    put(tmp_path / "a", 1)
+    os.mkfifo(tmp_path / "pipe")
+    reader = opened(tmp_path, schema="n bigint")
+    end = reader.latest(reader.initial(), 0)
+    assert reader.latest(end, 0) is end
+    assert names(reader, reader.initial(), end) == ["a"]
+    (told,) = caplog.messages
+    assert "source 'in'" in told
+    assert "/pipe is no file" in told

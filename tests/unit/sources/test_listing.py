@@ -113,3 +113,85 @@ def test_a_directory_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "walk", refuse)
     with pytest.raises(SourceError, match="closed: Permission denied"):
         found(tmp_path / "x")
+
+
+# What is no file of rows ---------------------------------------------------------------------------
+
+
+def odd_ones(pattern: Path) -> tuple[set[str], list[str]]:
+    told: list[str] = []
+    files = {
+        f.path.rpartition("/")[2] for f in local_files(str(pattern), lambda _: False, told.append)
+    }
+    return files, told
+
+
+@pytest.mark.parametrize("pattern", [".", "*", "**"])
+def test_a_pipe_is_told_and_not_waited_for(tmp_path, pattern):
+    make(tmp_path, "a")
+    os.mkfifo(tmp_path / "pipe")
+    files, told = odd_ones(tmp_path / pattern)
+    assert files == {"a"}
+    assert told == [f"{tmp_path}/pipe is no file: a pipe, a socket or a device"]
+
+
+def test_links_that_lead_nowhere_are_told(tmp_path):
+    make(tmp_path, "a")
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    (tmp_path / "itself").symlink_to(tmp_path / "itself")
+    files, told = odd_ones(tmp_path / "*")
+    assert files == {"a"}
+    assert sorted(text.partition(" ")[2] for text in told) == [
+        "is a link that leads nowhere",
+        "is a link that leads to itself",
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["in", "in/*", "in/**", "in/**/*"])
+def test_a_link_back_up_is_not_followed_round(tmp_path, pattern):
+    make(tmp_path, "in/a", "in/deep/b")
+    for name in ("one", "two"):  # two of them would be followed for ever
+        (tmp_path / "in" / "deep" / name).symlink_to(tmp_path / "in")
+    told: list[str] = []
+    paths = [f.path for f in local_files(str(tmp_path / pattern), lambda _: False, told.append)]
+    inside = [path.removeprefix(f"{tmp_path}/") for path in paths]
+    assert {"in/a", "in/deep/b"} <= set(inside)
+    assert len(inside) < 10
+    assert told
+    assert all("is a link to a directory above it" in text for text in told)
+
+
+def test_a_link_to_another_directory_is_followed(tmp_path):
+    make(tmp_path, "elsewhere/a", "in/b")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "elsewhere")
+    assert odd_ones(tmp_path / "in") == ({"a", "b"}, [])
+
+
+@pytest.mark.parametrize("pattern", ["*", "**"])
+def test_a_name_that_is_not_utf8_is_refused_with_what_it_is(tmp_path, pattern):
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    odd.touch()
+    with pytest.raises(SourceError, match=r"/caf\\xe9 is not UTF-8.*rename it"):
+        odd_ones(tmp_path / pattern)
+    odd.rename(tmp_path / f"_{odd.name}")
+    assert odd_ones(tmp_path / pattern) == (set(), [])
+
+
+def test_a_directory_that_is_not_there_yet_holds_nothing(tmp_path):
+    for pattern in ("none", "none/*", "none/**", "none/**/*.csv"):
+        assert odd_ones(tmp_path / pattern) == (set(), [])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("**", {"a.csv", "b.csv", "c.txt", "d.csv"}),
+        ("**/*.csv", {"a.csv", "b.csv", "d.csv"}),
+        ("x/**/*.csv", {"b.csv", "d.csv"}),
+        ("**/y/*.csv", {"d.csv"}),
+        ("*/**", {"b.csv", "c.txt", "d.csv"}),
+    ],
+)
+def test_two_stars_are_any_number_of_directories(tmp_path, pattern, expected):
+    make(tmp_path, "a.csv", "x/b.csv", "x/c.txt", "x/y/d.csv")
+    assert odd_ones(tmp_path / pattern)[0] == expected

@@ -203,3 +203,16 @@ def test_a_timestep_that_has_nothing_of_it_reads_nothing():
     reader = opened()
     start = reader.initial()
     assert list(reader.split_reader(start, start, []).partitions) == []
+
+
+def test_an_offset_that_goes_backwards_is_told_and_waited_for(caplog, monkeypatch):
+    reader, said = opened(), [{"at": [5, 1]}, {"at": [4, 1]}, {"at": [3, 9]}, {"at": [6, 1]}]
+    monkeypatch.setattr("rechannel.sources.python._latest", lambda *_: said.pop(0))
+    start = reader.latest({"at": [1, 1]}, 0)
+    assert start == {"at": [5, 1]}
+    assert reader.latest(start, 0) is start
+    assert caplog.text.count("behind") == 1
+    said[0] = {"at": [3, 1]}
+    assert reader.latest(start, 0) is start
+    assert caplog.text.count("behind") == 1
+    assert reader.latest(start, 0) == {"at": [6, 1]}
