@@ -88,6 +88,7 @@ class Assembly:
     spark: SparkSession | None
     clock: Clock
     in_process: InProcess | None
+    migrations: Sequence[Callable[..., Any]] = ()
 
     def start(
         self, *, takeover: bool, revert: bool, replan: bool = False, fresh: Collection[str] = ()
@@ -105,7 +106,13 @@ class Assembly:
             )
             lease.watch(lambda: self.journal.state.number)
             program = start_program(
-                self.dataflow, schemas, self.store, state, revert=revert, fresh=fresh
+                self.dataflow,
+                schemas,
+                self.store,
+                state,
+                revert=revert,
+                fresh=fresh,
+                migrations=self.migrations,
             )
             operators: Mapping[str, str] = program.record["operators"]
             identity = Identity(name=self.name, operators=operators)

@@ -7,12 +7,13 @@ A `Job` is a dataflow with a name and a state directory; `start()` checks everyt
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rechannel.assembly import Assembly, Clock, InProcess, wall_clock
 from rechannel.dataflow.check import check
 from rechannel.dataflow.picture import draw_text
+from rechannel.dataflow.provided import provided_by
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.svg import draw_svg
 from rechannel.dataflow.writer import Flow
@@ -39,13 +40,16 @@ class Job:
         state: str | os.PathLike[str] | Store,
         settings: Settings | None = None,
         spark: SparkSession | None = None,
+        migrations: Sequence[Callable[..., Any]] = (),
     ) -> None:
         """Check the dataflow.
 
         name: of the job, in messages and files. flows: one or several ends (`stream.write...`, or an
         operator whose state is
         queried only). state: a directory of its own, on a file system that all executors see, or the URL of a folder
-        in an object store. Raises DataflowError, RefusedError, SetUpError.
+        in an object store. migrations: functions that `rc.migrate(using=...)` was given while the job ran, for as long
+        as state of before is stored; those in modules that the dataflow is written in are found without.
+        Raises DataflowError, RefusedError, SetUpError.
         """
         if not name or not isinstance(name, str):
             msg = f"a job needs a name, not {name!r}"
@@ -56,6 +60,8 @@ class Job:
         self.settings = settings or Settings()
         self._spark = spark if spark is not None else one_session(*ends)
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
+        self._migrations = tuple(migrations)
+        provided_by(self.dataflow, self._migrations)
         check(self.dataflow, _dumps)
 
     def picture(self) -> str:
@@ -95,6 +101,7 @@ class Job:
             spark=spark,
             clock=clock,
             in_process=in_process,
+            migrations=self._migrations,
         )
         return assembly.start(takeover=takeover, revert=revert, replan=replan, fresh=fresh)
 

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.digests import digest_of, path_of
-from rechannel.dataflow.identity import find_loaded, load_logic
+from rechannel.dataflow.identity import find_loaded
+from rechannel.dataflow.provided import PYTHON, Provided
 from rechannel.errors import RefusedError
 from rechannel.kernels.migrate import Answer, Carry, Compute, Fill, Migration, Step
 
@@ -30,7 +31,7 @@ def migration_to_json(migration: Migration) -> dict[str, Any]:
                 "of a module, not in the program that is run itself"
             )
             raise RefusedError(msg)
-        using = {"path": path, "digest": digest_of(function).text}
+        using = {"path": path, "digest": digest_of(function).text, "python": PYTHON}
     return {
         "keys": _schema_text(migration.key_schema),
         "from": _schema_text(migration.from_schema),
@@ -41,18 +42,15 @@ def migration_to_json(migration: Migration) -> dict[str, Any]:
     }
 
 
-def migration_from_json(data: Mapping[str, Any]) -> Migration:
-    """Invert `migration_to_json`. Raises DataflowError when a function is not there any more.
-
-    Whether it still does the same is not checked: `using.digest` says what it did.
-    """
+def migration_from_json(data: Mapping[str, Any], provided: Provided) -> Migration:
+    """Invert `migration_to_json`. Raises OtherDataflowError for a function that the program does not provide."""
     using = data["using"]
     return Migration(
         key_schema=_schema(data["keys"]),
         from_schema=_schema(data["from"]),
         to_schema=_schema(data["to"]),
         steps=tuple(map(_step_from_json, data["steps"])),
-        function=None if using is None else load_logic(using["path"]),
+        function=None if using is None else provided.function(using),
         expired_before_ms=data["expired_before_ms"],
     )
 

@@ -8,7 +8,7 @@ one that is started with new text goes on, if the text still understands the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from rechannel.dataflow.graph import Dataflow, Late, Stateful
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
+from rechannel.dataflow.provided import Provided, provided_by
 from rechannel.dataflow.succession import migration_between
 from rechannel.engine.entries import Json
 from rechannel.engine.journal_state import JournalState
@@ -66,7 +67,7 @@ class Program:
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `operators` (what
     their state depends on), `lasting` (what it means beyond its columns), `sources` (what they read), `logics` (version
     of every operator's logic), `eras` (name of the present state of operators that were migrated), `migrations` (by
-    operator, oldest first: `from`, the era before, and `migration`).
+    operator, oldest first: `from`, the era before, and `migration`). provided: the functions that it may name.
     """
 
     version: int
@@ -75,6 +76,7 @@ class Program:
     plan: PhysicalPlan
     programs: Mapping[str, StageProgram]
     record: Mapping[str, Json]
+    provided: Provided
 
 
 def start_program(
@@ -85,6 +87,7 @@ def start_program(
     *,
     revert: bool = False,
     fresh: Collection[str] = (),
+    migrations: Iterable[Callable[..., Any]] = (),
 ) -> Program:
     """The program of a driver that starts.
 
@@ -110,7 +113,8 @@ def start_program(
         "eras": held.get("eras", {}),
         "migrations": held.get("migrations", {}),
     }
-    return compile_program(dataflow, schemas, store, current, record)
+    provided = provided_by(dataflow, migrations)
+    return compile_program(dataflow, schemas, store, current, record, provided)
 
 
 def current_record(state: JournalState) -> Mapping[str, Json]:
@@ -160,6 +164,7 @@ def compile_program(
     store: Store,
     version: int,
     record: Mapping[str, Json],
+    provided: Provided,
     *,
     before: Program | None = None,
     changed: frozenset[str] = frozenset(),
@@ -172,7 +177,7 @@ def compile_program(
             programs[stage.name] = before.programs[stage.name]
             continue
         passages = [
-            Passage(source=one["from"], migration=migration_from_json(one["migration"]))
+            Passage(source=one["from"], migration=migration_from_json(one["migration"], provided))
             for one in record["migrations"].get(stage.name, ())
         ]
         logic, era = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
@@ -184,6 +189,7 @@ def compile_program(
         plan=plan,
         programs=programs,
         record=record,
+        provided=provided,
     )
 
 
@@ -299,8 +305,10 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     record["logics"] = logics
     migrations = _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms)
     record.update(_eras(before, bound(dataflow, schemas), logics, migrations, stored))
+    functions = [made.function for made in migrations.values() if made.function is not None]
+    provided = before.provided.also(functions)
     program = compile_program(
-        dataflow, schemas, store, version, record, before=before, changed=other
+        dataflow, schemas, store, version, record, provided, before=before, changed=other
     )
     fresh = first_configuration(plan, interval_ms=0, in_flight=1, **defaults)
     change = ChangeProgram(

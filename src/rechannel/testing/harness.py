@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 
@@ -171,13 +172,14 @@ class Harness:
         revert: bool = False,
         fresh: Collection[str] = (),
         replan: bool = False,
+        migrations: Iterable[Callable[..., Any]] = (),
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, fresh, replan: as for `Job.start`. Raises Crash where a
-        fault says so, and what a start raises.
+        configuration holds all the same. revert, fresh, replan: as for `Job.start`. migrations: as for
+        `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
         settings = settings or self.settings
@@ -185,7 +187,13 @@ class Harness:
             store, keep_versions=settings.keep_versions, snapshot_every=settings.snapshot_every
         )
         program = start_program(
-            self.dataflow, self._schemas, store, state, revert=revert, fresh=fresh
+            self.dataflow,
+            self._schemas,
+            store,
+            state,
+            revert=revert,
+            fresh=fresh,
+            migrations=migrations,
         )
         identity = Identity(name="test", operators=program.record["operators"])
         identity.claim(store, changed=NOTE in state.notes)

@@ -10,6 +10,7 @@ import pytest
 from rechannel.dataflow.functions import count, first, last_n, max, mean, sum
 from rechannel.dataflow.migration import migrate
 from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
+from rechannel.dataflow.provided import Provided
 from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.widening import widens
@@ -372,7 +373,9 @@ def test_null_may_come_but_not_go():
 
 
 def again(migration: Migration) -> Migration:
-    return migration_from_json(json.loads(json.dumps(migration_to_json(migration))))
+    functions = [] if migration.function is None else [migration.function]
+    written = json.loads(json.dumps(migration_to_json(migration)))
+    return migration_from_json(written, Provided().also(functions))
 
 
 def test_a_migration_is_written_down_and_read_again():
