@@ -69,6 +69,12 @@ def wall_clock() -> float:
     return time.time() * 1e3
 
 
+def steady_clock() -> float:
+    """Milliseconds that pass, also while the machine sleeps where it can tell; nobody sets this clock."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return (time.monotonic() if boot is None else time.clock_gettime(boot)) * 1e3
+
+
 @dataclass(frozen=True, kw_only=True)
 class InProcess:
     """Run without Spark, in this process, with injectable faults: what `rechannel.testing` uses."""
@@ -289,6 +295,8 @@ class Assembly:
             configuration=configuration,
             settings=self._sized(settings),
             clock=self.clock,
+            steady=steady_clock if self.clock is wall_clock else None,
+            trouble=hub.troubles,
             listener=hub,
             housekeep=housekeeper.tick,
             measured=measured,

@@ -31,6 +31,9 @@ class Settings:
     poll_ms: how long to wait before asking sources again that had nothing.
     keep_versions: committed timesteps that `job.state(name, timestep=t)` can look back to.
     snapshot_every: commits between two journal snapshots: a restart reads at most this many entries.
+    clock_jump_ms: how far the wall clock may be ahead, while a driver runs, of the time that passes; what is further
+    ahead is not believed, and told as a trouble: timers would fire that are not due, and time never goes back.
+    downtime_ms: how far it may be ahead of the last timestep when a driver starts.
     replan_after: drivers that may end, one after the other, before the timestep that they were to run again is planned
     anew from the last committed offsets, in the bounds of the present program; None = never by itself, only by
     `start(replan=True)` or `rechannel repair`.
@@ -56,6 +59,8 @@ class Settings:
     poll_ms: int = 5
     keep_versions: int = 4
     snapshot_every: int = 64
+    clock_jump_ms: int = 600_000
+    downtime_ms: int = 400 * 86_400_000
     replan_after: int | None = None
     durability: Durability = Durability.POWER
     publish_backlog: int = 8
@@ -75,6 +80,8 @@ class Settings:
             "snapshot_every": 1,
             "publish_backlog": 1,
             "interval_ms": 0,
+            "clock_jump_ms": 1,
+            "downtime_ms": 1,
             "cache_bytes": 1 << 20,
         }
         for name, least in lowest.items():

@@ -32,7 +32,7 @@ from rechannel.engine.flights import Done, Flight, Flights, kept_of
 from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import counted, members_of
-from rechannel.engine.intake import Intake
+from rechannel.engine.intake import Intake, unheard
 from rechannel.engine.intents import decided_of, intent_of, reads_mine
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
@@ -44,11 +44,13 @@ from rechannel.engine.publishing import Publisher
 from rechannel.engine.reconfiguring import Reconfigurer, abilities
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.steps import resolve_combine
+from rechannel.engine.streamtime import StreamTime
 from rechannel.engine.versions import NOTE, noted, reconciled
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
+from rechannel.telemetry.troubles import Trouble
 
 
 class Driver:
@@ -67,6 +69,8 @@ class Driver:
         configuration: Configuration,
         settings: Settings,
         clock: Callable[[], float],
+        steady: Callable[[], float] | None = None,
+        trouble: Trouble = unheard,
         listener: Listener,
         housekeep: Callable[[Callable[[], int | None]], None],
         executor: Executor | None = None,
@@ -77,7 +81,8 @@ class Driver:
     ) -> None:
         """Take the parts; nothing runs yet.
 
-        clock: Unix milliseconds. housekeep: called after every commit with what tells the oldest
+        clock: Unix milliseconds. steady: milliseconds that pass, whatever is done to the clock; None = the clock.
+        trouble: told when the clock cannot be believed. housekeep: called after every commit with what tells the oldest
         timestep that sinks have still to read. executor: runs units and preparations; None = this
         thread and pools of its own, so that they overlap where they can. preparer: does what can be
         done ahead of a reconfiguration. limits: of the cluster.
@@ -96,7 +101,12 @@ class Driver:
         open_intents = state.open_intents
         last_now = open_intents[-1].now_ms if open_intents else state.now_ms
         readers, offsets = exchange.current.readers, state.offsets
-        self._intake = Intake(readers, offsets, last_now, clock, settings.timestep_bytes)
+        time = StreamTime(
+            now_ms=last_now, jump_ms=settings.clock_jump_ms, downtime_ms=settings.downtime_ms
+        )
+        self._intake = Intake(
+            readers, offsets, time, clock, settings.timestep_bytes, steady=steady, trouble=trouble
+        )
         self._seen_all = False
         self._moving = False
         self._exchange = exchange

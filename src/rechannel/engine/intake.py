@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rechannel.engine.runner import SourceSlice, Timestep
+from rechannel.engine.streamtime import StreamTime
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import Bound, Offset, SourceReader
+from rechannel.telemetry.troubles import Trouble
+
+CLOCK = "clock"
+"""Topic of the troubles that the wall clock makes."""
 
 POLL_SHARE = 4
 """An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
@@ -20,24 +25,35 @@ BORDER_MS = 1000.0
 """How long a change waits for the next timestep where only the interval keeps it back."""
 
 
+def unheard(topic: str, error: BaseException | None) -> None:
+    """Nobody hears of troubles."""
+
+
 class Intake:
     """Sources of one driver; belongs to its thread.
 
-    last_now: time of the last timestep, Unix milliseconds. Time never goes back, not even to a driver whose machine's
-    clock does: what timed out stays timed out. polled_ms: how long it took to ask sources that had nothing.
+    Time never goes back, not even to a driver whose machine's clock does: what timed out stays timed out. polled_ms:
+    how long it took to ask sources that had nothing.
     """
 
     def __init__(
         self,
         readers: Mapping[str, SourceReader],
         offsets: Mapping[str, Offset],
-        last_now: int,
+        time: StreamTime,
         clock: Callable[[], float],
         timestep_bytes: int | None = None,
+        *,
+        steady: Callable[[], float] | None = None,
+        trouble: Trouble = unheard,
     ) -> None:
-        """offsets: of sources that were read before. timestep_bytes: of all sources together; None = no bound."""
+        """time: as of the last timestep. steady: tells milliseconds that pass; None = the clock does.
+
+        offsets: of sources that were read before. timestep_bytes: of all sources together; None = no bound."""
         self.readers = dict(readers)
-        self.last_now = last_now
+        self._time = time
+        self._steady = steady or clock
+        self._trouble = trouble
         self.polled_ms = 0.0
         self._clock = clock
         self._timestep_bytes = timestep_bytes
@@ -49,7 +65,11 @@ class Intake:
 
     def now_ms(self) -> int:
         """Time of a timestep that begins now."""
-        return max(int(self._clock()), self.last_now)
+        before = self._time
+        self._time = after = before.read(int(self._clock()), self._steady())
+        if bool(after.ahead_ms) != bool(before.ahead_ms):
+            self._trouble(CLOCK, after.problem)
+        return after.now_ms
 
     def may_begin(self, now: float, interval_ms: int) -> bool:
         """Whether the interval admits another timestep."""
@@ -112,7 +132,7 @@ class Intake:
         """A timestep was decided: go on behind it. began: when, for the next one's interval."""
         self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
         self._looked = began
-        self.last_now = decided.now_ms
+        self._time = self._time.taken(decided.now_ms)
         self.pass_over(decided)
 
     def pass_over(self, decided: Timestep) -> None:

@@ -92,6 +92,7 @@ class Harness:
         store: Store | None = None,
         settings: Settings | None = None,
         clock: Callable[[], float] | None = None,
+        steady: Callable[[], float] | None = None,
         recorders: Mapping[str, Recorder] | None = None,
         configure: Configure | None = None,
         choose: Choose | None = None,
@@ -104,7 +105,8 @@ class Harness:
         """Check the dataflow; nothing runs.
 
         flows: one or several ends, as for a Job. store: where state lives (default: in memory).
-        clock: Unix milliseconds (default: a ManualClock). recorders: by the name of the sink, where
+        clock: Unix milliseconds (default: a ManualClock). steady: milliseconds that pass, whatever
+        the clock says (default: as the clock). recorders: by the name of the sink, where
         a test wants its own. configure: changes the Configuration that a new job starts with.
         choose: which of several things that may happen does (default: the first). arrival: the order
         in which blobs reach a task. cluster: what executors are made of. writer: makes the writer of
@@ -118,6 +120,7 @@ class Harness:
         self.store: Store = store if store is not None else MemoryStore()
         self.settings = settings or Settings()
         self.clock = clock or ManualClock()
+        self._steady = steady
         self.injected: Counter[str] = Counter()
         self.cluster = cluster or FixedCluster()
         self._configure: Configure = configure or (lambda configuration: configuration)
@@ -270,6 +273,7 @@ class Harness:
             configuration=configuration,
             settings=settings,
             clock=self.clock,
+            steady=self._steady,
             listener=Silent(),
             housekeep=self._housekeeping(store, journal, exchange, executor),
             executor=executor,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from rechannel.engine.intake import LONGEST_POLL_MS, POLL_SHARE, Intake, bound_of
 from rechannel.engine.runner import SourceSlice, Timestep
+from rechannel.engine.streamtime import StreamTime
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import UNBOUNDED, Bound
 from rechannel.testing import ManualClock
+
+UNTIMED = StreamTime(now_ms=0, jump_ms=60_000, downtime_ms=3_600_000)
 
 
 @dataclass
@@ -46,8 +51,15 @@ class Reader:
         self.closed += 1
 
 
-def intake(last_now: int = 0, offsets: Any = None, clock: Any = None, **readers: Reader) -> Intake:
-    return Intake(readers, offsets or {}, last_now, clock or ManualClock(1_000))  # type: ignore[arg-type]
+def intake(
+    last_now: int = 0,
+    offsets: Any = None,
+    clock: Any = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    **readers: Reader,
+) -> Intake:
+    time = StreamTime(now_ms=last_now, jump_ms=60_000, downtime_ms=3_600_000)
+    return Intake(readers, offsets or {}, time, clock or ManualClock(1_000), **more)  # type: ignore[arg-type]
 
 
 def decided(slices: dict[str, SourceSlice], now_ms: int = 1_000, interval_ms: int = 0) -> Timestep:
@@ -227,7 +239,7 @@ def test_sources_that_can_be_bounded_share_the_bytes_of_a_timestep():
             return start
 
     readers: Any = {"a": Asked(), "b": Asked(), "own": Own()}
-    Intake(readers, {}, 0, ManualClock(0), 1_001).look(0, Configuration())
+    Intake(readers, {}, UNTIMED, ManualClock(0), 1_001).look(0, Configuration())
     assert [bound.bytes for bound in asked] == [500, 500]
 
 
