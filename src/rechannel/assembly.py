@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
-import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +26,7 @@ from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import note_of as incarnations_of
 from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal
-from rechannel.engine.lease import Holder, Lease, process_started
+from rechannel.engine.lease import Lease, process_started
 from rechannel.engine.loading import Loader, load_initial
 from rechannel.engine.measured import Measured
 from rechannel.engine.physical import SinkPlan
@@ -40,6 +38,7 @@ from rechannel.engine.runner import Runner
 from rechannel.engine.sink_rows import RowsOf
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
+from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
 from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
 from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import DataflowError, RefusedError
@@ -95,6 +94,7 @@ class Assembly:
     clock: Clock
     in_process: InProcess | None
     migrations: Sequence[Callable[..., Any]] = ()
+    remove_later_output: bool = False
 
     def start(
         self, *, takeover: bool, revert: bool, replan: bool = False, fresh: Collection[str] = ()
@@ -180,6 +180,8 @@ class Assembly:
             name=sink.sink.name,
             spark=self.spark,
             sync=self.settings.durability is Durability.POWER,
+            ledger=lambda: ledger_of(self.journal.state),
+            remove_later=self.remove_later_output,
         )
 
     def _owner(self) -> str:
@@ -191,17 +193,9 @@ class Assembly:
         return f"{self.name}-{known}"
 
     def _lease(self, *, takeover: bool) -> Lease:
-        pid = os.getpid()
-        holder = Holder(
-            host=socket.gethostname(),
-            pid=pid,
-            started_ms=process_started(pid) or 0,
-            epoch=0,
-            heartbeat_ms=0,
-        )
         return Lease.acquire(
             self.store,
-            holder,
+            this_holder(),
             clock=lambda: int(wall_clock()),
             started=process_started,
             takeover=takeover,
@@ -215,13 +209,10 @@ class Assembly:
             self.journal.append(withdrawn)
 
     def _opened(self, identity: Identity) -> Opened:
-        return Opened(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            time_ms=int(self.clock()),
+        return this_opened(
             fingerprint=str(sorted(identity.operators.items())),
-            version=__version__,
-            id=uuid.uuid4().hex,
+            time_ms=int(self.clock()),
+            id=uuid.uuid4().hex[:16],
         )
 
     # Putting together ----------------------------------------------------------------------------

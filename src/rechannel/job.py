@@ -79,6 +79,7 @@ class Job:
         revert: bool = False,
         replan: bool = False,
         fresh: Collection[str] = (),
+        remove_later_output: bool = False,
         clock: Clock = wall_clock,
         in_process: InProcess | None = None,
     ) -> RunningJob:
@@ -88,7 +89,8 @@ class Job:
         of before a live change, and that is meant. replan: timesteps that earlier drivers intended and could not commit
         are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
-        there is. in_process: run without Spark.
+        there is. remove_later_output: the state directory was restored from an older copy on purpose: timesteps in
+        the paths of its sinks that it knows nothing of are removed, not refused. in_process: run without Spark.
         Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,
         DataflowError, JavaError.
         """
@@ -102,6 +104,7 @@ class Job:
             clock=clock,
             in_process=in_process,
             migrations=self._migrations,
+            remove_later_output=remove_later_output,
         )
         return assembly.start(takeover=takeover, revert=revert, replan=replan, fresh=fresh)
 

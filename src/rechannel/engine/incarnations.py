@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from rechannel.dataflow.graph import Dataflow, Sink, Stateful
 from rechannel.engine.entries import Json
+from rechannel.engine.quarantine import owed
+from rechannel.errors import RefusedError
 
 if TYPE_CHECKING:
     from rechannel.engine.journal_state import JournalState
@@ -64,10 +66,26 @@ def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
 
 
 def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:
-    """The note of a driver that starts with a dataflow; None where the journal says so already."""
+    """The note of a driver that starts with a dataflow; None where the journal says so already.
+
+    Raises RefusedError where a sink has another path and owes timesteps to the one before.
+    """
     known = state.notes.get(NOTE)
     note = counted(known, members_of(dataflow), (state.last_intended or 0) + 1)
+    _check_moved(state, known or {}, note)
     return None if note == known else note
+
+
+def _check_moved(state: JournalState, known: Mapping[str, Json], note: Mapping[str, Json]) -> None:
+    for name, one in note[SINKS].items():
+        before = known.get(SINKS, {}).get(name, one)
+        if before["id"] != one["id"] and (left := sorted(owed(state, name, before["id"]))):
+            msg = (
+                f"sink {name!r} writes to {one.get('place')} now, and has timesteps {left[0]} to {left[-1]} still to"
+                f" write to {before.get('place')}: start once with that path, so that it does, or give the sink another"
+                " name: then they are given up"
+            )
+            raise RefusedError(msg)
 
 
 def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:

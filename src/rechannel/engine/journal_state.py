@@ -47,6 +47,9 @@ from rechannel.state.manifest import Edit, Manifest
 WITHDRAWN = "withdrawn"
 """Kind of the note that holds the latest timestep that was withdrawn last: files of it may lie there for a while."""
 
+_OPENINGS = 256
+"""Ids of drivers that are remembered, to tell output of this directory from that of a copy."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -93,7 +96,7 @@ class JournalState:
     configurations: (timestep, what holds from it on), ascending. unpublished: staged results
     by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
     coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
-    timestep: of those that are open, unpublished or kept as versions.
+    timestep: of those that are open, unpublished or kept as versions. openings: ids of the latest drivers.
     """
 
     number: int = 0
@@ -111,6 +114,7 @@ class JournalState:
     keep_versions: int = 1
     coordination: Coordination = field(default_factory=Coordination)
     digests: Mapping[int, str] = field(default_factory=dict)
+    openings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the mappings, drop versions beyond the bound and configurations before them."""
@@ -213,8 +217,14 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
 
 def _opened(state: JournalState, body: Opened) -> JournalState:
     attempts = state.attempts + 1 if state.open_intents else 0
+    openings = (*state.openings, body.id)[-_OPENINGS:] if body.id else state.openings
     return replace(
-        state, driver=body, closed=False, keep_versions=body.keep_versions, attempts=attempts
+        state,
+        driver=body,
+        closed=False,
+        keep_versions=body.keep_versions,
+        attempts=attempts,
+        openings=openings,
     )
 
 

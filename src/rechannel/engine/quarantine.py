@@ -8,9 +8,12 @@ without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rechannel.engine.entries import Json
-from rechannel.engine.journal_state import JournalState
+
+if TYPE_CHECKING:
+    from rechannel.engine.journal_state import JournalState
 
 NOTE = "quarantine"
 """Kind of the note in the journal."""

@@ -45,6 +45,7 @@ def to_bytes(state: JournalState) -> bytes:
             "notes": dict(state.notes),
             "keep_versions": state.keep_versions,
             "coordination": state.coordination.to_json(),
+            "openings": list(state.openings),
             "digests": [[timestep, digest] for timestep, digest in state.digests.items()],
         }
     )
@@ -85,6 +86,7 @@ def _state_from_json(record: Mapping[str, Json]) -> JournalState:
         if "coordination" in record
         else Coordination(),
         digests=_digests(record),
+        openings=tuple(record.get("openings", ())),
     )
 
 

@@ -4,8 +4,8 @@
     <path>/timestep=<12 digits>/                        published, by one rename
 
 The rename fails where the name exists, so publishing twice shows the first and removes the second.
-`owner` stands for the job and sink whose timesteps the numbers count; a path that shows anybody
-else's timesteps is refused, because "exists already" would otherwise pass for "published before".
+`owner` stands for the job and sink whose timesteps the numbers count. "Exists already" passes for
+"published before" only where the directory says so itself (`claims.py`).
 
 What earlier drivers staged and never committed is swept: of everything that lay there when this
 writer was opened, a timestep that is staged again removes what is from itself on, and a timestep
@@ -17,40 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
-from urllib.parse import quote
 
-from rechannel.errors import MissingFileError, RefusedError
+from rechannel.errors import MissingFileError
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.claims import (
+    STAGING,
+    Ledger,
+    check,
+    check_published,
+    claim,
+    is_staged,
+    mark_of,
+    published_name,
+)
+from rechannel.sinks.folder import Folder
 from rechannel.sinks.writer import Rows, Staged
 
-STAGING = "_rechannel"
-_PUBLISHED = "timestep="
-
-
-class Folder(Protocol):
-    """The few things a file sink asks of a file system. Paths are absolute.
-
-    Every method raises StorageError, naming the path, when the file system refuses.
-    """
-
-    def names(self, path: str) -> list[str]:
-        """What lies in a directory; nothing when there is none."""
-
-    def make(self, path: str) -> None:
-        """Make a directory and its parents."""
-
-    def rename(self, source: str, target: str) -> bool:
-        """Move a directory in one step; False if the target exists.
-
-        Raises MissingFileError when neither exists.
-        """
-
-    def remove(self, path: str) -> None:
-        """Remove a directory with everything in it; nothing happens if it is absent."""
-
-    def settle(self, path: str) -> None:
-        """Make durable what lies in a directory, at any depth, and its own name."""
+__all__ = ["STAGING", "FileWriter", "Folder", "WriteRows", "missing", "published_name"]
 
 
 WriteRows = Callable[[Rows, str], int]
@@ -62,8 +45,9 @@ class FileWriter:
     """Writes a `FileOutlet`.
 
     root: absolute path or URI. owner: names the job's state directory and the sink, for ever.
-    token: of this driver; no other driver ever has it. folder, write: where and how.
-    Raises RefusedError when the path holds timesteps of another owner.
+    token: of this driver; no other driver ever has it. folder, write: where and how. ledger: what the
+    journal says; None = nothing is compared with it. remove_later: output that the journal knows nothing of.
+    Raises RefusedError when the path holds timesteps of another owner, or of another history.
     """
 
     root: str
@@ -72,25 +56,24 @@ class FileWriter:
     folder: Folder
     write: WriteRows
     durable: bool = True
+    ledger: Callable[[], Ledger] | None = None
+    remove_later: bool = False
     _numbers: count[int] = field(default_factory=count)
     _stale: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Claim the path and look for what earlier drivers left."""
-        staging = f"{self.root}/{STAGING}"
-        mine, owners = quote(self.owner, safe=""), self.folder.names(staging)
-        others = [name for name in owners if name != mine]
-        published = [name for name in self.folder.names(self.root) if name.startswith(_PUBLISHED)]
-        if others or (published and mine not in owners):
-            whose = f"those of {others[0]}" if others else "and not of this job's state directory"
-            msg = (
-                f"{self.root} already holds timesteps, {whose}. Their numbers would be mistaken for"
-                " this job's: choose another path, or remove that directory if it is not needed"
+        """Claim the path, compare it with the journal, and look for what earlier drivers left."""
+        self._staging = claim(self.folder, self.root, self.owner, self.token)
+        if self.ledger is not None:
+            check(
+                self.folder,
+                self.root,
+                self._staging,
+                self.ledger,
+                remove_later=self.remove_later,
             )
-            raise RefusedError(msg)
-        self._staging = f"{staging}/{mine}"
-        self.folder.make(self._staging)
-        self._stale = {name: _timestep(name) for name in self.folder.names(self._staging)}
+        staged = [name for name in self.folder.names(self._staging) if is_staged(name)]
+        self._stale = {name: _timestep(name) for name in staged}
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows under a hidden name, durably. See `SinkWriter.stage`."""
@@ -105,6 +88,9 @@ class FileWriter:
         if not written:
             self.folder.remove(path)
             return {"rows": 0}
+        mark = mark_of(batch)
+        if mark is not None:
+            self.folder.make(f"{path}/{mark}")
         self.folder.settle(path)
         return {"rows": written, "staging": name}
 
@@ -116,6 +102,7 @@ class FileWriter:
             return
         source, target = f"{self._staging}/{name}", f"{self.root}/{published_name(batch.timestep)}"
         if not self.folder.rename(source, target):
+            check_published(self.folder, target, batch)
             self.folder.remove(source)
         self._stale.pop(name, None)
 
@@ -127,11 +114,6 @@ class FileWriter:
             if is_stale(name, number):
                 self.folder.remove(f"{self._staging}/{name}")
                 self._stale.pop(name, None)
-
-
-def published_name(timestep: int) -> str:
-    """Name of a timestep's directory; Spark reads it as a column `timestep`."""
-    return f"{_PUBLISHED}{timestep:012d}"
 
 
 def missing(source: str) -> MissingFileError:

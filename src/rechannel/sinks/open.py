@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rechannel.errors import DataflowError
+from rechannel.sinks.claims import Ledger
 from rechannel.sinks.console import ConsoleWriter
 from rechannel.sinks.failure import OnFailure
 from rechannel.sinks.files import FileWriter, Folder
@@ -46,17 +49,26 @@ def open_sink(
     spark: SparkSession | None = None,
     token: str | None = None,
     sync: bool = True,
+    ledger: Callable[[], Ledger] | None = None,
+    remove_later: bool = False,
 ) -> SinkWriter:
     """Open a sink for one driver.
 
     job: tells the job's state directory from all others, for ever: numbers of timesteps mean
     something only together with it. name: of the sink. spark: None = only what needs no JVM.
     token: of this driver, unlike every other's (drawn if not given). sync: whether local files
-    survive the loss of power.
-    Raises RefusedError when a path holds the output of another job, DataflowError, StorageError.
+    survive the loss of power. ledger: what the journal says, to be compared with what lies under a path. remove_later:
+    remove files that it knows nothing of.
+    Raises RefusedError when a path holds the output of another job or history, DataflowError, StorageError.
     """
     if isinstance(outlet, FileOutlet):
-        return _files(outlet, f"{job}.{name}", spark, token or secrets.token_hex(6), sync)
+        write = _files(outlet, spark, sync)
+        return write(
+            owner=f"{job}.{name}",
+            token=token or secrets.token_hex(6),
+            ledger=ledger,
+            remove_later=remove_later,
+        )
     if isinstance(outlet, MemoryOutlet):
         return MemoryWriter(outlet.name)
     if isinstance(outlet, ConsoleOutlet):
@@ -82,22 +94,29 @@ def open_with_letters(
     name: str,
     spark: SparkSession | None = None,
     sync: bool = True,
+    ledger: Callable[[], Ledger] | None = None,
+    remove_later: bool = False,
 ) -> SinkWriter:
     """Open a sink and, where its user chose them, its dead letters: Parquet, which holds what other formats cannot.
 
     Raises what `open_sink` raises.
     """
-    main = open_sink(outlet, job=job, name=name, spark=spark, sync=sync)
+    more: dict[str, Any] = {
+        "spark": spark,
+        "sync": sync,
+        "ledger": ledger,
+        "remove_later": remove_later,
+    }
+    main = open_sink(outlet, job=job, name=name, **more)
     if failure.path is None:
         return main
     dead = FileOutlet(format="parquet", path=failure.path)
-    letters = open_sink(dead, job=job, name=f"{name}.dead_letters", spark=spark, sync=sync)
+    letters = open_sink(dead, job=job, name=f"{name}.dead_letters", **more)
     return WithDeadLetters(main=main, letters=letters, path=failure.path)
 
 
-def _files(
-    outlet: FileOutlet, owner: str, spark: SparkSession | None, token: str, sync: bool
-) -> FileWriter:
+def _files(outlet: FileOutlet, spark: SparkSession | None, sync: bool) -> Callable[..., FileWriter]:
+    """Where and how files are written; the rest of a writer is given by the caller."""
     found = _SCHEME.match(outlet.path)
     root, folder = outlet.path.rstrip("/"), _local(sync)
     if found is None or found["scheme"] == "file":
@@ -109,7 +128,7 @@ def _files(
         raise DataflowError(msg)
     writer = arrow_writer if spark is None else spark_writer
     write = writer(outlet.format, outlet.options, outlet.partitions)
-    return FileWriter(root=root, owner=owner, token=token, folder=folder, write=write)
+    return partial(FileWriter, root=root, folder=folder, write=write)
 
 
 def _local(sync: bool) -> Folder:

@@ -1,0 +1,165 @@
+"""Whose output a path holds: claimed once, and checked whenever a driver opens it.
+
+    <path>/_rechannel/<owner>/                    the path is this job's and sink's
+    <path>/_rechannel/<owner>/opened-<id>/        the last driver that opened it
+    <path>/timestep=<n>/_rechannel-<who>-<digest>/   which incarnation, and which intent the rows follow from
+
+All of these are empty directories: every reader passes over them, and a rename takes them along. The claim is one
+rename of a directory that is prepared aside, which fails where the name exists: of two jobs that claim a path at the
+same time one is refused.
+
+The number of a timestep says nothing about its rows: a state directory that is restored from an older copy plans other
+timesteps under numbers that were published already, and so does a copy that runs elsewhere. What the journal knows
+(`Ledger`) is therefore compared with what lies there; what it does not know is refused, never taken as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from rechannel.errors import RefusedError
+from rechannel.sinks.batch import Batch
+from rechannel.sinks.folder import Folder
+
+STAGING = "_rechannel"
+PUBLISHED = "timestep="
+_OPENED = "opened-"
+_MARK = "_rechannel-"
+
+CHOICES = (
+    "Write to another path, restore the newer state directory, or, on purpose, remove that output with"
+    " start(remove_later_output=True)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """What the journal of a driver that opens a sink says.
+
+    opening: id of this driver's `Opened`. openings: of all that the journal remembers, this one included. committed:
+    the last committed timestep. digests: of intents, by timestep, as far as they are known.
+    """
+
+    opening: str
+    openings: frozenset[str] = frozenset()
+    committed: int = 0
+    digests: Mapping[int, str] = field(default_factory=dict)
+
+
+def claim(folder: Folder, root: str, owner: str, token: str) -> str:
+    """Make a path an owner's, or check that it is; the directory where the owner stages.
+
+    token: of this driver. Raises RefusedError when the path holds timesteps of another owner, or another one takes it.
+    """
+    staging, mine = f"{root}/{STAGING}", quote(owner, safe="")
+    owners = folder.names(staging)
+    if not owners and not _published(folder, root):
+        prepared = f"{root}/{STAGING}-{quote(token, safe='')}"
+        folder.make(f"{prepared}/{mine}")
+        if not folder.rename(prepared, staging):
+            folder.remove(prepared)
+        owners = folder.names(staging)
+        if not owners:  # an empty directory was in the way
+            folder.make(f"{staging}/{mine}")
+            owners = folder.names(staging)
+    others = [name for name in owners if name != mine]
+    if others or mine not in owners:
+        whose = f"those of {others[0]}" if others else "and not of this job's state directory"
+        msg = (
+            f"{root} already holds timesteps, {whose}. Their numbers would be mistaken for"
+            " this job's: choose another path, or remove that directory if it is not needed"
+        )
+        raise RefusedError(msg)
+    return f"{staging}/{mine}"
+
+
+def check(
+    folder: Folder,
+    root: str,
+    own: str,
+    ledger: Callable[[], Ledger],
+    *,
+    remove_later: bool = False,
+) -> None:
+    """Compare what lies under a path with the journal, and leave this driver's word there.
+
+    own: as `claim` answered. ledger: asked after the path was looked at, since an earlier incarnation of the sink may
+    still publish. remove_later: remove what the journal does not know. Raises RefusedError.
+    """
+    published = _published(folder, root)
+    opened = [name for name in folder.names(own) if name.startswith(_OPENED)]
+    known = ledger()
+    strange = [n for n in published if n > known.committed or _differs(folder, root, n, known)]
+    strangers = [name for name in opened if name.removeprefix(_OPENED) not in known.openings]
+    if (strange or strangers) and not remove_later:
+        raise RefusedError(_refusal(root, strange, known))
+    for number in strange:
+        folder.remove(f"{root}/{published_name(number)}")
+    if f"{_OPENED}{known.opening}" not in opened:
+        folder.make(f"{own}/{_OPENED}{known.opening}")
+    for name in opened:
+        if name != f"{_OPENED}{known.opening}":
+            folder.remove(f"{own}/{name}")
+
+
+def _refusal(root: str, strange: list[int], known: Ledger) -> str:
+    if strange:
+        first, last = min(strange), max(strange)
+        what = f"timestep {first}" if first == last else f"timesteps {first} to {last}"
+        found = f"{root} holds {what} that this state directory knows nothing of"
+    else:
+        found = f"{root} was opened by a driver that this state directory knows nothing of"
+    return (
+        f"{found}: its last commit is timestep {known.committed}, so it was restored from an older copy, or another"
+        f" copy of it runs. {CHOICES}"
+    )
+
+
+def _differs(folder: Folder, root: str, number: int, known: Ledger) -> bool:
+    expected = known.digests.get(number)
+    marks = marks_of(folder, f"{root}/{published_name(number)}") if expected else []
+    return bool(marks) and not any(mark.endswith(f"-{expected}") for mark in marks)
+
+
+def mark_of(batch: Batch) -> str | None:
+    """Name of the directory that says which batch the files beside it are; None where that is not known."""
+    return f"{_MARK}{quote(batch.incarnation, safe='')}-{batch.digest}" if batch.digest else None
+
+
+def marks_of(folder: Folder, path: str) -> list[str]:
+    """Marks of the batches whose files are in a directory."""
+    return [name for name in folder.names(path) if name.startswith(_MARK)]
+
+
+def check_published(folder: Folder, target: str, batch: Batch) -> None:
+    """Check that a directory which exists already shows this very batch. Raises RefusedError.
+
+    Output of versions before, whose journals did not name digests either, is taken as published.
+    """
+    mark = mark_of(batch)
+    if mark is None or mark in marks_of(folder, target):
+        return
+    msg = (
+        f"{target} exists already and does not show what this job committed as timestep {batch.timestep}: another copy"
+        " of the state directory has published it, or it was made by hand. Write to another path, restore the newer"
+        " state directory, or move that directory away and start again"
+    )
+    raise RefusedError(msg)
+
+
+def published_name(timestep: int) -> str:
+    """Name of a timestep's directory; Spark reads it as a column `timestep`."""
+    return f"{PUBLISHED}{timestep:012d}"
+
+
+def is_staged(name: str) -> bool:
+    """Whether a name in an owner's directory is that of a staged timestep."""
+    return not name.startswith(_OPENED)
+
+
+def _published(folder: Folder, root: str) -> list[int]:
+    """Numbers of the timesteps that readers see, ascending."""
+    digits = (n.removeprefix(PUBLISHED) for n in folder.names(root) if n.startswith(PUBLISHED))
+    return sorted(int(number) for number in digits if number.isdecimal())
