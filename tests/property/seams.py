@@ -12,6 +12,7 @@ the same driver may go on, so that any two of them overlap, in an order that the
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,10 @@ from typing import Any
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.lease import FRESH_MS, Holder, Lease
 from rechannel.engine.physical import SinkPlan
+from rechannel.errors import FencedError, StateInUseError
 from rechannel.settings import Settings
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
@@ -52,6 +55,9 @@ BACKUPS = False
 
 BEAT_MS = 2_000
 """A driver that is awake gives a sign at least so often."""
+
+BATCH = 20
+"""Most rows of a batch."""
 
 DEEP = 3
 """Threads of one driver that overlap at most."""
@@ -146,15 +152,56 @@ class Overtaken(MemoryStore):
         self._data = dict(data)
 
 
+class OneTurn(threading.Event):
+    """Lets the loop of a thread go round once: stands in for the event that ends it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        self.turns += 1
+        return self.turns > 1
+
+
+@dataclass(kw_only=True)
+class Heart:
+    """The thread that renews a lease, turn by turn. replaced: the journal fences its driver."""
+
+    renew: Callable[[], None]
+    beaten_ms: float
+    failed: int = 0
+    beats: bool = True
+    replaced: bool = False
+
+    def beat(self, now_ms: float) -> None:
+        """Give a sign if the last one is long ago, as long as the thread has not ended."""
+        if not self.beats or now_ms - self.beaten_ms < BEAT_MS:
+            return
+        self.beaten_ms, over = now_ms, OneTurn()
+        heart = Heartbeat(self.renew, over=over, replaced=self._replaced, trouble=self._trouble)
+        heart._beat()
+        self.beats = over.turns > 1
+
+    def _replaced(self, error: FencedError) -> None:
+        del error
+        self.replaced = True
+
+    def _trouble(self, topic: str, error: BaseException | None) -> None:
+        del topic
+        self.failed += error is not None
+
+
 @dataclass(kw_only=True)
 class Life:
     """One driver with its lease. slow: threads that seldom get a turn."""
 
     process: Process
     lease: Lease
+    heart: Heart
     slow: frozenset[str] = frozenset()
     on: list[str] = field(default_factory=list)
-    beaten_ms: float = 0.0
 
 
 def random_settings(rng: Random) -> Settings:
@@ -165,6 +212,7 @@ def random_settings(rng: Random) -> Settings:
         keep_versions=rng.choice((1, 1, 3)),
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8, 50)),
+        replan_after=rng.choice((None, 1, 2)),
         merging=MergePolicy(fan=rng.randint(2, 4), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
     )
 
@@ -181,7 +229,7 @@ def random_script(rng: Random, longest: int) -> list[Fault | None]:
 class World:
     """Everything outside of drivers: it outlives them.
 
-    happened: how often each thing did.
+    happened: how often each thing did. memory: rows of a timestep that a task can hold.
     """
 
     rng: Random
@@ -194,15 +242,15 @@ class World:
     names: Iterator[str] = field(default_factory=lambda: map("attempt{}".format, count()))
     _tokens: Iterator[int] = field(default_factory=count)
     _values: Iterator[int] = field(default_factory=count)
+    memory: int = 0
 
     def __post_init__(self) -> None:
+        self.memory = self.rng.choice((2 * BATCH, 3 * BATCH, 1 << 30))
         self.feed("in")
 
     def feed(self, name: str) -> None:
         """Another source, with some rows in it already."""
-        per = self.rng.choice((None, 1, 2))
-        made = script(SCHEMA, partitions=self.rng.randint(1, 3))
-        self.feeds[name] = replace(made, per_timestep=per)
+        self.feeds[name] = script(SCHEMA, partitions=self.rng.randint(1, 3))
         self.pushed[name] = []
         for _ in range(self.rng.randint(0, 4)):
             self.push(name)
@@ -212,26 +260,27 @@ class World:
         keys = self.rng.choice((1, 3, 30))
         rows = [
             (f"k{self.rng.randrange(keys)}", next(self._values))
-            for _ in range(self.rng.choice((0, 1, 3, 20)))
+            for _ in range(self.rng.choice((0, 1, 3, BATCH)))
         ]
         self.pushed[name].append(rows)
         self.feeds[name].push([{"k": k, "v": v} for k, v in rows])
 
     # Drivers -------------------------------------------------------------------------------------
 
-    def start(self, text: Text, *, takeover: bool, faulty: bool) -> Life:
-        """Another driver. Raises StateInUseError, and what a start raises."""
+    def start(self, text: Text, *, takeover: bool, faulty: bool, replan: bool = False) -> Life:
+        """Another driver. replan: in smaller timesteps. Raises StateInUseError, and what a start raises."""
         token = f"driver{next(self._tokens)}"
-        lease = Lease.acquire(
-            self.store,
-            Holder(host=token, pid=1, started_ms=0, epoch=0, heartbeat_ms=0),
-            clock=lambda: int(self.clock()),
-            started=lambda _: 0,
-            takeover=takeover,
-        )
+        lease = self.acquire(token, takeover=takeover)
         folder = FaultyFolder(self.disk, random_script(self.rng, 40) if faulty else ())
+        held: list[Process] = []
+
+        def too_large(operator: str, timestep: int, task: int, attempt: int) -> str | None:
+            """A timestep that nobody's memory holds fails however often it runs."""
+            del operator, task, attempt
+            return "before" if rows_of(held, timestep) > self.memory else None
+
         harness = Harness(
-            text.flows(self.feeds),
+            text.flows(self.sources(smallest=replan)),
             store=self.store,
             settings=random_settings(self.rng),
             clock=self.clock,
@@ -241,11 +290,42 @@ class World:
             sweep_every=self.rng.choice((1, 2, 16)),
         )
         faults = random_script(self.rng, 60) if faulty else []
-        process = harness.start(faults=faults)
+        process = harness.start(faults=faults, replan=replan, task_faults=too_large)
+        held.append(process)
         slow = self.rng.choice(((), (), ("publish",), ("unit",), ("driver",)))
-        life = Life(process=process, lease=lease, slow=frozenset(slow), beaten_ms=self.clock())
+        heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.clock())
+        life = Life(process=process, lease=lease, heart=heart, slow=frozenset(slow))
         folder.between = lambda: self.overlap(life, "folder")
         return life
+
+    def acquire(self, token: str, *, takeover: bool) -> Lease:
+        """A lease of a host of its own, whose signs now and then cannot be given, never two in a row."""
+        seldom = (
+            self.rng.choice((None, Fault(kind=FaultKind.FULL))) if number % 2 else None
+            for number in count()
+        )
+        return Lease.acquire(
+            FaultyStore(self.store, seldom),
+            Holder(host=token, pid=1, started_ms=0, epoch=0, heartbeat_ms=0),
+            clock=lambda: int(self.clock()),
+            started=lambda _: 0,
+            takeover=takeover,
+        )
+
+    def knock(self) -> None:
+        """A second driver that does not insist is refused while the first one is awake."""
+        try:
+            self.acquire("somebody", takeover=False)
+        except StateInUseError:
+            self.happened["knocked in vain"] += 1
+            return
+        msg = "a second driver was let in beside one that is awake and was never replaced"
+        raise AssertionError(msg)
+
+    def sources(self, *, smallest: bool) -> dict[str, MemoryConnector]:
+        """Connectors as a program text has them. smallest: a batch of each in a timestep: memory holds that."""
+        per = {name: 1 if smallest else self.rng.choice((None, 1, 2)) for name in self.feeds}
+        return {name: replace(feed, per_timestep=per[name]) for name, feed in self.feeds.items()}
 
     @staticmethod
     def _writer(sink: SinkPlan, token: str, folder: FaultyFolder) -> FileWriter:
@@ -294,10 +374,9 @@ class World:
     def beat(self, life: Life) -> None:
         """Time passes; a driver that is awake gives signs."""
         self.clock.advance(self.rng.choice((0, 1, 10, 400)))
-        if self.clock() - life.beaten_ms >= BEAT_MS:
-            life.beaten_ms = self.clock()
-            life.lease.renew()
-            self.happened["heartbeats"] += 1
+        failed = life.heart.failed
+        life.heart.beat(self.clock())
+        self.happened["signs that could not be given"] += life.heart.failed - failed
 
     def shown(self) -> dict[str, pa.Table]:
         """What readers see, by file."""
@@ -308,7 +387,13 @@ class World:
         self.clock.advance(FRESH_MS)
 
 
-def store_of(process: Process) -> FaultyStore:
-    """The way of a driver to the store."""
-    assert isinstance(process.store, FaultyStore)
-    return process.store
+def rows_of(held: list[Process], timestep: int) -> int:
+    """Rows that a timestep under way reads, as the journal has it."""
+    intents = held[0].journal.state.open_intents if held else ()
+    return sum(
+        split["size"]
+        for intent in intents
+        if intent.timestep == timestep
+        for part in intent.sources.values()
+        for split in part.layout or ()
+    )

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import read_only
 from rechannel.errors import (
     DamagedStateError,
@@ -120,28 +121,33 @@ class Schedule:
         calm = self.lives > LIVES
         life = None
         try:
-            life = self.begin(faulty=not calm)
+            life = self.begin(calm=calm)
             return self.drive(life, calm=calm)
         except Crash:
             self.happened["died"] += 1
-        except FencedError:
-            raise
         except StorageError:
+            assert not calm
             self.happened["refused by a store or folder"] += 1
+        except TaskDied:
+            assert not calm, "smaller timesteps were asked for in vain"
+            self.happened["too large"] += 1
         finally:
             if life is not None:
                 self.look(life)
         return False
 
-    def begin(self, *, faulty: bool) -> Life:
+    def begin(self, *, calm: bool) -> Life:
         """Start a driver: refused while another one gives signs, if it does not insist."""
+        replan = calm or self.rng.random() < 0.2
+        self.happened["planned anew"] += replan
         if self.rng.random() < 0.5:
             self.world.expire()
+        text = self.text()
         try:
-            return self.world.start(self.text(), takeover=False, faulty=faulty)
+            return self.world.start(text, takeover=False, faulty=not calm, replan=replan)
         except StateInUseError:
             self.happened["refused by the lease"] += 1
-        return self.world.start(self.text(), takeover=True, faulty=faulty)
+        return self.world.start(text, takeover=True, faulty=not calm, replan=replan)
 
     def drive(self, life: Life, *, calm: bool) -> bool:
         steps = self.rng.randrange(STEPS)
@@ -156,6 +162,8 @@ class Schedule:
                 self.world.push(self.rng.choice(sorted(self.world.feeds)))
             if self.rng.random() < 0.1:
                 self.change(life)
+            if self.rng.random() < 0.1 and not life.heart.replaced:
+                self.world.knock()
             if self.rng.random() < 0.01:
                 self.happened["fell asleep"] += 1
                 self.asleep.append(life)
@@ -186,7 +194,9 @@ class Schedule:
                 self.world.feed(part.path)
         text = replace(now, parts=parts)
         try:
-            id_ = life.process.reconfigure(change_dataflow(*text.flows(self.world.feeds)))
+            id_ = life.process.reconfigure(
+                change_dataflow(*text.flows(self.world.sources(smallest=False)))
+            )
         except RefusedError:
             self.happened["change refused"] += 1
             return
@@ -209,12 +219,15 @@ class Schedule:
             return
         life = self.rng.choice(self.asleep)
         try:
+            life.heart.beat(self.world.clock())
+            if life.heart.replaced:
+                self.happened["replaced"] += 1
             if not self.world.step(life):
                 self.asleep.remove(life)
         except FencedError:
             self.happened["fenced"] += 1
             self.asleep.remove(life)
-        except (Crash, DamagedStateError, StorageError):
+        except (Crash, DamagedStateError, StorageError, TaskDied):
             self.asleep.remove(life)
 
     # At the end ----------------------------------------------------------------------------------
@@ -273,7 +286,11 @@ NEEDED = (
     "died",
     "fell asleep",
     "fenced",
-    "heartbeats",
+    "knocked in vain",
+    "planned anew",
+    "replaced",
+    "signs that could not be given",
+    "too large",
     "killed",
     "overlapped driver folder",
     "overlapped publish folder",
