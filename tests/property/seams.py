@@ -30,6 +30,8 @@ from rechannel.errors import FencedError, StateInUseError
 from rechannel.settings import Settings
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
+from rechannel.sinks.spare import WithDeadLetters
+from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.keys import SEGMENTS
 from rechannel.state.merging import MergePolicy
@@ -48,8 +50,6 @@ from rechannel.testing import (
 from rechannel.testing.folder import SHOWN
 
 SCHEMA = "k string, v bigint"
-AGAIN = False
-"""Whether parts come back under the names of those that went."""
 BACKUPS = False
 """Whether copies of the state directory are put back."""
 
@@ -83,14 +83,14 @@ class Part:
     serial: int
 
     @property
-    def called(self) -> str:
-        """Name in the dataflow."""
-        return self.name if AGAIN else f"{self.name}{self.serial}"
-
-    @property
     def path(self) -> str:
         """Where its sink writes: never where an earlier one of its name wrote."""
         return f"/out/{self.name}-{self.serial}"
+
+    @property
+    def letters(self) -> str:
+        """Where its dead letters go."""
+        return f"{self.path}-letters"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +113,17 @@ class Text:
     @staticmethod
     def _flow(part: Part, source: Any, sums: Any, feeds: Any) -> Any:
         if part.kind == "rows":
-            return source.write.json(part.path, name=part.called)
+            writer = source.write.on_failure("skip", attempts=2)
+            return writer.json(part.path, name=part.name)
         if part.kind == "totals":
-            return sums.write.json(part.path, name=part.called)
+            writer = sums.write.on_failure("dead_letter", path=part.letters, attempts=2)
+            return writer.json(part.path, name=part.name)
         if part.kind == "counts":
-            operator = source.key_by("k").aggregate(n=rc.count(), name=part.called)
-            return operator.write.json(part.path, name=f"{part.called}-out")
+            operator = source.key_by("k").aggregate(n=rc.count(), name=part.name)
+            return operator.write.json(part.path, name=f"{part.name}-out")
         # Nothing comes between: what it shows is staged before the commit.
-        side = rc.read().memory(feeds[part.path], name=part.called)
-        return side.write.json(part.path, name=f"{part.called}-out")
+        side = rc.read().memory(feeds[part.path], name=part.name)
+        return side.write.json(part.path, name=f"{part.name}-out")
 
 
 ALL, TOTALS = "/out/all", "/out/totals"
@@ -200,7 +202,7 @@ class Life:
     process: Process
     lease: Lease
     heart: Heart
-    slow: frozenset[str] = frozenset()
+    slow: tuple[str, ...] = ()
     on: list[str] = field(default_factory=list)
 
 
@@ -294,7 +296,7 @@ class World:
         held.append(process)
         slow = self.rng.choice(((), (), ("publish",), ("unit",), ("driver",)))
         heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.clock())
-        life = Life(process=process, lease=lease, heart=heart, slow=frozenset(slow))
+        life = Life(process=process, lease=lease, heart=heart, slow=slow)
         folder.between = lambda: self.overlap(life, "folder")
         return life
 
@@ -328,16 +330,20 @@ class World:
         return {name: replace(feed, per_timestep=per[name]) for name, feed in self.feeds.items()}
 
     @staticmethod
-    def _writer(sink: SinkPlan, token: str, folder: FaultyFolder) -> FileWriter:
-        outlet = sink.sink.outlet
+    def _writer(sink: SinkPlan, token: str, folder: FaultyFolder) -> SinkWriter:
+        outlet, name = sink.sink.outlet, sink.sink.name
         assert isinstance(outlet, FileOutlet)
-        return FileWriter(
-            root=outlet.path,
-            owner=f"job.{sink.sink.name}",
-            token=token,
-            folder=folder,
-            write=folder.write,
-        )
+
+        def opened(root: str, owner: str) -> FileWriter:
+            return FileWriter(
+                root=root, owner=owner, token=token, folder=folder, write=folder.write
+            )
+
+        main, letters = opened(outlet.path, f"job.{name}"), sink.sink.failure.path
+        if letters is None:
+            return main
+        spare = opened(letters, f"job.{name}.dead_letters")
+        return WithDeadLetters(main=main, letters=spare, path=letters)
 
     def threads(self, life: Life) -> list[tuple[str, Callable[[], bool]]]:
         """What may happen next in a driver: a step of each of its threads that is not busy."""
@@ -345,7 +351,10 @@ class World:
         units = range(len(process.executor))
         possible: list[tuple[str, Callable[[], bool]]] = [
             ("driver", process.driver.step),
-            ("publish", process.publisher.publish_next),
+            *(
+                (f"publish {sink}", lambda turn=turn: turn() is None)  # type: ignore[misc]
+                for sink, turn in process.publisher.turns().items()
+            ),
             *(("unit", lambda i=i: process.executor.run(i)) for i in units),  # type: ignore[misc]
         ]
         return [(who, step) for who, step in possible if who == "unit" or who not in life.on]
@@ -355,7 +364,7 @@ class World:
         possible = self.threads(life)
         self.rng.shuffle(possible)
         if self.rng.random() < 0.95:
-            possible.sort(key=lambda thread: thread[0] in life.slow)
+            possible.sort(key=lambda thread: thread[0].startswith(life.slow))
         self.store.between = lambda: self.overlap(life, "sweep")
         for who, go_on in possible:
             life.on.append(who)
@@ -369,7 +378,7 @@ class World:
     def overlap(self, life: Life, where: str) -> None:
         """Another thread of the same driver goes on while one is in the middle of something."""
         if 0 < len(life.on) < DEEP and self.rng.random() < 0.3 and self.step(life):
-            self.happened[f"overlapped {life.on[-1]} {where}"] += 1
+            self.happened[f"overlapped {life.on[-1].partition(' ')[0]} {where}"] += 1
 
     def beat(self, life: Life) -> None:
         """Time passes; a driver that is awake gives signs."""
@@ -381,6 +390,16 @@ class World:
     def shown(self) -> dict[str, pa.Table]:
         """What readers see, by file."""
         return {path: rows for path, rows in self.disk.files.items() if f"/{SHOWN}" in path}
+
+    def damage(self) -> None:
+        """A path cannot be written to any more, or all can be again."""
+        roots = [name for name in self.disk.names("/out") if not name.endswith("-letters")]
+        patient = [name for name in roots if name.startswith(("more", "late"))]
+        if self.disk.refused or not patient:
+            self.disk.refused.clear()
+        else:
+            chosen = patient if self.rng.random() < 0.9 else roots
+            self.disk.refused.add(f"/out/{self.rng.choice(chosen)}")
 
     def expire(self) -> None:
         """So much time passes that a lease without signs is over."""

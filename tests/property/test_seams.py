@@ -120,6 +120,8 @@ class Schedule:
         self.lives += 1
         calm = self.lives > LIVES
         life = None
+        if calm or self.rng.random() < 0.7:
+            self.world.disk.refused.clear()
         try:
             life = self.begin(calm=calm)
             return self.drive(life, calm=calm)
@@ -162,6 +164,8 @@ class Schedule:
                 self.world.push(self.rng.choice(sorted(self.world.feeds)))
             if self.rng.random() < 0.1:
                 self.change(life)
+            if self.rng.random() < 0.05:
+                self.world.damage()
             if self.rng.random() < 0.1 and not life.heart.replaced:
                 self.world.knock()
             if self.rng.random() < 0.01:
@@ -173,11 +177,22 @@ class Schedule:
                 return False
         if not calm:
             return False
+        if self.release(life):
+            return self.drive(life, calm=calm)
         while self.asleep:
             self.wake()
         life.process.stop()
         self.look(life)
         return True
+
+    def release(self, life: Life) -> int:
+        """Let sinks out of quarantine; how many."""
+        publisher = life.process.publisher
+        held = [name for name, how in publisher.standing().items() if how["quarantine"]]
+        for name in held:
+            publisher.release(name)
+        self.happened["released"] += len(held)
+        return len(held)
 
     def change(self, life: Life) -> None:
         """Ask for one part more or less."""
@@ -245,6 +260,10 @@ class Schedule:
         )
         for part, since, until in self.incarnations():
             got = twin.shown(world.disk.published(part.path))
+            letters = twin.shown(world.disk.published(part.letters))
+            self.happened["dead letters"] += len(letters)
+            assert not got.keys() & letters.keys(), f"{part.path}: shown and a dead letter"
+            got = {**got, **letters}
             living = until is None
             self.happened[f"rows of {part.name}"] += len(got)
             if part.kind == "side":
@@ -283,6 +302,7 @@ NEEDED = (
     "added more",
     "added side",
     "change refused",
+    "dead letters",
     "died",
     "fell asleep",
     "fenced",
@@ -297,6 +317,7 @@ NEEDED = (
     "overlapped unit sweep",
     "refused by a store or folder",
     "refused by the lease",
+    "released",
     "removed again",
     "removed late",
     "removed more",

@@ -217,10 +217,17 @@ class Publisher:
                     self._changed.notify_all()
                 return
 
+    def turns(self) -> dict[str, Callable[[], None]]:
+        """What may happen next, in any order: of every sink that a timestep waits for, its turn."""
+        return {lane.key: partial(self._turn, lane) for lane in self._waiting()}
+
+    def _waiting(self) -> list[Lane]:
+        with self._changed:
+            return [lane for lane in (*self._leaving, *self._lanes.values()) if lane.work]
+
     def publish_next(self) -> bool:
         """Publish the oldest timestep that waits, to one sink; False when none waits. Raises what the sink raises."""
-        with self._changed:
-            waiting = [lane for lane in (*self._leaving, *self._lanes.values()) if lane.work]
+        waiting = self._waiting()
         if not waiting:
             return False
         self._turn(min(waiting, key=lambda lane: lane.work[0].batch.timestep))

@@ -36,6 +36,8 @@ class MemoryFolder:
         """Start empty."""
         self.files: dict[str, pa.Table] = {}
         self.directories: set[str] = set()
+        self.refused: set[str] = set()
+        """Directories in which faulty folders refuse every change, until they are taken out."""
 
     def names(self, path: str) -> list[str]:
         """See `Folder.names`."""
@@ -147,6 +149,8 @@ class FaultyFolder:
         self._alive()
         fault = next(self._script, None)
         self.changes += 1
+        if any(_within(path, directory) for directory in self._inner.refused):
+            fault = Fault(kind=FaultKind.FULL)
         if fault is None:
             return change()
         if fault.kind is FaultKind.FULL:
