@@ -19,7 +19,7 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.timing import untimed
 from rechannel.errors import DataflowError, UnknownColumnError
-from rechannel.model.ddl import type_name
+from rechannel.model.ddl import alike_but_for_case, type_name
 from rechannel.model.decoded import decoded_type
 
 RESERVED = "_rc"
@@ -115,6 +115,13 @@ def check_output(node: Node, schema: pa.Schema) -> None:
         if names.count(name) > 1:
             msg = f"{label(node)}: there are two columns {name!r}; rename one of them"
             raise DataflowError(msg)
+    alike = alike_but_for_case(names)
+    if alike is not None:
+        msg = (
+            f"{label(node)}: columns {alike[0]!r} and {alike[1]!r} differ in case only, and are one to Spark; rename"
+            " one of them"
+        )
+        raise DataflowError(msg)
 
 
 def need_columns(what: str, wanted: Iterable[str], schema: pa.Schema) -> None:

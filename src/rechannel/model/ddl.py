@@ -8,6 +8,7 @@ microseconds in UTC. No engine is needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -71,7 +72,21 @@ def schema_of(columns: object) -> pa.Schema:
     if twice:
         msg = f"column {min(twice)!r} is declared twice; every column needs its own name"
         raise DataflowError(msg)
+    alike = alike_but_for_case(schema.names)
+    if alike is not None:
+        msg = f"columns {alike[0]!r} and {alike[1]!r} differ in case only, and are one to Spark; rename one of them"
+        raise DataflowError(msg)
     return schema
+
+
+def alike_but_for_case(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first two names that Spark does not tell apart, which it does without regard to case."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            return other, name
+    return None
 
 
 def type_name(kind: pa.DataType) -> str:
