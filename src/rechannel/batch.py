@@ -34,6 +34,7 @@ from rechannel.sinks.outlets import ForEachBatchOutlet
 from rechannel.sources.connectors import GeneratorConnector
 from rechannel.sources.finite import FiniteConnector
 from rechannel.sources.frame import HandoverConnector
+from rechannel.sources.spark_types import arrow_schema
 
 
 class BatchResult:
@@ -220,6 +221,4 @@ class _Rebuild:
 def _columns(frame: Any) -> pa.Schema:
     if isinstance(frame, pa.Table):
         return frame.schema
-    from rechannel.engine.spark.binding import arrow_schema
-
-    return arrow_schema(frame)
+    return arrow_schema(frame.schema)

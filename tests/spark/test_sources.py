@@ -23,7 +23,8 @@ from rechannel.sources.connectors import (
 )
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
-from rechannel.sources.spark import FileFormat, RemoteFiles, arrow_schema, spark_schema, unreadable
+from rechannel.sources.spark import FileFormat, RemoteFiles, spark_schema, unreadable
+from rechannel.sources.spark_types import arrow_schema
 from rechannel.state.memory import MemoryStore
 
 

@@ -34,6 +34,9 @@ _DIRECTORIES = (
 )
 
 
+_MARKS = {b"variant", b"geometry", b"geography"}
+
+
 def label(node: Node) -> str:
     """How messages name a node: kind, name and the user's line."""
     return f"{kind_of(node)} {node.name!r} ({node.where})"
@@ -145,7 +148,9 @@ def groupable(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind) or pa.types.is_union(kind) or isinstance(kind, pa.ExtensionType):
         return False
     if pa.types.is_struct(kind):
-        return all(groupable(kind.field(i).type) for i in range(kind.num_fields))
+        # Spark's variants and places come as structs; those that say the same may differ in bytes.
+        marked = any(set(field.metadata or ()) & _MARKS for field in kind.fields)
+        return not marked and all(groupable(field.type) for field in kind.fields)
     if pa.types.is_nested(kind):
         return groupable(kind.value_type)
     return True

@@ -18,7 +18,7 @@ from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
 from rechannel.kernels.overflow import combined
 from rechannel.kernels.sorting import Ordered, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.wire import DATA, Blob, encode, pack
-from rechannel.model.canonical import canonical
+from rechannel.model.canonical import one_zero
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 
@@ -145,12 +145,10 @@ def wire_batch(
 
 
 def plain_key(column: pa.Array) -> pa.Array:
-    """Floats of a key with one zero and one NaN, as Spark's GROUP BY shows them: which of the rows of a
-    key came first then does not show in state.
+    """Floats of a key with one zero and one NaN, also those in structs and lists, as Spark's GROUP BY shows
+    them: which of the rows of a key came first then does not show in state.
     """
-    if not pa.types.is_floating(column.type):
-        return column
-    return canonical(column).cast(column.type)
+    return one_zero(column)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

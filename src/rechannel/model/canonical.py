@@ -18,6 +18,7 @@ The order of a map's entries carries no meaning; hashing and comparing treat the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,40 @@ def canonical(array: pa.Array) -> pa.Array:
         "cast it to a string, binary, number, struct, list or map first"
     )
     raise DataflowError(msg)
+
+
+def one_zero(array: pa.Array) -> pa.Array:
+    """Return a column of the same type whose floats, however deep, have one zero (0.0) and one NaN."""
+    kind = array.type
+    if not has_floats(kind):
+        return array
+    if pa.types.is_floating(kind):
+        return canonical(array).cast(kind)
+    parts = [bitmap(validity(array))]
+    if pa.types.is_struct(kind):
+        children = [one_zero(array.field(i)) for i in range(kind.num_fields)]
+    elif pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        children = [one_zero(array.values.slice(array.offset * size, len(array) * size))]
+    else:
+        offsets = list_offsets(array)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        width = np.int32 if pa.types.is_list(kind) else np.int64
+        parts.append(pa.py_buffer((offsets - first).astype(width)))
+        children = [one_zero(array.values.slice(first, count))]
+    return pa.Array.from_buffers(kind, len(array), parts, children=children)
+
+
+@lru_cache(maxsize=1024)  # every batch asks again
+def has_floats(kind: pa.DataType) -> bool:
+    """Whether a float is, or is nested in, values of a type; not in types that rows or keys do not have."""
+    if pa.types.is_floating(kind):
+        return True
+    if pa.types.is_struct(kind):
+        return any(has_floats(field.type) for field in kind.fields)
+    return bool(
+        (_is_list(kind) or pa.types.is_fixed_size_list(kind)) and has_floats(kind.value_type)
+    )
 
 
 def _same(array: pa.Array) -> pa.Array:

@@ -100,6 +100,8 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_struct(kind):
+        if any(b"variant" in (field.metadata or {}) for field in kind.fields):
+            return "variant"
         fields = (kind.field(i) for i in range(kind.num_fields))
         return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in fields)}>"
     return str(kind)

@@ -29,7 +29,8 @@ from rechannel.model.ddl import schema_of
 from rechannel.sources.behind import is_behind
 from rechannel.sources.connectors import PythonConnector
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.spark import arrow_schema, spark_schema, split_frame
+from rechannel.sources.spark import spark_schema, split_frame
+from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

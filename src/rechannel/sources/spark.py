@@ -15,6 +15,7 @@ import pyarrow as pa
 from rechannel.errors import SchemaDriftError, SourceError
 from rechannel.sources.reader import Split, SplitReader
 from rechannel.sources.seen import SeenFile
+from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +34,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema.remove_metadata())
-
-
-def arrow_schema(columns: StructType) -> pa.Schema:
-    """Spark's columns as its Arrow exchange shows them; timestamps are UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema: pa.Schema = to_arrow_schema(columns, timezone="UTC")
-    return schema.remove_metadata()
 
 
 @dataclass(frozen=True)
@@ -91,11 +84,12 @@ class FileFormat:
             raise _not_analysed(error, files) from error
 
     def columns(self, file: str) -> pa.Schema:
-        """Columns that Spark finds in a file. Raises SourceError naming the file."""
+        """Columns that Spark finds in a file. Raises SourceError naming the file, DataflowError naming a column."""
         try:
-            return arrow_schema(self._reader().load(_escaped([file])).schema)
+            found = self._reader().load(_escaped([file])).schema
         except Exception as error:
             raise _not_analysed(error, [file]) from error
+        return arrow_schema(found)
 
     def _reader(self) -> Any:
         # A session may be set to skip what it cannot read; a stream that skips loses rows.

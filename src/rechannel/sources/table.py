@@ -29,7 +29,8 @@ from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.seen import folder_of
 from rechannel.sources.snapshots import differences, one_row_per_key
-from rechannel.sources.spark import arrow_schema, split_frame
+from rechannel.sources.spark import split_frame
+from rechannel.sources.spark_types import arrow_schema
 from rechannel.state.arrowfile import in_pieces
 from rechannel.state.rowsfile import read_rows, write_rows
 from rechannel.state.store import Store

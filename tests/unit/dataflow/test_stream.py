@@ -331,6 +331,13 @@ def test_a_map_inside_a_key_is_refused_too(key: str) -> None:
         read().memory(key).key_by(key[0]).aggregate(n=count())
 
 
+def test_a_variant_is_no_key() -> None:
+    marked = pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})
+    variant = pa.struct([pa.field("value", pa.binary()), marked])
+    with pytest.raises(DataflowError, match=r"key 'k' is variant, which cannot be grouped by"):
+        read().memory(pa.schema([("k", variant)])).key_by("k").aggregate(n=count())
+
+
 @pytest.mark.parametrize(
     "key", ["BOOLEAN", "DOUBLE", "DATE", "TIMESTAMP", "DECIMAL(20,2)", "ARRAY<INT>", "BINARY"]
 )

@@ -165,3 +165,30 @@ def test_what_makes_no_sense_is_refused(make, message):
 def test_a_missing_column_is_an_unknown_column():
     with pytest.raises(UnknownColumnError):
         rc.read().memory(script(ROWS), name="rows").deduplicate("who")
+
+
+def test_keys_with_floats_inside_are_told_apart_as_spark_tells_them():
+    rows = script("k STRUCT<x: DOUBLE, l: ARRAY<DOUBLE>>, v BIGINT")
+    stream = rc.read().memory(rows, name="rows")
+    ends = [
+        stream.deduplicate("k", name="once").write.memory("out", name="out"),
+        stream.key_by("k").aggregate(n=rc.count(), name="counts"),
+    ]
+    harness = Harness(ends, settings=Settings(tasks=2))
+    harness.start()
+    nan = float("nan")
+    keys = [
+        {"x": -0.0, "l": [nan]},
+        {"x": 0.0, "l": [-nan]},
+        {"x": nan, "l": [-0.0]},
+        {"x": -nan, "l": [0.0]},
+    ]
+    rows.push([{"k": key, "v": i} for i, key in enumerate(keys)])
+    harness.process.run()
+    passed = sorted(harness.outputs("out")[1].to_pylist(), key=lambda row: row["v"])
+    assert [row["v"] for row in passed] == [0, 2]
+    assert [str(row["k"]) for row in passed] == [
+        "{'x': 0.0, 'l': [nan]}",
+        "{'x': nan, 'l': [0.0]}",
+    ]
+    assert [row["n"] for row in harness.state("counts").to_pylist()] == [2, 2]

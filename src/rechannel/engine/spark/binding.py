@@ -10,17 +10,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rechannel.dataflow.graph import Transform
 from rechannel.engine.spark.private import PlanAnalysis
 from rechannel.engine.spark.session import is_connect
 from rechannel.errors import DataflowError, NonDeterministicError
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Columns of a DataFrame as tasks see them: timestamps in microseconds, UTC."""
-    return to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=False)
+from rechannel.sources.spark_types import arrow_schema
 
 
 def transform_schema(
@@ -35,7 +31,10 @@ def transform_schema(
     what = f"{node.name!r} ({node.where})"
     try:
         made: Any = node.function(empty)
-        schema = arrow_schema(made)
+        schema = arrow_schema(made.schema)
+    except DataflowError as error:
+        msg = f"the function of {what}: {error}"
+        raise DataflowError(msg) from error
     except AnalysisException as error:
         msg = f"the function of {what} does not fit its input {inputs[0].names}: {error}"
         raise DataflowError(msg) from error

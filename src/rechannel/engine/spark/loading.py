@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from rechannel.engine.runner import Report
-from rechannel.engine.spark.binding import arrow_schema
 from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.runner import reports_of
@@ -18,6 +17,7 @@ from rechannel.engine.spark.stages import ROWS, blobs_of
 from rechannel.kernels.load import Load, Scatter
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.model.routing import Routing
+from rechannel.sources.spark_types import arrow_schema
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SparkLoader:
 
     def schema(self, table: Any) -> pa.Schema:
         """Columns."""
-        return arrow_schema(table)
+        return arrow_schema(table.schema)
 
     def load(
         self,
