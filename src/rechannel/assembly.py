@@ -97,7 +97,13 @@ class Assembly:
     remove_later_output: bool = False
 
     def start(
-        self, *, takeover: bool, revert: bool, replan: bool = False, fresh: Collection[str] = ()
+        self,
+        *,
+        takeover: bool,
+        revert: bool,
+        mended: bool = False,
+        replan: bool = False,
+        fresh: Collection[str] = (),
     ) -> RunningJob:
         """Open, recover, run."""
         opener = self._opener()
@@ -117,6 +123,7 @@ class Assembly:
                 self.store,
                 state,
                 revert=revert,
+                mended=mended,
                 fresh=fresh,
                 migrations=self.migrations,
             )

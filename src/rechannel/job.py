@@ -77,6 +77,7 @@ class Job:
         *,
         takeover: bool = False,
         revert: bool = False,
+        mended: bool = False,
         replan: bool = False,
         fresh: Collection[str] = (),
         remove_later_output: bool = False,
@@ -85,9 +86,10 @@ class Job:
     ) -> RunningJob:
         """Open the state directory, recover what an earlier driver left, and run in a thread.
 
-        takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the program
-        of before a live change, and that is meant. replan: timesteps that earlier drivers intended and could not commit
-        are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
+        takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the
+        program of before a live change, and that is meant. mended: functions of `rc.migrate(using=...)` whose digests
+        differ are meant to take the place of those that failed. replan: timesteps that earlier drivers intended and
+        could not commit are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
         there is. remove_later_output: the state directory was restored from an older copy on purpose: timesteps in
         the paths of its sinks that it knows nothing of are removed, not refused. in_process: run without Spark.
@@ -106,7 +108,9 @@ class Job:
             migrations=self._migrations,
             remove_later_output=remove_later_output,
         )
-        return assembly.start(takeover=takeover, revert=revert, replan=replan, fresh=fresh)
+        return assembly.start(
+            takeover=takeover, revert=revert, mended=mended, replan=replan, fresh=fresh
+        )
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

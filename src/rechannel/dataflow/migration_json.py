@@ -7,7 +7,7 @@ no import path cannot be written down.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ def migration_to_json(migration: Migration) -> dict[str, Any]:
                 "of a module, not in the program that is run itself"
             )
             raise RefusedError(msg)
-        using = {"path": path, "digest": digest_of(function).text, "python": PYTHON}
+        using = _using(path, function)
     return {
         "keys": _schema_text(migration.key_schema),
         "from": _schema_text(migration.from_schema),
@@ -40,6 +40,18 @@ def migration_to_json(migration: Migration) -> dict[str, Any]:
         "using": using,
         "expired_before_ms": migration.expired_before_ms,
     }
+
+
+def _using(path: str, function: Callable[..., Any]) -> dict[str, Any]:
+    return {"path": path, "digest": digest_of(function).text, "python": PYTHON}
+
+
+def mended_json(data: Mapping[str, Any], provided: Provided) -> dict[str, Any]:
+    """A migration as JSON with the digest of the function that the program provides for it."""
+    using = data["using"]
+    if using is None:
+        return dict(data)
+    return {**data, "using": _using(using["path"], provided.function(using))}
 
 
 def migration_from_json(data: Mapping[str, Any], provided: Provided) -> Migration:

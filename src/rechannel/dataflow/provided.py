@@ -31,12 +31,14 @@ PYTHON = ".".join(platform.python_version_tuple()[:2])
 class Provided:
     """What a program provides.
 
-    given: by import path, functions that the user handed over. modules, files: what the program is written in.
+    given: by import path, functions that the user handed over. modules, files: what the program is written in. mended:
+    whether a function of another digest is meant to take the place of the one that was used so far.
     """
 
     given: Mapping[str, Function] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
+    mended: bool = False
 
     def also(self, functions: Iterable[Function]) -> Provided:
         """With functions that were handed over while it runs."""
@@ -56,10 +58,16 @@ class Provided:
             raise OtherDataflowError(msg)
         if digest_of(found).text == named["digest"]:
             return found
+        if self.mended:
+            _LOG.warning(
+                "%s is another function by now, which is meant: it converts from here on", path
+            )
+            return found
         if handed is None or named.get("python") == PYTHON:
             msg = (
                 f"{path!r} is another function by now than the one that migrate(using=...) was given: bring that one"
-                f" back for as long as state of before is stored. If only Python is another since then, {give}"
+                " back for as long as state of before is stored, or start with mended=True if it failed and this one"
+                f" gives the same for every other row. If only Python is another since then, {give}"
             )
             raise OtherDataflowError(msg)
         _LOG.warning("%s is used as it was given: its digest is one of another Python", path)
@@ -74,7 +82,9 @@ class Provided:
         return found if callable(found) and path_of(found) == path else None
 
 
-def provided_by(dataflow: Dataflow, given: Iterable[Function] = ()) -> Provided:
+def provided_by(
+    dataflow: Dataflow, given: Iterable[Function] = (), *, mended: bool = False
+) -> Provided:
     """What a program provides: its modules are those of its functions, its files those in which nodes are made.
 
     Raises DataflowError for what is no function that can be imported.
@@ -85,6 +95,7 @@ def provided_by(dataflow: Dataflow, given: Iterable[Function] = ()) -> Provided:
         given=_by_path(given),
         modules=frozenset(path.partition(":")[0] for path in paths),
         files=frozenset(node.where.file for node in dataflow.nodes),
+        mended=mended,
     )
 
 

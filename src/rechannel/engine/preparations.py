@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from rechannel.engine.ahead import AGAIN
 from rechannel.engine.preparer import Preparer
-from rechannel.reconfigure.changes import SetExecutors, parts_of
+from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record
@@ -52,8 +52,9 @@ class Preparations:
         if record.id in self._preparing:
             return False
         self._preparing[record.id] = record
-        asks = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
-        if not record.strategy.prepare and not asks:  # executors come only if they are asked for
+        # Executors come only if they are asked for, and a migration that fails has to fail before the border.
+        asks = any(isinstance(p, SetExecutors | ChangeProgram) for p in parts_of(record.change))
+        if not record.strategy.prepare and not asks:
             event = Prepared(id=record.id, time_ms=time_ms, facts={"skipped": True})
             self._ready.put(event)
             return True

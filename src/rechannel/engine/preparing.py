@@ -1,4 +1,4 @@
-"""What can be done ahead of a border whatever the engine: ask for executors and wait until they are there."""
+"""What can be done ahead of a border whatever the engine: executors come, migrations are tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 from rechannel.engine.cluster import Cluster
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.placement import surplus
+from rechannel.engine.rehearsal import migrated, rehearse
 from rechannel.errors import NotReadyError
+from rechannel.model.eventtime import NEVER, Clock
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
@@ -81,13 +83,40 @@ class ClusterPreparer:
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Wait for executors that the change asks for. Raises NotReadyError when they do not come, or it is over."""
-        del now, manifests
+        """Wait for executors that the change asks for, and try its migrations over the state that is there.
+
+        Raises NotReadyError when they do not come, or it is over; UserFunctionError where a row cannot be converted.
+        """
         facts: dict[str, Any] = {}
         for part in parts_of(record.change):
             if isinstance(part, SetExecutors):
                 facts["executors"] = self._executors(record.id, part.executors)
+            if isinstance(part, ChangeProgram):
+                facts.update(self._rehearsed(part.version, now, manifests))
         return facts
+
+    def _rehearsed(
+        self, version: int, now: Now, manifests: Mapping[str, Manifest]
+    ) -> Mapping[str, Any]:
+        waiting = self.exchange.waiting(version)
+        programs = (
+            () if waiting is None else migrated(waiting.program, self.exchange.current.program)
+        )
+        if not programs:
+            return {}
+
+        def clock(operator: str) -> Clock:
+            watermark = now.event_times.get(operator, NEVER)
+            return Clock(now_ms=now.time_ms, before=watermark, watermark=watermark)
+
+        tried = rehearse(programs, manifests, clock, time.monotonic)
+        if tried.rows < tried.of:
+            _LOG.warning(
+                "migrations were tried over %d of %d rows of state: the others may still fail",
+                tried.rows,
+                tried.of,
+            )
+        return tried.to_json()
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Nothing: executors and functions are there before the first step."""

@@ -19,7 +19,7 @@ from rechannel.dataflow.difference import Difference, differences
 from rechannel.dataflow.graph import Dataflow, Late, Stateful
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
+from rechannel.dataflow.migration_json import mended_json, migration_from_json, migration_to_json
 from rechannel.dataflow.provided import Provided, provided_by
 from rechannel.dataflow.succession import migration_between
 from rechannel.engine.entries import Json
@@ -88,10 +88,12 @@ def start_program(
     revert: bool = False,
     fresh: Collection[str] = (),
     migrations: Iterable[Callable[..., Any]] = (),
+    mended: bool = False,
 ) -> Program:
     """The program of a driver that starts.
 
     revert: the text of before a live change is meant: go on with that. fresh: sources that are meant to begin.
+    mended: functions of migrations may be other ones than before; their digests are those from here on.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
@@ -103,6 +105,10 @@ def start_program(
     begun = state.last_intended is not None
     check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh)
     check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
+    provided = provided_by(dataflow, migrations, mended=mended)
+    ways: Mapping[str, Json] = held.get("migrations", {})
+    if mended:
+        ways = {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
     record = {
         "text": held.get("text", "the first one"),
         "identity": identity,
@@ -111,10 +117,13 @@ def start_program(
         "sources": sources_of(dataflow),
         "logics": held.get("logics", {}),
         "eras": held.get("eras", {}),
-        "migrations": held.get("migrations", {}),
+        "migrations": ways,
     }
-    provided = provided_by(dataflow, migrations)
     return compile_program(dataflow, schemas, store, current, record, provided)
+
+
+def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
+    return {**passage, "migration": mended_json(passage["migration"], provided)}
 
 
 def current_record(state: JournalState) -> Mapping[str, Json]:

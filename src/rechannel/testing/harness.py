@@ -173,6 +173,7 @@ class Harness:
         task_faults: TaskFault = no_faults,
         settings: Settings | None = None,
         revert: bool = False,
+        mended: bool = False,
         fresh: Collection[str] = (),
         replan: bool = False,
         migrations: Iterable[Callable[..., Any]] = (),
@@ -181,7 +182,7 @@ class Harness:
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, fresh, replan: as for `Job.start`. migrations: as for
+        configuration holds all the same. revert, mended, fresh, replan: as for `Job.start`. migrations: as for
         `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
@@ -195,6 +196,7 @@ class Harness:
             store,
             state,
             revert=revert,
+            mended=mended,
             fresh=fresh,
             migrations=migrations,
         )

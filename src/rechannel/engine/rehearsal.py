@@ -1,0 +1,103 @@
+"""Migrations tried over the state that is there, before the border.
+
+After the border there is no way back from a migration that fails: some state has been written in its new columns, and
+the function that would convert the rest fails. So all live state is read once and converted, piece by piece, and what
+comes out is thrown away. Timesteps go on meanwhile, in their own tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rechannel.engine.versions import Program
+from rechannel.errors import MissingFileError
+from rechannel.kernels.program import StageProgram, TaskState
+from rechannel.kernels.scan import scan
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Manifest
+
+PIECE_ROWS = 500_000
+"""Rows that are held in memory at a time, about."""
+
+SECONDS = 60.0
+"""How long a change waits for this; what was not tried by then is told."""
+
+ATTEMPTS = 3
+"""How often a piece is tried whose files are merged away while it is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What was tried. rows: about how many stored rows. of: how many there are."""
+
+    rows: int
+    of: int
+
+    def to_json(self) -> dict[str, int]:
+        """Plain JSON values, for the facts of a preparation."""
+        return {"migrated_rows": self.rows, "migrated_of": self.of}
+
+
+def migrated(new: Program, old: Program) -> tuple[StageProgram, ...]:
+    """Programs of operators whose stored state the new version reads through other migrations than the old one."""
+    made = (new.programs[stage.name] for stage in new.plan.stateful)
+    return tuple(
+        program
+        for program in made
+        if program.migrations
+        and new.record["migrations"].get(program.operator)
+        != old.record["migrations"].get(program.operator)
+    )
+
+
+def rehearse(
+    programs: tuple[StageProgram, ...],
+    manifests: Mapping[str, Manifest],
+    clock: Callable[[str], Clock],
+    tick: Callable[[], float],
+    *,
+    seconds: float = SECONDS,
+    piece_rows: int = PIECE_ROWS,
+) -> Rehearsal:
+    """Convert the state of operators, as much as there is time for. Raises UserFunctionError naming operator and file.
+
+    manifests: those of the moment at which each is looked up. clock: times as of which an operator's state is seen.
+    tick: seconds that pass.
+    """
+    until = tick() + seconds
+    tried = total = 0.0
+    for program in programs:
+        rows = sum(run.expected for run in _manifest(manifests, program).state)
+        pieces = max(1, int(rows // piece_rows) + 1)
+        routing = Routing.even(bins=pieces, tasks=pieces)
+        total += rows
+        for number in range(pieces):
+            if tick() >= until:
+                break
+            if _convert(program, manifests, routing.intervals_of(number), clock):
+                tried += rows / pieces
+    return Rehearsal(rows=round(tried), of=round(total))
+
+
+def _convert(
+    program: StageProgram,
+    manifests: Mapping[str, Manifest],
+    own: Intervals,
+    clock: Callable[[str], Clock],
+) -> bool:
+    """Convert what lies in some hashes; False where its files went away each time."""
+    for _ in range(ATTEMPTS):
+        runs = _manifest(manifests, program).within(own)
+        try:
+            scan(program, TaskState(own=own, runs=runs), clock(program.operator))
+        except MissingFileError:
+            continue
+        return True
+    return False
+
+
+def _manifest(manifests: Mapping[str, Manifest], program: StageProgram) -> Manifest:
+    return manifests[program.operator] if program.operator in manifests else Manifest()
