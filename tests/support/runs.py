@@ -56,14 +56,21 @@ def write_run(
     dropped = np.array([rows[key] is None for key in ordered], dtype=np.bool_)
     meta = SegmentMeta(operator="op", timestep=seq, task=0, attempt="a", logic=1, schema="")
     name = f"segments/op/{seq}-{id(rows)}.arrow"
-    size = write_segment(store, name, hashes[order], batch, meta, dropped=dropped)
+    written = write_segment(store, name, hashes[order], batch, meta, dropped=dropped)
     where = Intervals.everything() if clip is None else clip
     return Run(
-        segment=name, clip=where, seq=seq, level=level, rows=len(rows), size=size, span=where.width
+        segment=name,
+        clip=where,
+        seq=seq,
+        level=level,
+        rows=len(rows),
+        size=written.size,
+        span=where.width,
+        digest=written.digest,
     )
 
 
 def opened(store: Store, runs: Sequence[Run]) -> list[OpenRun]:
     """Runs, newest first, as a task opens them."""
     ordered = sorted(runs, key=lambda run: -run.seq)
-    return [OpenRun(open_segment(store, run.segment), run.clip) for run in ordered]
+    return [OpenRun(open_segment(store, run.segment, run.digest), run.clip) for run in ordered]

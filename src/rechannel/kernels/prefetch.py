@@ -71,5 +71,5 @@ def _bring(program: StageProgram, run: Run, where: Intervals) -> int:
     if getattr(program.store, "ranges", None) is None:
         return int(run.size * run.rows_in(where) / run.rows) if run.rows else 0
     before = fetched()
-    wanted = open_segment(program.store, run.segment).bring(where)
+    wanted = open_segment(program.store, run.segment, run.digest).bring(where)
     return max(0, wanted - fetched().since(before).bytes)

@@ -88,7 +88,7 @@ class RunWriter:
             schema=era,
         )
         columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
-        size = write_segment(
+        written = write_segment(
             self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
         )
         return (
@@ -98,10 +98,11 @@ class RunWriter:
                 seq=place[0],
                 level=place[1],
                 rows=len(rows),
-                size=size,
+                size=written.size,
                 span=where.width,
                 due=span.due,
                 awaited=span.awaited,
+                digest=written.digest,
             ),
         )
 
@@ -153,7 +154,7 @@ class OpenRuns(Sequence[OpenRun]):
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
     """Map the run's segment. Raises DamagedStateError for one whose columns nobody can read any more."""
-    segment = open_segment(program.store, run.segment)
+    segment = open_segment(program.store, run.segment, run.digest)
     base, era = run.level == BASE_LEVEL, segment.meta.schema
     if era == program.fingerprint:
         return OpenRun(segment, run.clip, base)

@@ -211,7 +211,8 @@ class Slides:
     def _known(self, end: int) -> list[tuple[Run, OpenRun]]:
         """Runs of the totals of a window and of their changes."""
         runs = [run for run in self._state.totals if run.due == (end, end)]
-        opened = [OpenRun(open_segment(self._program.store, run.segment), run.clip) for run in runs]
+        store = self._program.store
+        opened = [OpenRun(open_segment(store, run.segment, run.digest), run.clip) for run in runs]
         return [
             (run, each)
             for run, each in zip(runs, opened, strict=True)

@@ -48,7 +48,8 @@ class Trailer:
 
     sums: checksum of every block, shape (blocks,). data: bytes of data. footer: checksum of the
     footer. version: format of the file. marks: whatever the writer wants to know before it reads
-    the data, shape (marks,); none in version 1.
+    the data, shape (marks,); none in version 1. digest: of the bytes of a trailer that was read, see
+    `digest_of`.
     """
 
     sums: npt.NDArray[np.uint64]
@@ -56,6 +57,7 @@ class Trailer:
     footer: int
     version: int
     marks: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    digest: str = ""
 
     @property
     def block(self) -> int:
@@ -101,7 +103,12 @@ class Trailer:
         words = np.frombuffer(file[data:start], dtype="<u8").astype(np.uint64, copy=False)
         blocks = -(-data // _block_size(version))
         return cls(
-            sums=words[:blocks], data=data, footer=footer, version=version, marks=words[blocks:]
+            sums=words[:blocks],
+            data=data,
+            footer=footer,
+            version=version,
+            marks=words[blocks:],
+            digest=digest_of(file[data:end]),
         )
 
     @staticmethod
@@ -211,6 +218,11 @@ class BlockCheck:
     def _matches(self, block: int) -> bool:
         content = self._data[block * self.block : (block + 1) * self.block]
         return xxhash.xxh3_64_intdigest(content) == int(self._sums[block])
+
+
+def digest_of(trailer: bytes | memoryview) -> str:
+    """XXH3-128 of a trailer, in hex: all other bytes of the file are under its checksums, so it tells files apart."""
+    return xxhash.xxh3_128_hexdigest(trailer)
 
 
 def checksum(parts: Sequence[memoryview]) -> int:

@@ -176,7 +176,7 @@ def write_whole(path: str, facts: Facts, parts: Sequence[memoryview]) -> bool:
     pieces = -(-facts.size // PIECE)
     temporary = _beside(path)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             at = 0
             for part in parts:
@@ -222,7 +222,7 @@ def _open_or_make(path: str, length: int) -> int:
     except FileNotFoundError:
         pass
     temporary = _beside(path)
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.ftruncate(descriptor, length)
         os.link(temporary, path)

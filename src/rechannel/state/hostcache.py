@@ -8,19 +8,23 @@ The bound is of allocated bytes. It is kept by whoever has fetched or written a 
 it last looked: it may be exceeded by that much per process, and by what open files that were deleted
 still hold. A segment larger than the bound is not kept.
 """
-# ruff: noqa: PTH100, PTH103, PTH108
+# ruff: noqa: PTH100, PTH108
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import xxhash
 
+from rechannel.errors import RefusedError
 from rechannel.state.cachefile import SUFFIX, CacheFile, write_whole
+from rechannel.state.owned import owned_folder, why_not_owned
 from rechannel.state.store import Backing, Facts
 
 VARIABLE = "RECHANNEL_CACHE_DIR"
@@ -32,14 +36,21 @@ _LOOK_AFTER = 16
 _LEAVE = 0.9
 """Room is made until this fraction of the bound is used."""
 
+_NOWHERE = f"{os.devnull}/none"
+"""A path at which there can be no file."""
+
+_LOG = logging.getLogger(__name__)
+
 _added: dict[str, float] = {}
+_told: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class HostCache:
     """directory: absolute, on a disk of the host. limit: bytes that may be kept.
 
-    Nothing here raises for what goes wrong with the directory: a cache is a help and no need.
+    Nothing here raises for what goes wrong with the directory: a cache is a help and no need. One that other users can
+    change is not used at all.
     """
 
     directory: str
@@ -48,15 +59,14 @@ class HostCache:
     def open(self, backing: Backing, key: str) -> CacheFile:
         """The file of a key, with what is here of it. Raises MissingFileError."""
         facts = backing.facts(key)
-        self._make()
-        return CacheFile(backing, key, facts, self._path(facts), self.added)
+        path = self._path(facts) if self._make() else _NOWHERE
+        return CacheFile(backing, key, facts, path, self.added)
 
     def keep(self, backing: Backing, key: str, parts: Sequence[memoryview]) -> bool:
         """Keep what was just written under a key; whether it is kept."""
         facts = backing.facts(key)
-        if facts.size > self.limit:
+        if facts.size > self.limit or not self._make():
             return False
-        self._make()
         kept = write_whole(self._path(facts), facts, parts)
         self.added(facts.size)
         return kept
@@ -73,7 +83,7 @@ class HostCache:
     def sweep(self) -> int:
         """Delete the least recently used files until there is room; the number of bytes freed."""
         try:
-            descriptor = os.open(f"{self.directory}/{_LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(f"{self.directory}/{_LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return 0  # there is no directory, so there is nothing in it
         try:
@@ -113,14 +123,37 @@ class HostCache:
                 found.append((facts.st_mtime_ns, facts.st_blocks * 512, entry.path))
         return found
 
-    def _make(self) -> None:
-        with contextlib.suppress(OSError):  # files of the cache then stay in memory
-            os.makedirs(self.directory, exist_ok=True)
+    def _make(self) -> bool:
+        """Whether there is a directory, and nobody but this user can change what lies in it."""
+        try:
+            owned_folder(Path(self.directory))
+        except OSError:
+            return False  # files of the cache then stay in memory
+        except RefusedError as error:
+            if self.directory not in _told:
+                _told.add(self.directory)
+                _LOG.warning("no cache is used on this host: %s", error)
+            return False
+        return True
 
     def _path(self, facts: Facts) -> str:
         return f"{self.directory}/{xxhash.xxh3_128_hexdigest(facts.version.encode())}{SUFFIX}"
 
 
 def cache_of(directory: str, limit: int) -> HostCache:
-    """The cache of the host that this process runs on."""
-    return HostCache(os.path.abspath(os.environ.get(VARIABLE) or directory), limit)
+    """The cache of the host that this process runs on. `{uid}` in a name is the user of this process."""
+    name = os.environ.get(VARIABLE) or directory
+    return HostCache(os.path.abspath(name.replace("{uid}", str(os.getuid()))), limit)
+
+
+def check_cache(directory: str) -> None:
+    """Raise RefusedError for a directory, if it is here, that other users own or can write to."""
+    path = Path(cache_of(directory, 0).directory)
+    with contextlib.suppress(OSError):
+        why = why_not_owned(path)
+        if why is not None:
+            msg = (
+                f"the cache {path} {why}: what tasks read from it could be anybody's. Delete it, or name another"
+                " directory: Settings(cache=...), or RECHANNEL_CACHE_DIR on the host"
+            )
+            raise RefusedError(msg)

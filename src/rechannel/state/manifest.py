@@ -33,6 +33,7 @@ class Run:
     due: first event time that a row of the segment waits for (the end of time if none does), and the last one that a
     row waits for or, for the sake of others, is there for; None = rows are there whatever the time.
     awaited: the last event time that a row waits for; None = the last one of `due`.
+    digest: of the segment's content; None = not known, as in journals of before.
     """
 
     segment: str
@@ -44,6 +45,7 @@ class Run:
     span: int
     due: tuple[int, int] | None = None
     awaited: int | None = None
+    digest: str | None = None
 
     def waits(self, after: int, until: int) -> bool:
         """Whether a row may wait for an event time in (after, until]."""
@@ -75,17 +77,23 @@ class Run:
             self.rows,
             self.size,
             str(self.span),
-            *(
-                []
-                if self.due is None
-                else [[*self.due, *([] if self.awaited is None else [self.awaited])]]
-            ),
+            *self._optional(),
         ]
+
+    def _optional(self) -> list[Any]:
+        """What may be absent, from the end on."""
+        due = None
+        if self.due is not None:
+            due = [*self.due, *([] if self.awaited is None else [self.awaited])]
+        if self.digest is not None:
+            return [due, self.digest]
+        return [] if due is None else [due]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Run:
         """Invert `to_json`."""
-        segment, spans, seq, level, rows, size, span, *due = data
+        segment, spans, seq, level, rows, size, span, *more = data
+        due, digest = (*more, None, None)[:2]
         clip = (
             Intervals.everything()
             if spans is None
@@ -99,8 +107,9 @@ class Run:
             rows=rows,
             size=size,
             span=int(span),
-            due=(due[0][0], due[0][1]) if due else None,
-            awaited=due[0][2] if due and len(due[0]) > 2 else None,
+            due=(due[0], due[1]) if due else None,
+            awaited=due[2] if due and len(due) > 2 else None,
+            digest=digest,
         )
 
 

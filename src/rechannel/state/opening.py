@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rechannel.errors import RefusedError
+from rechannel.state.hostcache import check_cache
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.objects import ObjectStore
 from rechannel.state.shared import SharedStore
@@ -22,13 +23,16 @@ def open_store(
     """The store at a path or URL, behind a cache per host where there is to be one.
 
     cache: directory on every host, or None. A directory needs none; a bucket is always read through
-    one, by default below the temporary directory. Raises RefusedError for a URL of an unknown kind,
-    SetUpError when the package for it is missing.
+    one, by default below the temporary directory, per user. Raises RefusedError for a URL of an unknown
+    kind and for a cache on this host that other users can change, SetUpError when the package for it is missing.
     """
     backing = open_backing(state, durability)
     if isinstance(backing, ObjectStore) and cache is None:
-        cache = f"{tempfile.gettempdir()}/rechannel-cache-{os.getuid()}"
-    return backing if cache is None else SharedStore(backing, cache, cache_bytes)
+        cache = f"{tempfile.gettempdir()}/rechannel-cache-{{uid}}"
+    if cache is None:
+        return backing
+    check_cache(cache)
+    return SharedStore(backing, cache, cache_bytes)
 
 
 def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backing:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.arrowfile import cut, footer_start, head_end, in_pieces
-from rechannel.state.blocks import FINE_BLOCK, BlockCheck, Trailer, checksum
+from rechannel.state.blocks import FINE_BLOCK, BlockCheck, Trailer, checksum, digest_of
 from rechannel.state.cache import Lru
 from rechannel.state.layout import Buffer, layout_of, width_of
 from rechannel.state.ranged import RangedRows, marks_of, row_spans
@@ -63,19 +63,28 @@ class SegmentMeta:
     schema: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A segment that was written. size: in bytes. digest: of its content, for whoever will open it."""
+
+    size: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
     """An open segment. Its arrays are views of the mapped file and never written to.
 
     hashes: shape (rows,), ascending; in a partial segment only those that `slices` or `search` told
-    of may be read. size: bytes of the file. memo: what readers derive from the rows and want to keep
-    as long as the segment is open.
+    of may be read. size: bytes of the file. digest: of its content. memo: what readers derive from
+    the rows and want to keep as long as the segment is open.
     """
 
     key: str
     meta: SegmentMeta
     hashes: HashArray
     size: int
+    digest: str
     _batch: pa.RecordBatch
     _tombstones: bool
     _columns: tuple[Column, ...]
@@ -205,8 +214,8 @@ def write_segment(
     meta: SegmentMeta,
     *,
     dropped: npt.NDArray[np.bool_] | None = None,
-) -> int:
-    """Write one segment and return its size in bytes. Column buffers are not copied on the way.
+) -> Written:
+    """Write one segment. Column buffers are not copied on the way.
 
     hashes: shape (rows,), ascending. columns: key columns, then state columns, rows in the order
     of the hashes; no dictionary-encoded ones. dropped: shape (rows,), rows that end their key.
@@ -216,29 +225,35 @@ def write_segment(
     data, footer = cut(parts, footer_start(parts))
     trailer = Trailer.of(data, footer, version=FORMAT, marks=marks_of(hashes)).encode()
     store.put(key, [*data, memoryview(trailer), *footer])
-    return sum(map(len, parts)) + len(trailer)
+    return Written(size=sum(map(len, parts)) + len(trailer), digest=digest_of(trailer))
 
 
-def open_segment(store: Store, key: str) -> Segment:
+def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
     """Open a segment, or return the one that this process has open.
 
+    digest: what the journal says of its content; None where it says nothing, as it did before.
     Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
     ranges = _ranges_of(store, key)
     file = store.read(key) if ranges is None else ranges.view
     segment = _segments.get((store, key))
-    if segment is None or segment._source is not file.obj:
-        segment = _load(key, file) if ranges is None else _load_ranges(store, key, ranges)
+    known = segment is not None and segment._source is file.obj
+    if segment is None or not known or digest not in {None, segment.digest}:
+        segment = (
+            _load(key, file, digest=digest)
+            if ranges is None
+            else _load_ranges(store, key, ranges, digest)
+        )
         _segments.put((store, key), segment, lambda at, held: _is_gone(store, at, held))
     return segment
 
 
-def verify_segment(store: Store, key: str) -> Segment:
-    """Read and check every byte of a segment, whatever was checked before.
+def verify_segment(store: Store, key: str, digest: str | None = None) -> Segment:
+    """Read and check every byte of a segment, whatever was checked before. digest: as for `open_segment`.
 
     Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
-    segment = _load(key, store.read(key))
+    segment = _load(key, store.read(key), digest=digest)
     segment._verify()
     return segment
 
@@ -265,19 +280,21 @@ def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
     return False
 
 
-def _load_ranges(store: Store, key: str, ranges: Ranges) -> Segment:
+def _load_ranges(store: Store, key: str, ranges: Ranges, digest: str | None) -> Segment:
     """Open a file of which some bytes are here; what is damaged here is fetched once more."""
     try:
-        return _load(key, ranges.view, ranges)
+        return _load(key, ranges.view, ranges, digest=digest)
     except DamagedStateError:
         ranges.discard()
         again = _ranges_of(store, key)
         if again is None:
             raise
-        return _load(key, again.view, again)
+        return _load(key, again.view, again, digest=digest)
 
 
-def _load(key: str, file: memoryview, ranges: Ranges | None = None) -> Segment:
+def _load(
+    key: str, file: memoryview, ranges: Ranges | None = None, *, digest: str | None = None
+) -> Segment:
     def need(start: int, stop: int) -> None:
         if ranges is not None:
             ranges.need(np.array([[max(0, start), min(stop, len(file))]], dtype=np.int64))
@@ -297,15 +314,21 @@ def _load(key: str, file: memoryview, ranges: Ranges | None = None) -> Segment:
         raise NewerFormatError(msg)
     if checksum([file[start:]]) != trailer.footer:
         raise segment_damaged(key, "its footer does not match its checksum")
+    if digest not in {None, trailer.digest}:
+        what = (
+            "it is a segment, but another one than was written: the journal names"
+            f" its content {digest}, it has {trailer.digest}"
+        )
+        raise segment_damaged(key, what)
     check = BlockCheck(file, trailer, ranges)
     damaged = check.span(0, max(1, min(head_end(file, need), trailer.data)))
     if damaged is not None:
         raise column_damaged(key, "head", damaged, check.block)
-    return _opened(key, file, check, ranges, trailer.marks)
+    return _opened(key, file, check, ranges, trailer)
 
 
 def _opened(
-    key: str, file: memoryview, check: BlockCheck, ranges: Ranges | None, marks: HashArray
+    key: str, file: memoryview, check: BlockCheck, ranges: Ranges | None, trailer: Trailer
 ) -> Segment:
     whole = pa.py_buffer(file)
     batch = pa.ipc.open_file(whole).get_batch(0)
@@ -322,7 +345,7 @@ def _opened(
         ranged = RangedRows(
             layouts=tuple(layout_of(column, whole.address) for column in batch.columns),
             hashes=hashes,
-            marks=marks,
+            marks=trailer.marks,
             check=check,
             file=file,
             refuse=partial(block_damaged, key, columns, check.block),
@@ -332,6 +355,7 @@ def _opened(
         meta=SegmentMeta(**facts),
         hashes=hashes,
         size=len(file),
+        digest=trailer.digest,
         _batch=batch,
         _tombstones=tombstones,
         _columns=columns,

@@ -140,13 +140,13 @@ def test_a_file_that_goes_while_it_is_needed_no_more_is_no_damage(clicks, rechan
     real = damage.verify_segment
     gone = []
 
-    def swept(store, key):
+    def swept(store, key, digest=None):
         if not gone:
             gone.append(key)
             for number in range(8):
                 clicks.push([("ann", number)])
             (clicks.directory / key).unlink(missing_ok=True)
-        return real(store, key)
+        return real(store, key, digest)
 
     monkeypatch.setattr(damage, "verify_segment", swept)
     facts = verified(clicks, rechannel)

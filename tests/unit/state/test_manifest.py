@@ -22,6 +22,8 @@ RUN = Run(segment="s", clip=Intervals.everything(), seq=1, level=0, rows=2, size
 )
 def test_what_a_run_waits_for_is_read_as_it_was_written(due, awaited, written):
     run = replace(RUN, due=due, awaited=awaited)
+    named = replace(run, digest="0f" * 16)
+    assert Run.from_json(named.to_json()) == named
     assert run.to_json()[7:] == written
     assert Run.from_json(run.to_json()) == run
 

@@ -49,7 +49,7 @@ def store(request, tmp_path):
 
 def test_what_was_written_is_read(store):
     h, c = hashes(1000), columns(1000)
-    size = write_segment(store, KEY, h, c, META)
+    size = write_segment(store, KEY, h, c, META).size
     segment = open_segment(store, KEY)
     assert size == store.size(KEY) == segment.size
     assert segment.meta == META
@@ -199,7 +199,7 @@ def test_any_changed_byte_is_noticed(data):
 @given(st.data())
 def test_any_prefix_is_noticed(data):
     store = MemoryStore()
-    size = write_segment(store, KEY, hashes(50), columns(50), META)
+    size = write_segment(store, KEY, hashes(50), columns(50), META).size
     part = bytes(store.read(KEY))[: data.draw(st.integers(0, size - 1))]
     store.put(KEY, part)
     with pytest.raises(DamagedStateError, match="cut short or overwritten"):

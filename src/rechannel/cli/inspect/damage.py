@@ -6,8 +6,9 @@ again, still names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from sys import maxsize
 
 from rechannel.cli.inspect.directory import StateDirectory
@@ -91,7 +92,7 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
         named = needed(state)
         findings.unreferenced = len(set(unreferenced(state, present)) - named)
     for kind, prefix, check in (
-        ("segments", SEGMENTS, _check_segment),
+        ("segments", SEGMENTS, partial(_check_segment, _digests(state))),
         ("outbox", OUTBOX, _check_outbox),
     ):
         keys = iter(sorted(key for key in named if key.startswith(prefix)))
@@ -162,8 +163,15 @@ def _check_record(store: Store, key: str) -> None:
         unseal(store.read(key), name=key, newest=maxsize)
 
 
-def _check_segment(store: Store, key: str) -> None:
-    verify_segment(store, key)
+def _digests(state: JournalState | None) -> dict[str, str | None]:
+    """What the journal says of the content of segments, by key."""
+    versions = () if state is None else state.versions.values()
+    manifests = (manifest for version in versions for manifest in version.manifests.values())
+    return {run.segment: run.digest for manifest in manifests for run in manifest.runs}
+
+
+def _check_segment(digests: Mapping[str, str | None], store: Store, key: str) -> None:
+    verify_segment(store, key, digests.get(key))
 
 
 def _check_outbox(store: Store, key: str) -> None:
