@@ -16,6 +16,7 @@ from rechannel.dataflow.stream import Stream
 from rechannel.engine.calls import waited
 from rechannel.engine.driver import Driver
 from rechannel.engine.exchange import Exchange, Opener, asking, looking
+from rechannel.engine.heartbeat import RENEW_SECONDS
 from rechannel.engine.held import Held, Hold
 from rechannel.engine.history import read_history, read_one, summary
 from rechannel.engine.housekeeping import Housekeeper
@@ -88,6 +89,7 @@ class RunningJob:
             housekeeper=parts.housekeeper,
             lease=parts.lease,
             hub=parts.hub,
+            renew_seconds=RENEW_SECONDS,
         )
         self._over = self._life.over
         self._life.start()

@@ -10,7 +10,7 @@ import threading
 
 from rechannel.engine.closing import GONE_SECONDS, SECONDS, close_all
 from rechannel.engine.driver import Driver
-from rechannel.engine.heartbeat import RENEW_SECONDS, Heartbeat, Sentinel
+from rechannel.engine.heartbeat import Heartbeat, Sentinel
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease
@@ -33,7 +33,7 @@ class Life:
         housekeeper: Housekeeper,
         lease: Lease,
         hub: Hub,
-        renew_seconds: float = RENEW_SECONDS,
+        renew_seconds: float,
     ) -> None:
         """Take the parts; nothing runs yet."""
         self.over = threading.Event()

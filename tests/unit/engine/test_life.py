@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import running
 from rechannel.engine import life
 from rechannel.engine.inprocess import InProcessRunner
 from rechannel.engine.lease import read_lease
@@ -117,7 +118,7 @@ def test_troubles_are_shown_while_they_last(monkeypatch):
             super().put(key, data)
 
     store = Hiccup()
-    monkeypatch.setattr(life.Life.__init__, "__kwdefaults__", {"renew_seconds": 0.005})
+    monkeypatch.setattr(running, "RENEW_SECONDS", 0.005)
     job = started(store)
     beat = job._hub.troubles
     try:
