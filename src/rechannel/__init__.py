@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rechannel.kernels.group_frame import GroupFrame
     from rechannel.kernels.track_frame import KeyedFrame
     from rechannel.kernels.track_rows import Rows
+    from rechannel.model.patience import Patience
     from rechannel.profiling.front import profile, profile_session
     from rechannel.reconfigure.ask import (
         all_at_once,
@@ -91,6 +92,7 @@ _HOMES = {
     "Reconfiguration": "rechannel.running",
     "Rows": "rechannel.kernels.track_rows",
     "RunningJob": "rechannel.running",
+    "Patience": "rechannel.model.patience",
     "Settings": "rechannel.settings",
     "add": "rechannel.reconfigure.program",
     "advise": "rechannel.engine.spark.session",
@@ -169,6 +171,7 @@ __all__ = [
     "Job",
     "KeyedFrame",
     "MemoryConnector",
+    "Patience",
     "Plan",
     "RechannelError",
     "Reconfiguration",

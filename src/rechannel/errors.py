@@ -24,6 +24,7 @@ RechannelError
 │   └── TraceError               a trace or event log is not one, or says what cannot be
 ├── StorageError             the store refused to write (disk full, permissions)
 └── TimestepError            a timestep failed; nothing of it was committed
+    ├── ClusterError             executors, hosts or shuffles were lost: it runs again by itself
     └── UserFunctionError        the user's own function raised: its traceback is shown
 """
 
@@ -126,6 +127,10 @@ class TimestepError(RechannelError):
     """A timestep failed. Nothing of it was committed; a restart runs it again."""
 
 
+class ClusterError(TimestepError):
+    """A timestep failed because of what the cluster lost; the driver runs it again."""
+
+
 class UserFunctionError(TimestepError):
     """A function of the user raised; operator, timestep and the user's traceback are shown.
 
@@ -153,11 +158,15 @@ def gone_error(why: str) -> SessionError:
 
 
 MESSAGE_CHARACTERS = 500
+_CALLING = "An error occurred while calling "
+"""What Py4J says in front of what Spark says."""
 
 
 def one_sentence(error: BaseException) -> str:
     """What an error says, on one line and without the stack of any language; its class where it says nothing."""
-    said, _, _ = str(error).partition("\n")
+    said, _, more = str(error).partition("\n")
+    if said.startswith(_CALLING):
+        said = more.removeprefix(": ").partition("\n")[0]
     for stack in ("\tat ", "Driver stacktrace", " at org.apache.spark", "JVM stacktrace"):
         said = said.partition(stack)[0]
     said = " ".join(said.split())

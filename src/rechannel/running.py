@@ -108,8 +108,9 @@ class RunningJob:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing: name, active, message, last committed timestep, configuration version, troubles.
+        """What it is doing: name, active, message, last committed timestep, configuration version, retries, troubles.
 
+        retries: how often a timestep or a look at the sources has failed and was tried again, since it started.
         troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
         """
         error = self._driver.error
@@ -122,6 +123,7 @@ class RunningJob:
             "message": message,
             "timestep": self._parts.journal.state.last_committed,
             "configuration": self._driver.configuration.version,
+            "retries": self._driver.retrying.total,
             "troubles": dict(self._hub.troubles.current),
         }
 

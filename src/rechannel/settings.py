@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
+from rechannel.model.patience import Patience
 from rechannel.state.local import Durability
 from rechannel.state.merging import MergePolicy
 
@@ -42,6 +43,7 @@ class Settings:
         (what Spark's own state stores promise on a local file system).
     publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
     merging: how state is merged.
+    patience: for how long, and how often, a timestep runs again that failed for reasons of the cluster or the store.
     telemetry: write the event stream to the state directory; progress is kept either way.
     timestep_bytes: about how many bytes of rows in memory a timestep reads of all sources together; sources that can be
         bounded have equal shares, and one file's row group, batch or row always passes. None = derived from what the
@@ -65,6 +67,7 @@ class Settings:
     durability: Durability = Durability.POWER
     publish_backlog: int = 8
     merging: MergePolicy = field(default_factory=MergePolicy)
+    patience: Patience = field(default_factory=Patience)
     telemetry: bool = True
     timestep_bytes: int | None = None
     cache: str | None = None

@@ -15,6 +15,7 @@ PUBLIC = [
     "Job",
     "KeyedFrame",
     "MemoryConnector",
+    "Patience",
     "Plan",
     "RechannelError",
     "Reconfiguration",

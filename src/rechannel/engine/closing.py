@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from rechannel.engine.blame import is_severed
 from rechannel.errors import FencedError, RechannelError, gone_error
 
 _LOG = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ GONE_SECONDS = 4.0
 """The same where nothing can be waited for: what would have answered has died."""
 
 _LEAST_SECONDS = 0.2
+_DYING_SECONDS = 2.0
 
 
 def close_all(steps: Sequence[Step], seconds: float) -> list[str]:
@@ -73,9 +75,17 @@ def reason_of(
     found: RechannelError | None = None
     with suppress(RechannelError, OSError):
         found = fenced()
-    if found is None and (why := gone()) is not None:
+    if found is None and (why := _settled(error, gone)) is not None:
         found = gone_error(why)
     if found is None:
         return error
     found.__cause__ = error
     return found
+
+
+def _settled(error: Exception, gone: Callable[[], str | None]) -> str | None:
+    """What `gone` tells; of a call that was cut off a moment later, since sockets close before a process is dead."""
+    deadline = time.monotonic() + _DYING_SECONDS
+    while (why := gone()) is None and is_severed(error) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return why

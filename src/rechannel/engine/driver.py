@@ -23,17 +23,16 @@ from rechannel.engine.closing import GONE_SECONDS, SECONDS, Step, close_all, rea
 from rechannel.engine.draining import Draining
 from rechannel.engine.entries import (
     Closed,
-    Committed,
     ConfigurationChanged,
     Note,
 )
 from rechannel.engine.exchange import Exchange
-from rechannel.engine.flights import Done, Flight, Flights, kept_of
+from rechannel.engine.flights import CameBack, Failed, Flight, Flights, kept_of
 from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import counted, members_of
 from rechannel.engine.intake import Intake, unheard
-from rechannel.engine.intents import decided_of, intent_of, reads_mine
+from rechannel.engine.intents import committed_of, decided_of, intent_of, reads_mine
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
 from rechannel.engine.measured import Measured
@@ -42,6 +41,7 @@ from rechannel.engine.place import Place
 from rechannel.engine.preparer import Preparer
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.reconfiguring import Reconfigurer, abilities
+from rechannel.engine.retrying import Retrying
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.steps import resolve_combine
 from rechannel.engine.streamtime import StreamTime
@@ -110,7 +110,7 @@ class Driver:
         self._seen_all = False
         self._moving = False
         self._exchange = exchange
-        self._events: queue.Queue[Done | BaseException | None] = queue.Queue()
+        self._events: queue.Queue[CameBack | BaseException | None] = queue.Queue()
         self._flights = Flights(
             runner=runner,
             policy=settings.merging,
@@ -119,6 +119,9 @@ class Driver:
         )
         self._follow(exchange.current.plan)
         self._stopping = threading.Event()
+        self.retrying = Retrying(
+            settings.patience, flights=self._flights, runner=runner, tell=listener, clock=clock
+        )
         self._draining = Draining(wake=lambda: self._events.put(None))
         self.measured = measured
         self._history = history
@@ -249,6 +252,7 @@ class Driver:
         once and then this, with an `executor` that it drives itself.
         """
         came = self._take_all()
+        came = self._take_back() or came
         changed = self.changes.turn(self.place(), lambda: self._flights.manifests)
         opened = self._open_timesteps()
         started = self._start_units()
@@ -284,18 +288,34 @@ class Driver:
             came = came or event is not None
             self._take(event)
 
-    def _take(self, event: Done | BaseException | None) -> None:
+    def _take(self, event: CameBack | BaseException | None) -> None:
         if isinstance(event, BaseException):
             raise event
         if event is None:
             return
-        for operator in self._flights.take(event):
-            self._tell.operator(event.unit[1], operator, self._clock())
+        if self._flights.halted:
+            self._flights.came(event.unit)
+        elif isinstance(event, Failed):
+            self._flights.came(event.unit)
+            self.retrying.failed(event.unit[1], event.error)
+        else:
+            for operator in self._flights.take(event):
+                self._tell.operator(event.unit[1], operator, self._clock())
+
+    def _take_back(self) -> bool:
+        """Have what was under way run again where one of it failed; whether it is time for that."""
+        back = self.retrying.taken_back()
+        if back:
+            self._replay.extendleft(reversed(back))
+            self._follow(self._plan)
+        return bool(back)
 
     # Deciding ------------------------------------------------------------------------------------------------
 
     def _open_timesteps(self) -> bool:
         opened = self._seen_all = self._moving = False
+        if self.retrying.holds():
+            return False
         while len(self._flights) < self._configuration.in_flight and self._publisher.has_room():
             began = self._clock()
             decided = self._replay.popleft() if self._replay else self._decide(began)
@@ -336,7 +356,9 @@ class Driver:
             if place.drained and self._intake.rested(now):
                 self._configuration, _ = self.changes.idle(place)
             return None
-        slices = self._intake.look(place.time_ms, decision.configuration)
+        seen, slices = self.retrying.look(self._intake, place.time_ms, decision.configuration)
+        if not seen:
+            return None
         if slices is None and place.drained and self._flights.due(place.time_ms):
             slices = self._intake.nothing()
         if slices is None:
@@ -397,7 +419,7 @@ class Driver:
 
     def _start_units(self) -> bool:
         started = self._flights.start_ready()
-        if isinstance(started, Done):
+        if not isinstance(started, bool):
             self._take(started)
         return bool(started)
 
@@ -411,19 +433,15 @@ class Driver:
         number = decided.number
         kept = kept_of(flight.reports)
         ran_ms = self._clock()
-        staged = self._publisher.stage(decided, kept)
-        self._journal.append(
-            Committed(
-                timestep=number,
-                edits=flight.edits,
-                times=flight.times,
-                offsets={name: part.end for name, part in decided.slices.items()},
-                staged=staged,
-                outbox={node: tuple(keys) for node, keys in kept.items()},
-            )
-        )
+        try:
+            staged = self._publisher.stage(decided, kept)
+        except Exception as error:
+            self.retrying.failed(number, error)
+            return True
+        self._journal.append(committed_of(flight, kept, staged))
         committed_ms = self._clock()
         self._flights.close(number)
+        self.retrying.committed()
         self._publisher.publish(decided, kept, staged)
         self._runner.release(number)
         self._intake.committed(decided)

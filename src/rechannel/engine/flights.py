@@ -46,6 +46,17 @@ class Done:
     reports: list[Report]
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A unit came back without having done its work."""
+
+    unit: Unit
+    error: Exception
+
+
+CameBack = Done | Failed
+
+
 class Flights:
     """Timesteps under way; belongs to the driver's thread, units run in a pool."""
 
@@ -55,7 +66,7 @@ class Flights:
         runner: Runner,
         policy: MergePolicy,
         executor: Executor | None,
-        came_back: Callable[[Done | BaseException], None],
+        came_back: Callable[[CameBack | BaseException], None],
     ) -> None:
         """executor: runs units; None = the calling thread where only one can run, and a pool of its own.
 
@@ -67,6 +78,7 @@ class Flights:
         self._pool: ThreadPoolExecutor | None = None
         self._came_back = came_back
         self._flights: dict[int, Flight] = {}
+        self._halted = False
         self.manifests: dict[str, Manifest] = {}
         self.times: dict[str, Times] = {}
         # What is known of runs that were looked at: the first time that one of their rows waits for.
@@ -154,9 +166,31 @@ class Flights:
         self._schedule = self._schedule.open(number)
         self._runner.open(flight.decided)
 
-    def start_ready(self) -> Done | bool:
+    def halt(self) -> None:
+        """Start nothing more: what is under way is to be taken back."""
+        self._halted = True
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing starts until `take_back`."""
+        return self._halted
+
+    def take_back(self) -> list[Timestep]:
+        """Every timestep under way, to begin from scratch, once all units have come back; empty until then.
+
+        Files of its attempts carry their names and are nobody's. Then `follow`, from committed state on.
+        """
+        if self._schedule.running:
+            return []
+        back = [flight.decided for flight in self._flights.values()]
+        for decided in back:
+            self._runner.release(decided.number)
+        self._flights, self._halted = {}, False
+        return back
+
+    def start_ready(self) -> CameBack | bool:
         """Start the units that may run; whether there were any, or what one brought that ran here and now."""
-        ready = self._schedule.ready()
+        ready = () if self._halted else self._schedule.ready()
         if not ready:
             return False
         for unit in ready:
@@ -176,13 +210,19 @@ class Flights:
             self._pool = ThreadPoolExecutor(size, "rechannel-unit")
         return self._pool
 
-    def _ended(self, future: Future[Done]) -> None:
+    def _ended(self, future: Future[CameBack]) -> None:
         if future.cancelled():
             return
         error = future.exception()
         self._came_back(future.result() if error is None else error)
 
-    def _run(self, unit: Unit) -> Done:
+    def _run(self, unit: Unit) -> CameBack:
+        try:
+            return Done(unit, self._reports(unit))
+        except Exception as error:
+            return Failed(unit, error)
+
+    def _reports(self, unit: Unit) -> list[Report]:
         name, number = unit
         flight = self._flights[number]
         stage = self._plan.stage(name)
@@ -197,11 +237,15 @@ class Flights:
             rewrite=flight.rewrite.get(name),
         )
         step = timed(step, stage, self.times.get(name, Times()), flight.seen)
-        return Done(unit, self._runner.run(number, name, step))
+        return self._runner.run(number, name, step)
+
+    def came(self, unit: Unit) -> None:
+        """A unit has come back, and nobody asks what it brings."""
+        self._schedule = self._schedule.finish(unit)
 
     def take(self, done: Done) -> tuple[str, ...]:
         """Fold a unit's reports: state moves on, kept files become readable. Operators that have reported."""
-        self._schedule = self._schedule.finish(done.unit)
+        self.came(done.unit)
         (name, number), reports = done.unit, done.reports
         flight = self._flights[number]
         flight.reports.extend(reports)
@@ -231,7 +275,7 @@ class Flights:
 
     def committable(self) -> Flight | None:
         """The oldest timestep, if all its units are done."""
-        number = self._schedule.committable()
+        number = None if self._halted else self._schedule.committable()
         return None if number is None else self._flights[number]
 
     def close(self, number: int) -> None:

@@ -7,6 +7,7 @@ DataFrame functions need Spark.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ from rechannel.engine.physical import (
 )
 from rechannel.engine.runner import Report, Timestep
 from rechannel.engine.splits import assign
-from rechannel.errors import DataflowError
+from rechannel.errors import ClusterError, DataflowError
 from rechannel.kernels.front import FrontTask
 from rechannel.kernels.load import Load, Scatter
 from rechannel.kernels.measure import decode_report
@@ -42,9 +43,11 @@ Fault = Callable[[str, int, int, int], str | None]
 """(operator, timestep, task, attempt number) -> what goes wrong: None, "before" (the task dies before
 it ran), "after" (it dies after it wrote its files: they stay behind), "twice" (a speculative copy
 runs as well and wins), or "late" (a copy loses and is still writing when the timestep is over: see
-`InProcessRunner.stragglers`)."""
+`InProcessRunner.stragglers`). Attempts are counted on where a timestep runs again."""
 
 ATTEMPTS = 4
+TRIES_KEPT = 64
+"""Timesteps for which it is known how often they were tried."""
 
 
 def no_faults(operator: str, timestep: int, task: int, attempt: int) -> str | None:
@@ -53,7 +56,7 @@ def no_faults(operator: str, timestep: int, task: int, attempt: int) -> str | No
     return None
 
 
-class TaskDied(Exception):  # noqa: N818
+class TaskDied(ClusterError):  # noqa: N818
     """An injected task failure."""
 
 
@@ -75,14 +78,19 @@ class InProcessRunner:
     injected: dict[str, int] = field(default_factory=dict)
     stragglers: list[Callable[[], object]] = field(default_factory=list)
     _timesteps: dict[int, Timestep] = field(default_factory=dict)
+    _tried: Counter[tuple[str, int]] = field(default_factory=Counter)
     _exchanges: dict[tuple[str, int], Parcels] = field(default_factory=dict)
 
     def open(self, timestep: Timestep) -> None:
         """Remember what the timestep reads."""
+        long_ago = timestep.number - TRIES_KEPT
+        for unit in [unit for unit in self._tried if unit[1] < long_ago]:
+            del self._tried[unit]
         self._timesteps[timestep.number] = timestep
 
     def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
         """Run all tasks of a unit; keep what they send for their consumers."""
+        self._tried[stage, timestep] += 1
         program = self.programs[stage]
         if program.logic is None:
             inputs = self._front_inputs(timestep, stage)
@@ -104,7 +112,8 @@ class InProcessRunner:
         self, step: StageStep, stage: str, task: int, run: Callable[[str], Parcels]
     ) -> Parcels:
         """Run a task until an attempt succeeds, as Spark would."""
-        for attempt in range(ATTEMPTS):
+        last = self._tried[stage, step.timestep] * ATTEMPTS
+        for attempt in range(last - ATTEMPTS, last):
             fault = self.fault(stage, step.timestep, task, attempt)
             if fault is not None:
                 self.injected[fault] = self.injected.get(fault, 0) + 1
@@ -117,7 +126,7 @@ class InProcessRunner:
                 self.stragglers.append(partial(run, self.names()))
             if fault != "after":
                 return result
-        msg = f"task {task} of {stage!r} failed {ATTEMPTS} times in timestep {step.timestep}"
+        msg = f"operator {stage!r}: task {task} failed {ATTEMPTS} times in timestep {step.timestep}"
         raise TaskDied(msg)
 
     def _front(

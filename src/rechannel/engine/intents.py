@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rechannel.engine.entries import Intent, Json, SourceRange
+from rechannel.engine.entries import Committed, Intent, Json, SourceRange
+from rechannel.engine.flights import Flight
 from rechannel.engine.incarnations import SOURCES, incarnation
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.model.configuration import Configuration
@@ -55,3 +57,18 @@ def decided_of(intent: Intent, configuration: Configuration) -> Timestep:
 def reads_mine(intent: Intent, notes: Mapping[str, Json], source: str) -> bool:
     """Whether an entry's offsets of a source are those of who bears the name now."""
     return intent.sources[source].incarnation in {"", incarnation(notes, SOURCES, source)}
+
+
+def committed_of(
+    flight: Flight, kept: Mapping[str, Sequence[str]], staged: Mapping[str, Mapping[str, Any]]
+) -> Committed:
+    """The entry that commits a timestep: its offsets, its state and its output together."""
+    decided = flight.decided
+    return Committed(
+        timestep=decided.number,
+        edits=flight.edits,
+        times=flight.times,
+        offsets={name: part.end for name, part in decided.slices.items()},
+        staged=staged,
+        outbox={node: tuple(keys) for node, keys in kept.items()},
+    )

@@ -38,5 +38,10 @@ class Listener(Protocol):
     ) -> None:
         """A timestep is in the journal."""
 
-    def failed(self, timestep: int, error: BaseException) -> None:
-        """A timestep failed."""
+    def failed(
+        self, timestep: int | None, error: BaseException, *, again_ms: float | None = None
+    ) -> None:
+        """A timestep failed, or (None) a look at the sources. again_ms: until it is tried again; None = it is not."""
+
+    def well(self) -> None:
+        """What had failed has succeeded."""

@@ -54,6 +54,17 @@ def _progress(job: RunningJob) -> Iterator[Metric]:
         "Committed timesteps, those of earlier drivers of the state directory included.",
         value=status["timestep"] or 0,
     )
+    yield CounterMetricFamily(
+        "rechannel_retries",
+        "Failures of timesteps, and of looks at sources, that were tried again since the driver started.",
+        value=status["retries"],
+    )
+    yield _labelled(
+        "rechannel_trouble",
+        "1 for what goes wrong at present and is tried again.",
+        "of",
+        dict.fromkeys(status["troubles"], 1),
+    )
     if status["timestep"] is not None:
         yield _gauge("rechannel_timestep", "The latest committed timestep.", status["timestep"])
     if not recent:

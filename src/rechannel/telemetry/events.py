@@ -137,7 +137,7 @@ class TimestepFailed(Record):
     """A timestep failed and nothing of it was committed.
 
     error: name of the exception's class. message: its text.
-    operator: whose task failed, where that is known.
+    operator: whose task failed, where that is known. again_ms: until it runs again; None = it does not.
     """
 
     KIND: ClassVar[str] = "timestep_failed"
@@ -147,6 +147,7 @@ class TimestepFailed(Record):
     error: str
     message: str = ""
     operator: str | None = None
+    again_ms: float | None = None
 
     def __post_init__(self) -> None:
         """Check the timestep."""

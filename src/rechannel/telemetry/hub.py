@@ -26,6 +26,9 @@ from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
 from rechannel.telemetry.troubles import Troubles
 
+TIMESTEP, SOURCES = "timestep", "sources"
+"""Topics of the troubles that a timestep has that runs again, and a look at the sources that is repeated."""
+
 
 class Hub:
     """One job's telemetry. directory: where event files go; None = progress only."""
@@ -135,16 +138,28 @@ class Hub:
             )
         )
 
-    def failed(self, timestep: int, error: BaseException) -> None:
-        """A timestep failed."""
+    def failed(
+        self, timestep: int | None, error: BaseException, *, again_ms: float | None = None
+    ) -> None:
+        """A timestep failed, or (None) a look at the sources. again_ms: until it is tried again; None = it is not."""
+        if again_ms is not None:
+            self.troubles(SOURCES if timestep is None else TIMESTEP, error)
+        if timestep is None:
+            return
         self._see(
             TimestepFailed(
                 timestep=timestep,
                 at_ms=int(self._clock()),
                 error=type(error).__name__,
                 message=str(error),
+                again_ms=again_ms,
             )
         )
+
+    def well(self) -> None:
+        """What had failed has succeeded."""
+        for topic in (SOURCES, TIMESTEP):
+            self.troubles(topic, None)
 
     def close(self, error: BaseException | None = None) -> None:
         """The job ended; write what is waiting."""

@@ -102,6 +102,7 @@ class Progress:
         self._recent: tuple[dict[str, Any], ...] = ()
         self._previous: TimestepStarted | None = None
         self._troubles: dict[str, str] = {}
+        self._failures: dict[int, int] = {}
         self._lock = Lock()
 
     @property
@@ -115,6 +116,7 @@ class Progress:
         activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
         finished_ms, state_rows and state_bytes (None without state);
         sources: by name, the offsets that were read; sinks: by name, what was published;
+        failures: how often it has failed and was run again before it succeeded;
         troubles: by topic, what went wrong beside the stream and is tried again.
         """
         recent = self._recent
@@ -138,6 +140,7 @@ class Progress:
                 self._open.clear()
                 self._previous = None
                 self._troubles.clear()
+                self._failures.clear()
                 self._committed = event.timestep - 1
             case TimestepStarted():
                 self._start(event)
@@ -151,6 +154,7 @@ class Progress:
                 self._commit(event)
             case TimestepFailed():
                 self._open.pop(event.timestep, None)
+                self._failures[event.timestep] = self._failures.get(event.timestep, 0) + 1
             case Note() if event.topic == TROUBLE:
                 self._trouble(event)
             case _:
@@ -188,7 +192,12 @@ class Progress:
 
     def _commit(self, event: TimestepCommitted) -> None:
         timestep = self._open.pop(event.timestep, None) or _Timestep()
-        entry = {**_entry(event, timestep), "troubles": dict(self._troubles)}
+        entry = {
+            **_entry(event, timestep),
+            "failures": self._failures.get(event.timestep, 0),
+            "troubles": dict(self._troubles),
+        }
+        self._failures = {t: n for t, n in self._failures.items() if t > event.timestep}
         self._recent = (*self._recent, entry)[-self._keep :]
         # Commits come in order, so whatever is older will not be heard of again.
         self._committed = event.timestep

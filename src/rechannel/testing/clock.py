@@ -22,3 +22,7 @@ class ManualClock:
     def advance(self, by: timedelta | float) -> None:
         """Let time pass: a timedelta or milliseconds. Negative amounts turn the clock back."""
         self.now_ms += by / timedelta(milliseconds=1) if isinstance(by, timedelta) else by
+
+    def pass_until(self, at_ms: float) -> None:
+        """Let time pass until then, unless it has."""
+        self.now_ms = max(self.now_ms, at_ms)

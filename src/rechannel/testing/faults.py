@@ -20,7 +20,7 @@ class TaskFaults:
     "after" (it dies when it has written its files, which stay behind),
     "twice" (a speculative copy runs as well, and wins),
     "late" (a copy loses, and is still writing when the timestep is over).
-    A task that dies four times in a row fails its timestep.
+    A task that dies four times in a row fails its timestep, which the driver runs again: attempts are counted on.
     """
 
     planned: Mapping[Attempt, str] = field(default_factory=dict)

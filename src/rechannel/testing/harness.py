@@ -292,6 +292,7 @@ class Harness:
             runner=runner,
             executor=executor,
             choose=self._choose,
+            wait_until=self._wait_until,
         )
 
     def _housekeeping(
@@ -317,6 +318,11 @@ class Harness:
             journal=journal,
             backlog=settings.publish_backlog,
         )
+
+    def _wait_until(self, at_ms: float) -> None:
+        """Only on a clock that can be set; on any other, time passes by itself."""
+        if isinstance(self.clock, ManualClock):
+            self.clock.pass_until(at_ms)
 
     def _counting(self, faults: TaskFault) -> TaskFault:
         def counted(operator: str, timestep: int, task: int, attempt: int) -> str | None:

@@ -98,9 +98,15 @@ class PromptExecutor(StepExecutor):
         return future
 
 
+def _nobody_waits(due_ms: float) -> None:
+    """Time passes when a test says so."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Process:
     """One driver and what it needs. `Harness.start` makes it.
+
+    wait_until: lets time pass, to Unix milliseconds, where nothing else can happen than a further try.
 
     Whatever its driver, a sink or a function of the user raises comes out of the call that led to
     it, and ends the driver.
@@ -115,6 +121,7 @@ class Process:
     runner: InProcessRunner
     executor: StepExecutor
     choose: Choose = field(default=lambda _: 0)
+    wait_until: Callable[[float], None] = _nobody_waits
 
     def step(self) -> bool:
         """Let one thing happen: a decision or a commit, a unit, a publication. False: nothing can.
@@ -124,7 +131,13 @@ class Process:
         units = [lambda i=i: self.executor.run(i) for i in range(len(self.executor))]
         possible = [self.driver.step, *units, self.publisher.publish_next]
         first = self.choose(len(possible))
-        return any(happens() for happens in possible[first:] + possible[:first])
+        if any(happens() for happens in possible[first:] + possible[:first]):
+            return True
+        due_ms = self.driver.retrying.due_ms
+        if due_ms is None:
+            return False
+        self.wait_until(due_ms)  # what has failed is tried again then
+        return self.driver.step() or self.driver.retrying.due_ms != due_ms
 
     def reconfigure(
         self,
@@ -193,7 +206,10 @@ class Silent:
     def committed(self, timestep: int, *, reports: list[Report], **facts: Any) -> None:
         """Ignore."""
 
-    def failed(self, timestep: int, error: BaseException) -> None:
+    def failed(self, timestep: int | None, error: BaseException, **facts: Any) -> None:
+        """Ignore."""
+
+    def well(self) -> None:
         """Ignore."""
 
 

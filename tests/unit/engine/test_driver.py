@@ -24,6 +24,7 @@ from rechannel.errors import (
 )
 from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Combine
+from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.faulty import Crash, Fault, FaultKind
@@ -450,10 +451,12 @@ def test_what_fails_ends_the_job_and_is_raised_from_the_handle():
 def test_a_task_that_dies_again_and_again_fails_its_timestep():
     planned = {("sums", 2, 0, attempt): "before" for attempt in range(4)}
     how = InProcess(fault=TaskFaults(planned))
-    running = job(script("k long, v long", ROWS)).start(in_process=how)
-    with pytest.raises(TimestepError, match="task 0 of 'sums' failed 4 times in timestep 2"):
+    running = job(script("k long, v long", ROWS), patience=Patience(seconds=0)).start(
+        in_process=how
+    )
+    with pytest.raises(TaskDied, match="operator 'sums': task 0 failed 4 times in timestep 2"):
         running.process_all_available(60)
-    assert isinstance(running.exception.__cause__, TaskDied)
+    assert isinstance(running.exception, TimestepError)
 
 
 def test_no_thread_is_left_behind():

@@ -10,6 +10,7 @@ import pytest
 import rechannel as rc
 from rechannel.engine.inprocess import ATTEMPTS, InProcessLoader, TaskDied, no_faults
 from rechannel.errors import DataflowError
+from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS
 from rechannel.testing import Harness, Process, TaskFaults, script
@@ -20,7 +21,8 @@ ROWS = [[{"k": i % 5, "v": i} for i in range(20)], [{"k": 9, "v": 9}]]
 def harness_of(**options: Any) -> Harness:
     stream = rc.read().memory(script("k long, v long", ROWS, partitions=3), name="in")
     sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
-    return Harness(sums.write.memory("out"), settings=Settings(tasks=2, bins=4), **options)
+    options.setdefault("settings", Settings(tasks=2, bins=4))
+    return Harness(sums.write.memory("out"), **options)
 
 
 def totals(harness: Harness) -> dict[int, int]:
@@ -80,11 +82,11 @@ def test_a_copy_that_loses_may_still_write_when_all_is_over():
     assert totals(harness) == expected()
 
 
-def test_a_task_fails_for_good_after_some_attempts():
+def test_a_task_fails_its_timestep_after_some_attempts():
     planned = {("in", 2, 0, attempt): "before" for attempt in range(ATTEMPTS)}
-    harness = harness_of()
+    harness = harness_of(settings=Settings(tasks=2, bins=4, patience=Patience(seconds=0)))
     process = harness.start(task_faults=TaskFaults(planned))
-    with pytest.raises(TaskDied, match="task 0 of 'in' failed 4 times in timestep 2"):
+    with pytest.raises(TaskDied, match="operator 'in': task 0 failed 4 times in timestep 2"):
         process.run()
     assert harness.journal_state().last_committed == 1
     harness.start().run()

@@ -64,6 +64,7 @@ PLAIN = {
     "str": names,
     "bool": st.booleans(),
     "int | None": st.none() | naturals,
+    "float | None": st.none() | times,
     "str | None": st.none() | names,
 }
 PLAIN |= {

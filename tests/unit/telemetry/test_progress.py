@@ -127,6 +127,7 @@ def test_everything_about_one_timestep():
         },
         "sources": {"files": {"start": 1, "end": 2}},
         "sinks": {"console": {"at_ms": 190, "duration_ms": 2.0, "rows": 10, "bytes": None}},
+        "failures": 0,
         "troubles": {},
     }
     assert json.loads(json.dumps(progress.last_progress)) == progress.last_progress

@@ -1,0 +1,81 @@
+"""Runs again what failed for reasons that pass: timesteps, and looks at the sources.
+
+A timestep that failed takes those after it with it: they rest on state that it was to write. All units under way come
+back first; then the timesteps begin from scratch, under the same intents and on committed state. Files of the attempts
+before carry their names and are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rechannel.engine.again import Again
+from rechannel.engine.flights import Flights
+from rechannel.engine.intake import Intake
+from rechannel.engine.listener import Listener
+from rechannel.engine.runner import Runner, SourceSlice, Timestep
+from rechannel.model.configuration import Configuration
+from rechannel.model.patience import Patience
+
+
+class Retrying:
+    """What one driver tries again; belongs to its thread, and any thread may look."""
+
+    def __init__(
+        self,
+        patience: Patience,
+        *,
+        flights: Flights,
+        runner: Runner,
+        tell: Listener,
+        clock: Callable[[], float],
+    ) -> None:
+        """Nothing has failed yet. clock: Unix milliseconds."""
+        self._timesteps, self._looks = Again(patience=patience), Again(patience=patience)
+        self._flights, self._runner, self._tell, self._clock = flights, runner, tell, clock
+
+    @property
+    def total(self) -> int:
+        """How often something has failed and was tried again."""
+        return self._timesteps.total + self._looks.total
+
+    @property
+    def due_ms(self) -> float | None:
+        """When the next try is of what has failed, Unix milliseconds; None = nothing has."""
+        due = (self._timesteps.due_ms, self._looks.due_ms)
+        return min((at for at in due if at is not None), default=None)
+
+    def holds(self) -> bool:
+        """Whether nothing may begin now: something has still to come back, or to wait."""
+        now = self._clock()
+        return self._flights.halted or self._timesteps.holds(now) or self._looks.holds(now)
+
+    def failed(self, number: int, error: Exception) -> None:
+        """A timestep failed: it, and those after it, run again if that may help. Raises the error if not."""
+        wait = self._timesteps.failed(f"timestep {number}", error, self._clock())
+        self._tell.failed(number, error, again_ms=wait)
+        self._flights.halt()
+        self._runner.cancel()
+
+    def taken_back(self) -> list[Timestep]:
+        """Timesteps that are to begin from scratch, oldest first: once, when all of their units have come back."""
+        return self._flights.take_back() if self._flights.halted else []
+
+    def committed(self) -> None:
+        """A timestep is in the journal."""
+        if self._timesteps.well():
+            self._tell.well()
+
+    def look(
+        self, intake: Intake, now_ms: int, configuration: Configuration
+    ) -> tuple[bool, dict[str, SourceSlice] | None]:
+        """Whether the sources could be looked at, and what a timestep would read of them; see `Intake.look`."""
+        try:
+            slices = intake.look(now_ms, configuration)
+        except Exception as error:
+            wait = self._looks.failed("reading the sources", error, self._clock())
+            self._tell.failed(None, error, again_ms=wait)
+            return False, None
+        if self._looks.well():
+            self._tell.well()
+        return True, slices

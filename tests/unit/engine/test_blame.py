@@ -1,0 +1,108 @@
+"""Which errors pass: by class where they are ours, by the words of Spark where they are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rechannel.engine.blame import Blame, blame_of, is_severed
+from rechannel.engine.spark.failures import translate
+from rechannel.errors import (
+    ClusterError,
+    DataflowError,
+    FencedError,
+    MissingFileError,
+    SchemaDriftError,
+    StorageError,
+    TimestepError,
+    UserFunctionError,
+    one_sentence,
+)
+
+ABORTED = "An error occurred while calling o89.executeCollect.\n: org.apache.spark.SparkException: "
+STACK = "\n\nDriver stacktrace:\n\tat org.apache.spark.scheduler.DAGScheduler.x(D.scala:3)\n"
+LOST = (
+    f"{ABORTED}Job aborted due to stage failure: Task 1 in stage 7.0 failed 4 times, most recent"
+    " failure: Lost task 1.3 in stage 7.0 (TID 31) (127.0.0.2 executor 4): ExecutorLostFailure"
+    f" (executor 4 exited caused by one of the running tasks) Reason: worker lost{STACK}"
+)
+INDETERMINATE = (
+    f"{ABORTED}Job aborted due to stage failure: A shuffle map stage with indeterminate output was"
+    f" failed and retried. However, Spark cannot rollback the ResultStage 14{STACK}"
+)
+FETCH = (
+    f"{ABORTED}Job aborted due to stage failure: ShuffleMapStage 20 has failed the maximum allowable"
+    f" number of times: 4. Most recent failure reason:\norg.apache.spark.shuffle.FetchFailed{STACK}"
+)
+AWAY = f"{ABORTED}java.net.ConnectException: Call From a to b:8020 failed{STACK}"
+OVER = f"{ABORTED}Job 5 cancelled because SparkContext was shut down. ExecutorLostFailure{STACK}"
+CANCELLED = f"{ABORTED}Job 5 cancelled{STACK}"
+PARSE = "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'"
+
+
+@pytest.mark.parametrize(
+    ("error", "blame"),
+    [
+        (UserFunctionError("no luck"), Blame.USER),
+        (UserFunctionError("FetchFailed is what my function said"), Blame.USER),
+        (TimestepError("?"), Blame.USER),
+        (DataflowError("?"), Blame.USER),
+        (FencedError("?"), Blame.USER),
+        (SchemaDriftError("?"), Blame.USER),
+        (MissingFileError("?"), Blame.DAMAGED),
+        (StorageError("?"), Blame.STORE),
+        (ClusterError("?"), Blame.CLUSTER),
+        (RuntimeError(LOST), Blame.CLUSTER),
+        (RuntimeError(INDETERMINATE), Blame.CLUSTER),
+        (RuntimeError(FETCH), Blame.CLUSTER),
+        (RuntimeError(AWAY), Blame.STORE),
+        (RuntimeError(OVER), Blame.USER),
+        (RuntimeError(CANCELLED), Blame.USER),
+        (RuntimeError(PARSE), Blame.USER),
+        (KeyError("k"), Blame.USER),
+    ],
+)
+def test_who_is_to_blame(error, blame):
+    assert blame_of(error) is blame
+    assert blame.passes == (blame in {Blame.CLUSTER, Blame.STORE})
+
+
+def test_the_cause_of_an_error_counts_where_the_error_is_nobodys():
+    made = RuntimeError("writing failed")
+    made.__cause__ = RuntimeError(LOST)
+    assert blame_of(made) is Blame.CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [(LOST, ClusterError), (AWAY, StorageError), (CANCELLED, TimestepError)]
+)
+def test_what_spark_says_becomes_an_error_without_java_stacks(said, kind):
+    made = translate(RuntimeError(said), "users", 5)
+    assert type(made) is kind
+    assert "'users'" in str(made)
+    assert "timestep 5" in str(made)
+    assert "DAGScheduler" not in str(made)
+
+
+def test_an_error_of_the_library_in_a_worker_stays_what_it_is():
+    said = f"{ABORTED}x: Traceback\nrechannel.errors.UserFunctionError: operator 'u': no luck\n\tat a.b(C)"
+    made = translate(RuntimeError(said), "u", 5)
+    assert type(made) is UserFunctionError
+    assert str(made) == "operator 'u': no luck"
+
+
+def test_one_sentence_has_no_stack_of_any_language():
+    assert one_sentence(RuntimeError(LOST)).startswith(
+        "org.apache.spark.SparkException: Job aborted"
+    )
+    assert "\tat" not in one_sentence(RuntimeError(LOST))
+    assert one_sentence(ValueError("first\nTraceback ...")) == "first"
+    assert one_sentence(ValueError()) == "ValueError"
+    assert len(one_sentence(ValueError("x" * 10_000))) <= 500
+
+
+def test_a_call_that_was_cut_off_is_told():
+    assert is_severed(ConnectionRefusedError(111, "Connection refused"))
+    made = TimestepError("failed")
+    made.__cause__ = RuntimeError("Answer from Java side is empty")
+    assert is_severed(made)
+    assert not is_severed(ValueError("no luck"))
