@@ -27,6 +27,7 @@ from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.lease import FRESH_MS, Holder, Lease
 from rechannel.engine.physical import SinkPlan
 from rechannel.errors import FencedError, StateInUseError
+from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
@@ -216,6 +217,8 @@ def random_settings(rng: Random) -> Settings:
         publish_backlog=rng.choice((1, 2, 8, 50)),
         replan_after=rng.choice((None, 1, 2)),
         merging=MergePolicy(fan=rng.randint(2, 4), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
+        # Time stands still, or jumps: what is tried again is tried at once, or never.
+        patience=rng.choice((Patience(seconds=0), Patience(first_seconds=0))),
     )
 
 

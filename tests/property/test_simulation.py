@@ -29,7 +29,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.engine.entries import ConfigurationChanged, Opened
-from rechannel.engine.inprocess import TaskDied
+from rechannel.engine.inprocess import ATTEMPTS, TaskDied
 from rechannel.engine.journal import Journal
 from rechannel.errors import (
     DamagedStateError,
@@ -42,6 +42,7 @@ from rechannel.kernels import collect, lookup, receive, send, sorting
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
+from rechannel.model.patience import Patience
 from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure.changes import parts_of
 from rechannel.reconfigure.moment import EventMoment
@@ -72,6 +73,9 @@ LIVES = 6
 # A schedule --------------------------------------------------------------------------------------
 
 
+KINDS_OF_FAULTS = ("before", "after", "twice", "late")
+
+
 def random_settings(rng: Random) -> Settings:
     return Settings(
         tasks=rng.randint(1, 4),
@@ -81,6 +85,8 @@ def random_settings(rng: Random) -> Settings:
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8)),
         merging=MergePolicy(fan=rng.randint(2, 8), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
+        # Time stands still, or jumps: what is tried again is tried at once, or never.
+        patience=rng.choice((Patience(seconds=0), Patience(first_seconds=0))),
     )
 
 
@@ -131,11 +137,14 @@ class Disturbed:
     asleep: list[Process] = field(default_factory=list)
     lives: int = 0
     seen: dict[str, str] = field(default_factory=dict)
+    doomed: bool = False
 
     def task_fault(self, operator: str, timestep: int, task: int, attempt: int) -> str | None:
-        if self.lives > LIVES or self.rng.random() > 0.1:
+        if attempt % ATTEMPTS == 0:
+            self.doomed = self.lives <= LIVES and self.rng.random() < 0.01
+        if self.lives > LIVES or not (self.doomed or self.rng.random() <= 0.1):
             return None
-        fault = self.rng.choice(("before", "after", "twice", "late"))
+        fault = self.rng.choice(("before", "after") if self.doomed else KINDS_OF_FAULTS)
         self.happened[f"planned {fault}"] += 1
         return fault
 
@@ -168,7 +177,10 @@ class Disturbed:
                 self.happened["withdrawn"] += 1
                 rode = any(intent.steps for intent in before.open_intents)
                 self.happened["withdrawn with steps"] += rode
-            return self.drive(process, calm=calm)
+            try:
+                return self.drive(process, calm=calm)
+            finally:
+                self.happened["ran again"] += process.driver.retrying.total
         except Crash:
             self.happened[f"store {faults[-1].kind}"] += 1
         except StorageError:
@@ -461,6 +473,8 @@ def run_schedule(rng: Random) -> Counter[str]:
 
 NEEDED = (
     *(f"store {kind}" for kind in FaultKind),
+    "ran again",
+    "timestep failed",
     "fenced",
     "fell asleep",
     "killed",
