@@ -13,6 +13,9 @@ from prometheus_client.registry import Collector
 from rechannel.running import RunningJob
 from rechannel.serve.facts import open_reconfigurations, operators_of
 
+TROUBLES = ("lease", "housekeeping", "timestep", "sources")
+"""Topics of troubles that any job may have."""
+
 QUANTILES = (0.5, 0.99)
 
 
@@ -61,9 +64,9 @@ def _progress(job: RunningJob) -> Iterator[Metric]:
     )
     yield _labelled(
         "rechannel_trouble",
-        "1 for what goes wrong at present and is tried again.",
+        "1 for what goes wrong at present and is tried again, 0 for what does not.",
         "of",
-        dict.fromkeys(status["troubles"], 1),
+        dict.fromkeys(TROUBLES, 0) | dict.fromkeys(status["troubles"], 1),
     )
     if status["timestep"] is not None:
         yield _gauge("rechannel_timestep", "The latest committed timestep.", status["timestep"])
