@@ -30,7 +30,7 @@ from rechannel.engine.exchange import Exchange
 from rechannel.engine.flights import CameBack, Failed, Flight, Flights, kept_of
 from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
-from rechannel.engine.incarnations import counted, members_of
+from rechannel.engine.incarnations import OPERATORS, counted, ids, members_of
 from rechannel.engine.intake import Intake, unheard
 from rechannel.engine.intents import committed_of, decided_of, intent_of, reads_mine
 from rechannel.engine.journal import Journal
@@ -386,7 +386,12 @@ class Driver:
         version = decision.configuration.dataflow
         self.changes.journal(decision)
         known = self._journal.state.notes.get(NOTE) or {}
-        note = noted(known, version, self._exchange.record(version, place.time_ms))
+        counted = self._counted(version, place)
+        record = {
+            **self._exchange.record(version, place.time_ms),
+            "incarnations": ids(counted, OPERATORS),
+        }
+        note = noted(known, version, record)
         self._journal.append(Note(kind=NOTE, body=note))
         self._journal.append(
             ConfigurationChanged(
@@ -395,7 +400,7 @@ class Driver:
                 cause=decision.steps[-1].id,
                 steps=decision.steps,
                 edits=self._exchange.loaded(version),
-                notes={INCARNATIONS: self._counted(version, place)},
+                notes={INCARNATIONS: counted},
             )
         )
         ready = self._exchange.begin(version)

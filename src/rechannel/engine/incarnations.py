@@ -88,6 +88,16 @@ def _check_moved(state: JournalState, known: Mapping[str, Json], note: Mapping[s
             raise RefusedError(msg)
 
 
+def ids(note: Mapping[str, Json], kind: str) -> dict[str, Json]:
+    """Ids of one kind, by name, as a note says."""
+    return {name: one["id"] for name, one in note[kind].items()}
+
+
+def operators_of(dataflow: Dataflow, notes: Mapping[str, Json]) -> dict[str, Json]:
+    """Ids of the operators of a dataflow that starts, by name."""
+    return ids(counted(notes.get(NOTE), members_of(dataflow), 0), OPERATORS)
+
+
 def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:
     """Id of whoever bears a name now; "" where the journal does not say."""
     found: str = _told(notes, kind, name).get("id", "")

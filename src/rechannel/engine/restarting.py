@@ -162,3 +162,24 @@ def check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: 
                 " its text, or go back on purpose with start(revert=True)"
             )
             raise OldProgramError(msg)
+
+
+def check_incarnations(
+    identity: Mapping[str, Json], known: Mapping[str, Json], present: Mapping[str, str]
+) -> None:
+    """Raise OtherDataflowError where a text is that of a version whose operators were others of the same names.
+
+    identity: of the text. known: what the journal keeps, by version. present: incarnations of the operators that run.
+    """
+    same = [v for v in sorted(map(int, known)) if known[str(v)]["identity"] == identity]
+    if not same:
+        return
+    before: Mapping[str, str] = known[str(same[-1])].get("incarnations") or {}
+    others = sorted(name for name, who in before.items() if present.get(name, who) != who)
+    if others:
+        msg = (
+            f"this program is version {same[-1]} of the dataflow; its operators {others} were removed since, and others"
+            " were added under their names, whose state is not theirs. Start the program as it is now, or give this"
+            " one a directory of its own"
+        )
+        raise OtherDataflowError(msg)

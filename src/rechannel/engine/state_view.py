@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.engine.incarnations import OPERATORS, since
 from rechannel.engine.journal_state import JournalState, Version
 from rechannel.engine.physical import PhysicalPlan
-from rechannel.errors import NotReadyError, UnknownOperatorError
+from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.scan import canonical, finished
 from rechannel.model.eventtime import Clock
@@ -102,8 +103,19 @@ def version_at(state: JournalState, timestep: int | None) -> Version:
 
 
 def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, Clock]:
-    """The manifest of an operator as of a commit, and the commit's times. Raises NotReadyError where it is not kept."""
+    """The manifest of an operator as of a commit, and the commit's times.
+
+    Raises NotReadyError where it is not kept, RefusedError where the name was another operator's then.
+    """
     version = version_at(state, timestep)
+    began = since(state.notes, OPERATORS, operator)
+    # What it begins with is there as of the timestep before.
+    if timestep is not None and timestep < began - 1:
+        msg = (
+            f"operator {operator!r} is there since timestep {began}: at timestep {timestep} there was none, or another"
+            f" one of that name, which was removed. Ask for timestep {began} or a later one"
+        )
+        raise RefusedError(msg)
     return version.manifests.get(operator, Manifest()), version.clock(operator)
 
 

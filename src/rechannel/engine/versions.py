@@ -23,10 +23,18 @@ from rechannel.dataflow.migration_json import mended_json, migration_from_json, 
 from rechannel.dataflow.provided import Provided, provided_by
 from rechannel.dataflow.succession import migration_between
 from rechannel.engine.entries import Json
+from rechannel.engine.incarnations import operators_of
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
-from rechannel.engine.restarting import check_age, check_sources, check_state, lasting, sources_of
+from rechannel.engine.restarting import (
+    check_age,
+    check_incarnations,
+    check_sources,
+    check_state,
+    lasting,
+    sources_of,
+)
 from rechannel.engine.steps import first_configuration
 from rechannel.errors import RefusedError, UnknownOperatorError
 from rechannel.kernels.arrange import ArrangeLogic
@@ -56,7 +64,7 @@ Stored = Callable[[str], frozenset[str] | None]
 KEPT = 32
 """Versions whose identity is kept, to recognise old program text."""
 
-_PAST = ("text", "identity")
+_PAST = ("text", "identity", "incarnations")
 """What is kept of a version that does not run any more."""
 
 
@@ -64,10 +72,11 @@ _PAST = ("text", "identity")
 class Program:
     """One version of the dataflow, ready to run.
 
-    record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `operators` (what
-    their state depends on), `lasting` (what it means beyond its columns), `sources` (what they read), `logics` (version
-    of every operator's logic), `eras` (name of the present state of operators that were migrated), `migrations` (by
-    operator, oldest first: `from`, the era before, and `migration`). provided: the functions that it may name.
+    record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
+    its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
+    (what they read), `logics` (version of every operator's logic), `eras` (name of the present state of operators that
+    were migrated), `migrations` (by operator, oldest first: `from`, the era before, and `migration`). provided: the
+    functions that it may name.
     """
 
     version: int
@@ -98,13 +107,13 @@ def start_program(
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = _current(state)
-    identity = dataflow_identity(dataflow)
-    held = known.get(str(current), {})
+    identity, held = dataflow_identity(dataflow), known.get(str(current), {})
     if held and held["identity"] != identity and not revert:
         check_age(identity, known, current)
     begun = state.last_intended is not None
     check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh)
     check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
+    check_incarnations(identity, known, present := operators_of(dataflow, state.notes))
     provided = provided_by(dataflow, migrations, mended=mended)
     ways: Mapping[str, Json] = held.get("migrations", {})
     if mended:
@@ -112,6 +121,7 @@ def start_program(
     record = {
         "text": held.get("text", "the first one"),
         "identity": identity,
+        "incarnations": present,
         "operators": fingerprint(dataflow, schemas),
         "lasting": lasting(dataflow),
         "sources": sources_of(dataflow),
@@ -163,7 +173,9 @@ def noted(known: Mapping[str, Json], version: int, record: Mapping[str, Json]) -
     kept = {}
     for old in others:
         one = known[str(old)]
-        kept[str(old)] = one if old == before else {name: one[name] for name in _PAST}
+        kept[str(old)] = (
+            one if old == before else {name: one[name] for name in _PAST if name in one}
+        )
     return {**kept, str(version): dict(record)}
 
 

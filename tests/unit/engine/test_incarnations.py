@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import rechannel as rc
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.engine.incarnations import (
@@ -10,12 +12,15 @@ from rechannel.engine.incarnations import (
     SINKS,
     SOURCES,
     counted,
+    ids,
     incarnation,
     members_of,
     note_of,
     since,
 )
 from rechannel.engine.journal_state import JournalState
+from rechannel.errors import OtherDataflowError, RefusedError
+from rechannel.settings import Settings
 from rechannel.testing import Harness, script
 
 
@@ -27,10 +32,6 @@ def flows(*, path: str = "out/a", sinks: tuple[str, ...] = ("o",)):
 
 def members(**how):
     return members_of(dataflow_of(*flows(**how)))
-
-
-def ids(note, kind):
-    return {name: incarnation({NOTE: note}, kind, name) for name in note[kind]}
 
 
 def test_everybody_is_counted_once():
@@ -92,3 +93,69 @@ def test_a_change_counts_in_the_entry_that_makes_it():
     assert set(after["sinks"]) == {"m"}
     assert after["sinks"]["m"] == before["sinks"]["m"]
     assert after["serial"] == before["serial"]
+
+
+# Operators ---------------------------------------------------------------------------------------------------
+
+
+def swapped():
+    """A job whose operator x was removed before timestep 3, and another one of its name added before timestep 4."""
+    source = script("k string, v long", [[{"k": "a", "v": 1}]])
+    stream = rc.read().memory(source, name="in")
+    op = stream.key_by("k").aggregate(n=rc.count(), name="op").write.memory("m", name="m")
+    old = stream.key_by("k").aggregate(n=rc.count(), name="x").write.memory("mx", name="mx")
+    some = stream.map_batches(lambda b: b.slice(0), schema="k string, v long", name="some")
+    new = some.key_by("k").aggregate(n=rc.count(), name="x").write.memory("my", name="my")
+    harness = Harness([op, old], settings=Settings(keep_versions=20))
+    process = harness.start()
+
+    def hit():
+        source.push([{"k": "a", "v": 5}])
+        process.run()
+
+    process.run()
+    hit()
+    process.reconfigure(rc.remove("mx", "x"))
+    process.run()
+    hit()
+    process.reconfigure(rc.add(new))
+    process.run()
+    hit()
+    hit()
+    return harness, source
+
+
+def test_state_of_another_operator_of_the_name_is_not_shown():
+    harness, _ = swapped()
+    assert harness.state("x").to_pylist() == [{"k": "a", "n": 2}]
+    assert harness.state("x", timestep=4).to_pylist() == [{"k": "a", "n": 1}]
+    assert harness.state("x", timestep=3).to_pylist() == []  # what it begins with
+    for timestep in (1, 2):
+        with pytest.raises(RefusedError, match="'x' is there since timestep 4: at timestep"):
+            harness.state("x", timestep=timestep)
+    assert harness.state("op", timestep=1).to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_going_back_to_a_program_whose_operator_is_gone_is_refused():
+    harness, _ = swapped()
+    with pytest.raises(
+        OtherDataflowError, match=r"operators \['x'\] were removed since, and others"
+    ):
+        harness.start(revert=True)
+
+
+def test_versions_keep_the_incarnations_of_their_operators():
+    harness, _ = swapped()
+    notes = harness.journal_state().notes
+    versions = notes["program"]
+    assert versions["3"]["incarnations"] == ids(notes[NOTE], OPERATORS)
+    assert versions["1"]["incarnations"]["x"] != versions["3"]["incarnations"]["x"]
+    assert versions["1"]["incarnations"]["op"] == versions["3"]["incarnations"]["op"]
+
+
+def test_a_restart_keeps_the_incarnations():
+    harness = Harness(flows())
+    harness.start().stop()
+    before = harness.journal_state().notes
+    harness.start().stop()
+    assert harness.journal_state().notes == before

@@ -174,7 +174,7 @@ def test_a_crash_before_the_border_leaves_the_version_that_runs_as_it_was():
     known = harness.journal_state().notes[NOTE]
     again = noted(known, 4, known["3"])
     assert again["3"] == known["3"]
-    assert set(again["2"]) == {"text", "identity"}
+    assert set(again["2"]) == {"text", "identity", "incarnations"}
     assert noted(again, 3, known["3"])["3"] == known["3"]
 
 
