@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import rechannel as rc
 from rechannel.errors import SchemaDriftError, SourceError
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import (
@@ -370,3 +371,37 @@ def test_python_data_sources_read_as_in_a_streaming_query(spark, tmp_path, how):
         query.stop()
     assert got == peer
     assert [row["n"] for row in got] == list(range(12))
+
+
+def write_orders(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.json").write_text(
+        '{"user": "x", "v": 1.5}\n{"user": "y", "v": 2}\n{"user": "z", "v": "abc"}\n{"user":\n'
+    )
+    return folder
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_record_that_does_not_fit_names_file_and_line(spark, tmp_path, direct):
+    place = write_orders(tmp_path / "in")
+    read = rc.read(spark).files(place, format="json", schema="user string, v double", name="in")
+    flow = read if direct else read.key_by("user").aggregate(v=rc.sum("v"), name="v")
+    job = rc.Job("orders", flow.write.memory("out"), state=tmp_path / "state").start()
+    with pytest.raises(
+        SourceError, match=rf"^{place}/a\.json, line 3: this is no json record.*abc"
+    ):
+        job.process_all_available(120)
+
+
+def test_records_that_do_not_fit_leave_as_dead_letters(spark, tmp_path):
+    place = write_orders(tmp_path / "in")
+    read = rc.read(spark).files(
+        place, format="json", schema="user string, v double", name="in", on_error="dead_letter"
+    )
+    flows = [read.write.memory("good"), read.dead_letters.write.memory("dead")]
+    job = rc.Job("orders", flows, state=tmp_path / "state").start()
+    job.process_all_available(120)
+    assert sorted(job.memory("good").column("user").to_pylist()) == ["x", "y"]
+    texts = job.memory("dead").column("row").to_pylist()
+    assert sorted(texts) == ['{"user":', '{"user": "z", "v": "abc"}']
+    job.stop()

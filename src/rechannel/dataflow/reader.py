@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Connector, Source
+from rechannel.dataflow.dead import has_dead_letters
+from rechannel.dataflow.graph import Connector, MapBatches, Source
 from rechannel.dataflow.naming import (
     DerivedName,
     caller,
@@ -17,10 +18,12 @@ from rechannel.dataflow.naming import (
     function_name,
     given,
     plain,
+    stateless_name,
 )
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.stream import Columns, Stream
 from rechannel.errors import DataflowError
+from rechannel.kernels.dead_letters import Malformed, OnError
 from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,
@@ -29,6 +32,7 @@ from rechannel.sources.connectors import (
     format_of,
 )
 from rechannel.sources.frame import HandoverConnector
+from rechannel.sources.malformed import COLUMN, FORMATS, parting, with_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,12 +53,15 @@ class Reader:
         schema: Columns | None = None,
         per_timestep: int | None = None,
         options: Mapping[str, object] | None = None,
+        on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
         """Files under a directory or glob, those that appear later too, in a fixed order.
 
         format: any that Spark reads; None = by the suffix. per_timestep: at most so many files at a
-        time. Raises DataflowError if the suffix does not tell the format.
+        time. on_error: "dead_letter" = records of JSON, CSV or XML that do not fit the columns, which `schema` gives,
+        are in `.dead_letters`; "fail" = the timestep fails and names file and line.
+        Raises DataflowError if the suffix does not tell the format.
         """
         place = fspath(path)
         kind = format or format_of(place)
@@ -71,7 +78,35 @@ class Reader:
             per_timestep=per_timestep,
             options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
         )
-        return self.connector(connector, DerivedName(files_name(place)), name)
+        derived = DerivedName(files_name(place))
+        if has_dead_letters("files", on_error):
+            return self._parted(connector, derived, name)
+        return self.connector(connector, derived, name)
+
+    def _parted(self, connector: FilesConnector, derived: DerivedName, name: str | None) -> Stream:
+        """Records that can be read; the others are dead letters."""
+        if connector.format not in FORMATS or connector.schema is None:
+            msg = (
+                f"files ({caller()}): on_error='dead_letter' parts records of {', '.join(FORMATS)} that do not fit the"
+                " columns: give schema=, and read other formats without it"
+            )
+            raise DataflowError(msg)
+        kept = replace(
+            connector,
+            schema=with_text(connector.schema),
+            options=parting(connector.options),
+        )
+        error = f"this is no {connector.format} record with the columns of the stream"
+        source = self.connector(kept, derived, name).node
+        node = MapBatches(
+            name=given(None, stateless_name(source, "records")),
+            where=caller(),
+            upstream=source,
+            function=Malformed(column=COLUMN, error=error),
+            schema=connector.schema,
+        )
+        known(node)
+        return Stream(node=node, session=self.session)
 
     def generator(
         self,

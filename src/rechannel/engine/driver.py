@@ -50,6 +50,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
+from rechannel.sources.reader import explained
 from rechannel.telemetry.troubles import Trouble
 
 
@@ -180,7 +181,9 @@ class Driver:
             self._history.finish()
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
-            self.error = self.error or reason_of(error, self._journal.fenced, self._runner.gone)
+            known = explained(error, self._intake.readers.values())
+            reason = known or reason_of(error, self._journal.fenced, self._runner.gone)
+            self.error = self.error or reason
         finally:
             self._close()
 

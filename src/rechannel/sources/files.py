@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.cutting import cut
 from rechannel.sources.listing import bare, hidden, is_remote, local_files
+from rechannel.sources.malformed import line_of, sentence
 from rechannel.sources.parquet import (
     FILE_BITS,
     SPLIT_BYTES,
@@ -32,7 +34,7 @@ from rechannel.sources.parquet import (
 )
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
-from rechannel.sources.spark import FileFormat, RemoteFiles, split_frame
+from rechannel.sources.spark import FileFormat, RemoteFiles, malformed_file, split_frame
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
 
@@ -162,6 +164,17 @@ class FilesReader:
             msg = f"{missing} is gone, though the source has picked it up; restore it"
             raise SourceError(msg)
         return self._format(spark).frame(self.schema, files)
+
+    def explain(self, error: BaseException) -> SourceError | None:
+        """What an error of Spark says of a record of this source's files, with the line where it is."""
+        file = malformed_file(error)
+        if file is None or file not in self._log:
+            return None
+        kind, record = self._connector.format, None
+        with suppress(Exception):  # it only tells more
+            record = self._format().malformed(self.schema, file)
+        line = None if record is None or not self._local else line_of(file, record)
+        return SourceError(sentence(file, kind, record, line))
 
     def committed(self, end: Offset) -> None:
         """Forget pages of the log that were merged; files themselves are never forgotten."""

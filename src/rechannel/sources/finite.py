@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from rechannel.errors import SourceError
-from rechannel.sources.reader import UNBOUNDED, Bound, Offset, SourceReader, Split, SplitReader
+from rechannel.sources.reader import (
+    UNBOUNDED,
+    Bound,
+    Offset,
+    SourceReader,
+    Split,
+    SplitReader,
+    explained,
+)
 from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
@@ -129,6 +137,10 @@ class FiniteReader:
         ] or [self._inner.frame(spark, start["from"], start["from"], [])]
         joined: DataFrame = reduce(lambda one, other: one.unionAll(other), frames)
         return joined
+
+    def explain(self, error: BaseException) -> SourceError | None:
+        """What the source says of an error."""
+        return explained(error, [self._inner])
 
     def committed(self, end: Offset) -> None:
         """Tell the source."""

@@ -7,11 +7,13 @@ same rows in the same splits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
+
+from rechannel.errors import SourceError
 
 Offset = dict[str, Any]
 """How far a source has been read. JSON; equal offsets mean the same position."""
@@ -112,3 +114,17 @@ class SourceReader(Protocol):
 
     def close(self) -> None:
         """Free what the reader holds."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A source that knows more of an error of the engine that reads it."""
+
+    def explain(self, error: BaseException) -> SourceError | None:
+        """What an error says of this source's input; None if it says nothing of it."""
+
+
+def explained(error: BaseException, readers: Iterable[SourceReader]) -> SourceError | None:
+    """What the source whose input an error is about says of it; None where none knows."""
+    told = (reader.explain(error) for reader in readers if isinstance(reader, Explains))
+    return next((one for one in told if one is not None), None)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SourceError
+from rechannel.sources.malformed import COLUMN, parting, with_text
+from rechannel.sources.malformed import settled as failing
 from rechannel.sources.reader import Split, SplitReader
 from rechannel.sources.seen import SeenFile
 from rechannel.sources.spark_types import arrow_schema
@@ -78,7 +81,9 @@ class FileFormat:
         if not files:
             return empty_frame(self.spark, schema)
         try:
-            frame: DataFrame = self._reader().schema(spark_schema(schema)).load(_escaped(files))
+            frame: DataFrame = (
+                self._reader(schema).schema(spark_schema(schema)).load(_escaped(files))
+            )
             return frame
         except Exception as error:
             raise _not_analysed(error, files) from error
@@ -91,12 +96,20 @@ class FileFormat:
             raise _not_analysed(error, [file]) from error
         return arrow_schema(found)
 
-    def _reader(self) -> Any:
+    def malformed(self, schema: pa.Schema, file: str) -> str | None:
+        """Text of the first record of a file that is none with these columns; None where all are."""
+        apart = replace(self, options=parting(self.options))
+        rows = apart.frame(with_text(schema), [file])
+        found = rows.where(rows[COLUMN].isNotNull()).limit(1).collect()
+        return None if not found else str(found[0][COLUMN])
+
+    def _reader(self, columns: pa.Schema | None = None) -> Any:
         # A session may be set to skip what it cannot read; a stream that skips loses rows.
         settled = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
         if self.name == "csv":
             settled["enforceSchema"] = "false"  # else columns go by position, whatever the header
-        return self.spark.read.format(self.name).options(**{**settled, **self.options})
+        strict = failing(self.name, self.options, columns)
+        return self.spark.read.format(self.name).options(**{**settled, **strict, **self.options})
 
 
 def _escaped(files: Sequence[str]) -> list[str]:
@@ -111,6 +124,15 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
         return known
     named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
     return SourceError(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
+
+
+def malformed_file(error: BaseException) -> str | None:
+    """The file with a record that is none, of which an error of a Spark job tells; None if it tells something else."""
+    text = str(error)
+    found = _UNREADABLE.search(text)
+    if found is None or "MALFORMED_RECORD_IN_PARSING" not in text:
+        return None
+    return unquote(found["file"].removeprefix("file://"))
 
 
 def unreadable(error: Exception) -> SourceError | None:

@@ -52,7 +52,7 @@ from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.receive import Inbox
 from rechannel.kernels.wire import unpack
 from rechannel.model.configuration import Resources
-from rechannel.sources.reader import SourceReader, only
+from rechannel.sources.reader import SourceReader, explained, only
 
 
 class Jobs(Protocol):
@@ -121,7 +121,8 @@ class SparkRunner:
         try:
             return self._run(self._open[timestep], self.plan.stage(stage), step)
         except Exception as error:
-            raise translate(error, stage, timestep) from error
+            told = explained(error, self.readers.values())
+            raise told or translate(error, stage, timestep) from error
         finally:
             self.jobs.untag(self._tag)
 
