@@ -42,6 +42,7 @@ from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
 from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
 from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import DataflowError, RefusedError
+from rechannel.kernels.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
 from rechannel.settings import SLOT_BYTES, Settings
@@ -321,15 +322,17 @@ class Assembly:
         )
 
     def _sized(self, settings: Settings) -> Settings:
-        """The settings with a bound of bytes per timestep, by what executors have where nobody says."""
-        if settings.timestep_bytes is not None:
-            return settings
-        most = SLOT_BYTES * self._tasks()
+        """The settings with bounds of bytes per timestep and task, by what executors have where nobody says."""
+        most, each = SLOT_BYTES * self._tasks(), TASK_BYTES
         if self.spark is not None:
-            from rechannel.engine.spark.memory import timestep_bytes
+            from rechannel.engine.spark.memory import task_bytes, timestep_bytes
 
-            most = timestep_bytes(self.spark)
-        return replace(settings, timestep_bytes=most)
+            most, each = timestep_bytes(self.spark), task_bytes(self.spark)
+        return replace(
+            settings,
+            timestep_bytes=settings.timestep_bytes or most,
+            task_bytes=settings.task_bytes or each,
+        )
 
     def _loader(self) -> Loader:
         if self.in_process is not None:

@@ -25,6 +25,7 @@ RechannelError
 ├── StorageError             the store refused to write (disk full, permissions)
 └── TimestepError            a timestep failed; nothing of it was committed
     ├── ClusterError             executors, hosts or shuffles were lost: it runs again by itself
+    ├── KeyTooLargeError         one key has more rows in a timestep than a task can take
     └── UserFunctionError        the user's own function raised: its traceback is shown
 """
 
@@ -129,6 +130,10 @@ class TimestepError(RechannelError):
 
 class ClusterError(TimestepError):
     """A timestep failed because of what the cluster lost; the driver runs it again."""
+
+
+class KeyTooLargeError(TimestepError):
+    """The rows of one key in one timestep are more than a task can take; operator, key and rows are named."""
 
 
 class UserFunctionError(TimestepError):

@@ -48,6 +48,9 @@ class Settings:
     timestep_bytes: about how many bytes of rows in memory a timestep reads of all sources together; sources that can be
         bounded have equal shares, and one file's row group, batch or row always passes. None = derived from what the
         session's executors have. It is looked at by every start; `set_bound` goes before it.
+    task_bytes: bytes of rows, and of what is made of them, that one task holds at once. One that gets more of a
+        timestep keeps it on the local disk and goes through its keys part by part. None = derived from what a Python
+        worker of the session may have, else 1 GiB.
     cache: a directory on the disk of every executor host, in which it keeps the state that its tasks wrote and read;
     the environment variable RECHANNEL_CACHE_DIR of a worker goes before it. None = no cache: right for one host, where
     the state directory itself is mapped, and never so for an object store, which has one below the temporary directory.
@@ -70,6 +73,7 @@ class Settings:
     patience: Patience = field(default_factory=Patience)
     telemetry: bool = True
     timestep_bytes: int | None = None
+    task_bytes: int | None = None
     cache: str | None = None
     cache_bytes: int = 32 << 30
 
@@ -92,7 +96,7 @@ class Settings:
             if not isinstance(value, int) or value < least:
                 msg = f"setting {name} must be a whole number of at least {least}, not {value!r}"
                 raise RefusedError(msg)
-        for name in ("tasks", "replan_after", "timestep_bytes"):
+        for name in ("tasks", "replan_after", "timestep_bytes", "task_bytes"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 msg = f"setting {name} must be at least 1, not {value!r}"

@@ -115,6 +115,7 @@ class Driver:
         self._flights = Flights(
             runner=runner,
             policy=settings.merging,
+            memory=settings.task_bytes,
             executor=executor,
             came_back=self._events.put,
         )

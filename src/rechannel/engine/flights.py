@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rechannel.engine.physical import PhysicalPlan, Stage
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.schedule import Needs, Schedule, Unit
 from rechannel.engine.steps import edit_of, rowless, stage_step, timed, times_of
 from rechannel.errors import TimestepError
+from rechannel.kernels.program import TASK_BYTES
 from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Edit, Manifest
@@ -67,13 +68,15 @@ class Flights:
         policy: MergePolicy,
         executor: Executor | None,
         came_back: Callable[[CameBack | BaseException], None],
+        memory: int | None = None,
     ) -> None:
         """executor: runs units; None = the calling thread where only one can run, and a pool of its own.
 
-        came_back: told of units that ran elsewhere, in their threads.
+        came_back: told of units that ran elsewhere, in their threads. memory: bytes that a task may hold at once.
         """
         self._runner = runner
         self._policy = policy
+        self._memory = memory or TASK_BYTES
         self._executor = executor
         self._pool: ThreadPoolExecutor | None = None
         self._came_back = came_back
@@ -237,7 +240,7 @@ class Flights:
             rewrite=flight.rewrite.get(name),
         )
         step = timed(step, stage, self.times.get(name, Times()), flight.seen)
-        return self._runner.run(number, name, step)
+        return self._runner.run(number, name, replace(step, memory=self._memory))
 
     def came(self, unit: Unit) -> None:
         """A unit has come back, and nobody asks what it brings."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.state.rowsfile import read_rows
+from rechannel.state.rowsfile import read_batches
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def outbox_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordBatch]
     Raises MissingFileError or DamagedStateError naming the file.
     """
     for key in keys:
-        yield read_rows(store, key)
+        yield from read_batches(store, key)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rechannel.errors import KeyTooLargeError
 from rechannel.kernels.groups import IntArray
+from rechannel.kernels.joined import joined, narrowed
 from rechannel.kernels.logic import Arrivals, Asked, Columns, Held, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, bisect, within
 from rechannel.kernels.merge import Live, Rows, merge_rows
@@ -56,6 +58,15 @@ def collect(
         # Keys that share a hash come in another order there than here.
         order = np.argsort(owners, kind="stable")
         owners, columns = owners[order], take(columns, order)
+    schema = pa.schema([*logic.key_schema, *logic.state_schema])
+    try:
+        columns = narrowed(columns, schema)
+    except pa.ArrowInvalid as error:
+        msg = (
+            f"{runs[0].origin}: the state of a key that received rows is too large to be looked at at once"
+            f" ({error}). Bound how long it is kept (`within=`), or key by more columns"
+        )
+        raise KeyTooLargeError(msg) from error
     return Held(keys=columns[:width], state=columns[width:], owners=owners)
 
 
@@ -69,7 +80,7 @@ def whole_keys(
     """All state rows of the keys that have rows in some parts, and received none: by hash and key, then by `minor`."""
     hashes = np.concatenate([received.hashes, *(part.hashes for part in parts)])
     keys = [
-        pa.concat_arrays([received.keys[i], *(part.columns[i] for part in parts)])
+        joined([received.keys[i], *(part.columns[i] for part in parts)])
         for i in range(logic.hashed)
     ]
     order = sort_index(hashes)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.dead_letters import Dividing, Letters, divides
+from rechannel.kernels.kept import Kept
 from rechannel.kernels.marks import EventTime, mark_blobs, told
 from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import DEAD, LATE, Branch, StageProgram, StageStep
@@ -22,6 +23,9 @@ from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
 from rechannel.state.rowsfile import write_rows
 from rechannel.state.store import Store
+
+IN_HAND = 8
+"""What is kept for sinks is held up to this part of a task's memory, and lies on disk from then on."""
 
 Parcels = Iterator[tuple[int, bytes]]
 
@@ -36,7 +40,7 @@ class Emitter:
     attempt: str
     measures: Measures
     _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
-    _kept: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    _kept: Kept = field(default_factory=Kept)
     _latest: dict[str, int] = field(default_factory=dict)
 
     def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
@@ -67,7 +71,7 @@ class Emitter:
             if latest > self._latest.get(branch.node, NEVER):
                 self._latest[branch.node] = latest
         if branch.outbox and batch.num_rows:
-            self._kept.setdefault(branch.node, []).append(batch)
+            self._kept.add(branch.node, batch, self.step.memory // IN_HAND)
         for consumer in branch.consumers:
             address = self.step.addresses[consumer.operator, consumer.input]
             channel = Channel(
@@ -131,8 +135,9 @@ class Emitter:
                     ),
                     batches,
                 )
-                for node, batches in self._kept.items()
+                for node, batches in self._kept.batches()
             }
+            self._kept.close()
         sent = [
             [operator, into, s.stats.offered, s.stats.sent, s.stats.keys, s.stats.size]
             for (operator, into), s in self._senders.items()

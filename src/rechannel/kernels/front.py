@@ -10,7 +10,7 @@ import pyarrow as pa
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.kernels.send import CHUNK_ROWS, Order
+from rechannel.kernels.send import CHUNK_BYTES, CHUNK_ROWS, Order
 from rechannel.kernels.stateful import report_blob
 from rechannel.kernels.wire import to_batches
 
@@ -70,12 +70,13 @@ def gather_chunks(
                 held, size = [], 0
             yield order, batch
             continue
-        if held and place is not None and (order != place or size + batch.num_rows > CHUNK_ROWS):
+        weight = max(batch.num_rows, batch.nbytes * CHUNK_ROWS // CHUNK_BYTES)
+        if held and place is not None and (order != place or size + weight > CHUNK_ROWS):
             yield place, _join(held)
             held, size = [], 0
         held.append(batch)
         place = order
-        size += batch.num_rows
+        size += weight
     if held and place is not None:
         yield place, _join(held)
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.groups import IntArray
+from rechannel.kernels.joined import joined, narrow
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.migrate import Chain, converted
 from rechannel.kernels.sieve import candidates
@@ -280,4 +281,5 @@ def _gather(sources: list[_Source], count: int, field: pa.Field, index: int) -> 
         start += len(source.needles)
     if not pieces:
         return pa.nulls(count, field.type)
-    return pa.concat_arrays(pieces).take(pa.array(place, mask=place < 0))
+    column = joined(pieces).take(pa.array(place, mask=place < 0))
+    return narrow(column, field.type)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from rechannel.kernels.joined import joined
 from rechannel.kernels.logic import Columns
 from rechannel.kernels.lookup import Minor, OpenRun, no_minor
 from rechannel.kernels.migrate import converted
@@ -85,9 +85,7 @@ def merge_rows(
     what rows of one hash are sorted by. once: see `StatefulLogic.once`.
     """
     hashes = np.concatenate([part.hashes for part in parts])
-    columns = [
-        pa.concat_arrays([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))
-    ]
+    columns = [joined([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]
     dropped = _concat_dropped(parts)
     among = minor(columns[:keys])
     order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)

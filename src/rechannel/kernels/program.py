@@ -26,6 +26,9 @@ BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBa
 """A deterministic function of one Arrow record batch."""
 
 
+TASK_BYTES = 1 << 30
+"""Bytes of rows, and of what is made of them, that a task may hold where nothing says how much memory it has."""
+
 LATE = "late"
 DEAD = "dead letters"
 
@@ -118,6 +121,7 @@ class StageStep:
     addresses: by (consumer, input). reports_to: partition that report rows go to (None: -1, read by the action itself).
     tasks: state per task of a stateful stage. routing: its own routing, for rows per bin. times: its event time as of
     the timestep before. marks: event times that stages before it have seen in this timestep.
+    memory: bytes that a task may hold at once.
     """
 
     timestep: int
@@ -129,3 +133,4 @@ class StageStep:
     routing: Routing | None = None
     times: Times = field(default_factory=Times)
     marks: Mapping[str, int] = field(default_factory=dict)
+    memory: int = TASK_BYTES

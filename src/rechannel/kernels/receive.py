@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rechannel.errors import KeyTooLargeError
 from rechannel.kernels.groups import Groups
+from rechannel.kernels.joined import LIMIT, joined, narrowed, wide_columns
 from rechannel.kernels.logic import Columns, StatefulLogic, minor_of
 from rechannel.kernels.send import wire_schema
 from rechannel.kernels.sorting import group_rows, nested_order, sort_index, take
+from rechannel.kernels.spool import Place, Spool
 from rechannel.kernels.wire import DATA, MARK, REPORT, Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
+
+NOTHING = pa.py_buffer(b"")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,53 +49,96 @@ class Inbox:
     reports: list[bytes]
 
     @classmethod
-    def of(cls, blobs: Iterable[Blob]) -> Inbox:
-        """Sort by kind."""
+    def of(cls, blobs: Iterable[Blob], spool: Spool | None = None, most: int = 0) -> Inbox:
+        """Sort by kind. spool: takes all data when there are more bytes of it than `most`; None = memory has room."""
         by_kind: dict[int, list[Blob]] = {DATA: [], MARK: [], REPORT: []}
+        data, places, size = by_kind[DATA], list[Place](), 0
         for blob in blobs:
             by_kind[blob.kind].append(blob)
+            if spool is None or blob.kind != DATA:
+                continue
+            size += blob.message.size
+            if size > most:
+                for number in range(len(places), len(data)):
+                    places.append(spool.write(data[number].message))
+                    data[number] = replace(data[number], message=NOTHING)
+        if spool is not None and places:
+            messages = spool.read(places)
+            by_kind[DATA] = [replace(b, message=m) for b, m in zip(data, messages, strict=True)]
         reports = [blob.message.to_pybytes() for blob in by_kind[REPORT]]
         return cls(data=by_kind[DATA], marks=by_kind[MARK], reports=reports)
 
 
-def receive(logic: StatefulLogic, blobs: list[Blob]) -> Received:
-    """Sort and group everything that arrived.
+def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = None) -> Received:
+    """Sort and group everything that arrived. rows: which rows of every blob; None = all of them.
 
     All blobs of a timestep are combined or none is: that is part of its Configuration. They are ordered by
     (input, producer, sequence) first, so arrival does not matter. Where the operator depends on
     the order of rows, these are then sorted by (input, stream order), so the number of producers does not
     matter either.
     """
-    blobs = sorted(blobs, key=lambda blob: (blob.input, blob.producer, blob.sequence))
+    order = sorted(
+        range(len(blobs)),
+        key=lambda i: (blobs[i].input, blobs[i].producer, blobs[i].sequence),
+    )
+    blobs = [blobs[i] for i in order]
     combined = bool(blobs) and blobs[0].combined
     schema = wire_schema(logic, combined=combined)
     batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
+    if rows is not None:
+        cuts = [rows[i] for i in order]
+        batches = [b.slice(c.start, c.stop - c.start) for b, c in zip(batches, cuts, strict=True)]
     width = logic.sent
     columns = [
-        pa.concat_arrays([batch.column(i) for batch in batches])
+        joined([batch.column(i) for batch in batches])
         if batches
         else pa.array([], schema.field(i).type)
         for i in range(len(schema))
     ]
     keys, values = columns[:width], columns[width:]
     hashes = hash_columns(keys[: logic.hashed]) if batches else np.empty(0, dtype=np.uint64)
-    order = _order(logic, batches, blobs, hashes, keys, values, combined=combined)
+    places = _order(logic, batches, blobs, hashes, keys, values, combined=combined)
     if logic.ordered and not combined:
         values = values[:-1]
-    hashes, keys, values = hashes[order], take(keys, order), take(values, order)
+    hashes, keys, values = hashes[places], take(keys, places), take(values, places)
     groups, untangled = group_rows(hashes, keys, minor_of(logic, keys))
     if untangled is not None:
         hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
     first = groups.starts
     whole = groups.count == groups.rows
+    keys = keys if whole else take(keys, first)
     return Received(
-        keys=keys if whole else take(keys, first),
+        keys=narrowed(keys, pa.schema(list(schema)[:width])),
         hashes=hashes if whole else hashes[first],
         values=values,
         groups=groups,
         combined=combined,
-        rows=sum(blob.rows for blob in blobs),
+        rows=sum(batch.num_rows for batch in batches),
     )
+
+
+def refuse_too_large(
+    operator: str, timestep: int, logic: StatefulLogic, received: Received
+) -> None:
+    """Raise KeyTooLargeError where the rows of one key have more bytes in a column than an operator can take."""
+    schema = wire_schema(logic, combined=received.combined)
+    fields = list(schema)[logic.sent : logic.sent + len(received.values)]
+    wide = wide_columns(received.values, pa.schema(fields))
+    if not wide:
+        return
+    most = int(np.argmax(received.groups.sizes))
+    key = {
+        field.name: column[most].as_py()
+        for field, column in zip(logic.key_schema, received.keys, strict=False)
+    }
+    msg = (
+        f"operator {operator!r}, timestep {timestep}: the key {key!r} has"
+        f" {received.groups.sizes[most]} rows with more than {LIMIT >> 20} MiB in column"
+        f" {', '.join(wide)}, and the rows of one key in one timestep are handled at once. Nothing of the"
+        " timestep was committed: let it read less (`timestep_bytes`), withdraw it with `rechannel repair`,"
+        " drop the column, or key by more columns"
+    )
+    raise KeyTooLargeError(msg)
 
 
 def _order(

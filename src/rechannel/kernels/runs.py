@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
+import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import DamagedStateError
+from rechannel.kernels.joined import narrowed, wide_columns
 from rechannel.kernels.logic import Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun
 from rechannel.kernels.merge import Live, Rows
@@ -68,9 +70,20 @@ class RunWriter:
         place: tuple[int, int],
         span: Span,
     ) -> tuple[Run, ...]:
-        """Rows with other columns than the state has. place: seq and level of the run."""
+        """Rows with other columns than the state has. place: seq and level of the run.
+
+        More than 32-bit offsets reach become several runs, each with rows of its own.
+        """
         if not len(rows):
             return ()
+        rows = _narrow(rows, schema)
+        if len(rows) > 1 and wide_columns(rows.columns, schema):
+            half = np.arange(len(rows)) < len(rows) // 2
+            return tuple(
+                run
+                for some in (half, ~half)
+                for run in self.write_as(rows.where(some), schema, era, where, place, span)
+            )
         operator, timestep = self.program.operator, self.step.timestep
         key = segment_key(
             operator=operator,
@@ -169,6 +182,14 @@ def open_run(program: StageProgram, run: Run) -> OpenRun:
         )
         raise DamagedStateError(msg)
     return OpenRun(segment, run.clip, base, chain)
+
+
+def _narrow(rows: Rows, schema: pa.Schema) -> Rows:
+    """Rows in the types of the schema, if they fit."""
+    try:
+        return Rows(rows.hashes, narrowed(rows.columns, schema), rows.dropped)
+    except pa.ArrowInvalid:
+        return rows
 
 
 def logic_of(program: StageProgram) -> StatefulLogic:

@@ -25,6 +25,9 @@ from rechannel.model.routing import Routing
 CHUNK_ROWS = 1 << 20
 """Rows that are sorted and combined at a time: bounds a task's memory."""
 
+CHUNK_BYTES = 256 << 20
+"""The same in bytes, where rows are wide."""
+
 ORDER = pa.field("_rc_order", pa.uint64(), False)
 
 Order = int | npt.NDArray[np.uint64]
@@ -68,9 +71,11 @@ class Sender:
 
     def send(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         """Blobs for a batch, any number of rows at a time (memory follows the batch's size)."""
-        for start in range(0, batch.num_rows, CHUNK_ROWS):
-            part = order if isinstance(order, int) else order[start : start + CHUNK_ROWS]
-            yield from self._chunk(batch.slice(start, CHUNK_ROWS), part)
+        pieces = max(1, -(-batch.nbytes // CHUNK_BYTES))
+        step = min(CHUNK_ROWS, max(1, -(-batch.num_rows // pieces)))
+        for start in range(0, batch.num_rows, step):
+            part = order if isinstance(order, int) else order[start : start + step]
+            yield from self._chunk(batch.slice(start, step), part)
 
     def _chunk(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         logic = self.channel.logic

@@ -7,15 +7,15 @@ Files carry the attempt's name; the report says which ones count; others are swe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.binned import hottest, pack_bins
+from rechannel.kernels.binned import Counts, hottest, pack_bins, rows_per_bin
 from rechannel.kernels.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.collect import collect
 from rechannel.kernels.emit import Emitter
@@ -23,24 +23,24 @@ from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
 from rechannel.kernels.lookup import OpenRun, find, gather
 from rechannel.kernels.marks import latest_of
 from rechannel.kernels.measure import Measures, encode_report
-from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.merge import Rows
+from rechannel.kernels.parts import Load, Part, parts_of
 from rechannel.kernels.program import StageProgram, StageStep, TaskState
-from rechannel.kernels.receive import Inbox, Received, receive
-from rechannel.kernels.runs import OpenRuns, RunWriter, halves, live_at, logic_of, needed_at
+from rechannel.kernels.receive import Inbox, Received, receive, refuse_too_large
+from rechannel.kernels.runs import OpenRuns, RunWriter, live_at, logic_of
 from rechannel.kernels.send import Order
 from rechannel.kernels.showing import Showing
 from rechannel.kernels.slides import Slides, slides_by_totals, without_totals
+from rechannel.kernels.spool import Spool
+from rechannel.kernels.storing import Storing, all_of
 from rechannel.kernels.user_errors import placed
 from rechannel.kernels.wire import REPORT, Blob, from_batches, pack, to_batches
 from rechannel.model.eventtime import Clock
-from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.state.manifest import Edit, Run
-from rechannel.state.merging import BASE_LEVEL, Merge
+from rechannel.model.hashspace import HashArray
+from rechannel.state.manifest import Edit
 
-INLINE = 2.0
-"""A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
-than a new run
-plus the merges it would cause, and look-ups then see one run."""
+IN_HAND = 4
+"""What arrives is held up to this part of a task's memory, and lies on disk from then on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +59,15 @@ class StatefulTask:
 
     def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
         measures = Measures()
-        inbox = Inbox.of(from_batches(measures.waiting(batches)))
-        emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        times = times_after(self.program, self.step, latest_of(inbox.marks))
-        clock = clock_of(self.program, self.step, times)
-        report = self._apply(inbox.data, emitter, measures, clock)
-        yield from report.pop("parcels")
+        with closing(Spool()) as spool:
+            blobs = from_batches(measures.waiting(batches))
+            inbox = Inbox.of(blobs, spool, self.step.memory // IN_HAND)
+            emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+            times = times_after(self.program, self.step, latest_of(inbox.marks))
+            clock = clock_of(self.program, self.step, times)
+            report: dict[str, Any] = {}
+            yield from self._apply(inbox.data, spool, emitter, measures, clock, report)
+            measures.count("bytes_spilled", spool.size)
         yield from emitter.marks(
             handed_on(self.program.operator, logic_of(self.program), times.watermark)
         )
@@ -76,57 +79,103 @@ class StatefulTask:
             yield self.step.reports_to, report_blob(self.task, body)
 
     def _apply(
-        self, blobs: list[Blob], emitter: Emitter, measures: Measures, clock: Clock
-    ) -> dict[str, Any]:
+        self,
+        blobs: list[Blob],
+        spool: Spool,
+        emitter: Emitter,
+        measures: Measures,
+        clock: Clock,
+        report: dict[str, Any],
+    ) -> Iterator[tuple[int, bytes]]:
+        """Blobs of what is emitted, part by part (see `parts`); the report is filled on the way."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
-        with measures.activity("deserialise"):
-            received = receive(logic, blobs)
+        load = Load.of(blobs, state.runs if logic.recalls else (), self._waiting(logic, clock))
+        writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        storing = Storing(
+            program=self.program,
+            step=self.step,
+            task=self.task,
+            writer=writer,
+            measures=measures,
+            clock=clock,
+        )
+        edits: list[Edit] = []
+        per_bin: Counts | None = None
+        hot: list[list[int]] = []
+        nexts: dict[str, int] = {}
+        for part in parts_of(state, logic, blobs, load, self.step.memory, spool):
+            with measures.activity("deserialise"):
+                received = receive(logic, part.blobs, part.rows)
+            refuse_too_large(self.program.operator, self.step.timestep, logic, received)
+            hot += hottest(received, load.rows)
+            rows = rows_per_bin(self.step.routing, received)
+            per_bin = rows if per_bin is None or rows is None else per_bin + rows
+            yield from self._part(part, received, storing, emitter, nexts, edits)
+            del received
+        edits.append(storing.merges())
+        measures.count("rows_in", load.rows)
+        measures.count("bytes_in", load.size)
+        measures.count("runs", len(state.runs))
+        measures.count("bytes_fetched", measures.bytes_fetched)
+        report |= {
+            "operator": self.program.operator,
+            "task": self.task,
+            "attempt": self.attempt,
+            "timestep": self.step.timestep,
+            "spark": self.origin,
+            "edit": all_of(edits).to_json(),
+            "bins": pack_bins(per_bin),
+            "hot": hot,
+            **({"nexts": nexts} if nexts else {}),
+        }
+
+    def _part(
+        self,
+        part: Part,
+        received: Received,
+        storing: Storing,
+        emitter: Emitter,
+        nexts: dict[str, int],
+        edits: list[Edit],
+    ) -> Iterator[tuple[int, bytes]]:
+        """One part: what it emits, and the edits of state that it leads to."""
+        logic, state = logic_of(self.program), part.state
+        measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
             runs = OpenRuns(self.program, state.runs)
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
             applied = logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
-        writer = RunWriter(self.program, self.step, self.task, self.attempt)
-        nexts: dict[str, int] = {}
         if slides_by_totals(logic):
             with measures.activity("process"):
-                shown, totals = self._slid(arrivals, applied, fresh, runs, writer, measures)
+                shown, totals = self._slid(part, arrivals, applied, fresh, runs, storing)
         else:
             showing = Showing(self.program, self.step.timestep, state.own, runs, measures, nexts)
             shown = showing.of(arrivals, applied, fresh)
             totals = without_totals(state)
-        edit = self._store(fresh, runs, writer, measures, clock)
-        edit = Edit(retire=edit.retire + totals.retire, add=edit.add + totals.add)
-        parcels = [p for rows, at in _pieces(*shown, state) for p in emitter.rows(rows, at)]
-        if applied.late is not None:
-            measures.count("rows_late", applied.late.count)
-            if applied.late.rows is not None and applied.late.hashes is not None:
-                late = _pieces(applied.late.rows, applied.late.hashes, state)
-                parcels += [p for rows, at in late for p in emitter.late(rows, at)]
-        if applied.dead is not None:
-            for piece in state.own.slices(applied.dead.hashes):
-                letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
-                parcels += emitter.dead(letters, applied.dead.hashes[piece])
-        measures.count("rows_in", received.rows)
-        measures.count("bytes_in", sum(blob.message.size for blob in blobs))
+        edits += [storing.fresh(part, fresh, runs), totals]
         measures.count("keys", len(received.hashes))
         measures.count("keys_found", _found(arrivals))
         measures.count("rows_out", shown[0].num_rows)
-        measures.count("runs", len(runs))
-        measures.count("bytes_fetched", measures.bytes_fetched)
-        return {
-            "operator": self.program.operator,
-            "task": self.task,
-            "attempt": self.attempt,
-            "timestep": self.step.timestep,
-            "spark": self.origin,
-            "edit": edit.to_json(),
-            "bins": pack_bins(self.step.routing, received),
-            "hot": hottest(received),
-            "parcels": parcels,
-            **({"nexts": nexts} if nexts else {}),
-        }
+        for rows, at in _pieces(*shown, state):
+            yield from emitter.rows(rows, at)
+        if applied.late is not None:
+            measures.count("rows_late", applied.late.count)
+            if applied.late.rows is not None and applied.late.hashes is not None:
+                for rows, at in _pieces(applied.late.rows, applied.late.hashes, state):
+                    yield from emitter.late(rows, at)
+        if applied.dead is not None:
+            for piece in state.own.slices(applied.dead.hashes):
+                letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
+                yield from emitter.dead(letters, applied.dead.hashes[piece])
+
+    def _waiting(self, logic: StatefulLogic, clock: Clock) -> float:
+        """Rows of state that may be shown because event time has come."""
+        awaited = logic.awaited(clock)
+        if awaited is None:
+            return 0.0
+        return OpenRuns(self.program, self.step.tasks[self.task].runs).rows_waiting(*awaited)
 
     def _arrivals(
         self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
@@ -170,86 +219,19 @@ class StatefulTask:
 
     def _slid(
         self,
+        part: Part,
         arrivals: Arrivals,
         applied: Applied,
         fresh: Rows,
         runs: OpenRuns,
-        writer: RunWriter,
-        measures: Measures,
+        storing: Storing,
     ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
         """What an operator emits that keeps totals, and what becomes of those."""
-        state = self.step.tasks[self.task]
-        slides = Slides(self.program, state, runs, fresh, self.step.timestep)
+        slides = Slides(self.program, part.state, runs, fresh, self.step.timestep)
         with placed(self.program.operator, self.step.timestep):
-            shown, edit = slides.run(arrivals, applied, writer)
-        measures.count("rows_read", slides.rows_read)
+            shown, edit = slides.run(arrivals, applied, storing.writer)
+        storing.measures.count("rows_read", slides.rows_read)
         return shown or (applied.output, applied.output_hashes), edit
-
-    def _store(
-        self,
-        fresh: Rows,
-        runs: OpenRuns,
-        writer: RunWriter,
-        measures: Measures,
-        clock: Clock,
-    ) -> Edit:
-        """Write what changed and merge what is due; the edit of the manifest."""
-        logic, state = logic_of(self.program), self.step.tasks[self.task]
-        live = live_at(logic, clock)
-        if self.program.times:
-            fresh = _still(fresh, live(*halves(logic, fresh)))
-        if len(fresh) and runs and _at_most(state.runs, INLINE * len(fresh)):
-            with measures.activity("merge"):
-                parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
-                whole = merge_rows(
-                    parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
-                )
-                whole = needed_at(logic, whole, clock)
-                measures.count("rows_merged", sum(len(part) for part in parts))
-            with measures.activity("write"):
-                added = writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
-            seqs = tuple(sorted({run.seq for run in state.runs}, reverse=True))
-            return Edit(retire=((seqs, state.own),), add=added)
-        level = 0 if runs else BASE_LEVEL
-        with measures.activity("write"):
-            added = writer.write(fresh, state.own, self.step.timestep, level)
-        gone = {i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], clock)}
-        retired, merged = self._merges(state, runs, writer, measures, clock, gone)
-        unread = [((run.seq,), run.clip) for i, run in enumerate(state.runs) if i in gone]
-        return Edit(retire=(*retired, *unread), add=(*added, *merged))
-
-    def _merges(
-        self,
-        state: TaskState,
-        runs: OpenRuns,
-        writer: RunWriter,
-        measures: Measures,
-        clock: Clock,
-        gone: set[int],
-    ) -> tuple[tuple[tuple[tuple[int, ...], Intervals], ...], tuple[Run, ...]]:
-        logic = logic_of(self.program)
-        live = live_at(logic, clock)
-        retired: list[tuple[tuple[int, ...], Intervals]] = []
-        added: list[Run] = []
-        for merge in state.merges:
-            retired.append((merge.seqs, merge.where))
-            parts = _merge_parts(state, runs, merge, gone)
-            if not parts:  # nothing to write; but runs that stayed here without rows would pile up
-                continue
-            with measures.activity("merge"):
-                whole = merge_rows(
-                    parts,
-                    len(logic.key_schema),
-                    live,
-                    bottom=merge.bottom,
-                    minor=logic.minor,
-                    once=logic.once,
-                )
-                whole = needed_at(logic, whole, clock)
-                measures.count("rows_merged", sum(len(part) for part in parts))
-            with measures.activity("write"):
-                added.extend(writer.write(whole, merge.where, max(merge.seqs), merge.level))
-        return tuple(retired), tuple(added)
 
 
 def report_blob(task: int, body: bytes) -> bytes:
@@ -300,13 +282,6 @@ def _fresh(arrivals: Arrivals, applied: Applied, *, has_older: bool) -> Rows:
     return Rows(kept.hashes, kept.columns, None)
 
 
-def _still(fresh: Rows, alive: npt.NDArray[np.bool_] | None) -> Rows:
-    """Changed keys without those that nobody would look at any more."""
-    if alive is None:
-        return fresh
-    return fresh.where(alive if fresh.dropped is None else alive | fresh.dropped)
-
-
 def _pieces(
     rows: pa.RecordBatch, hashes: HashArray, state: TaskState
 ) -> Iterator[tuple[pa.RecordBatch, Order]]:
@@ -317,18 +292,3 @@ def _pieces(
     """
     for piece in state.own.slices(hashes):
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]
-
-
-def _at_most(runs: Sequence[Run], rows: float) -> bool:
-    """Whether runs have no more rows than that."""
-    return all(total <= rows for total in accumulate(run.expected for run in runs))
-
-
-def _merge_parts(state: TaskState, runs: OpenRuns, merge: Merge, gone: set[int]) -> list[Rows]:
-    seqs = set(merge.seqs)
-    return [
-        part
-        for i, run in enumerate(state.runs)
-        if run.seq in seqs and i not in gone
-        for part in slices_of(runs[i], merge.where)
-    ]

@@ -38,11 +38,12 @@ class _Sink:
         """Nothing to release."""
 
 
-def in_pieces(batch: pa.RecordBatch) -> list[memoryview]:
-    """Bytes of an Arrow IPC file with this one batch."""
+def in_pieces(*batches: pa.RecordBatch) -> list[memoryview]:
+    """Bytes of an Arrow IPC file with these batches, at least one."""
     sink = _Sink()
-    with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return sink.parts
 
 

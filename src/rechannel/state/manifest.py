@@ -3,7 +3,8 @@
 Beside its state an operator may keep *totals*: what follows from the state, so that it need not be made of all of it
 again. They are runs with columns of their own and a level below 0; nothing is lost where they are.
 
-A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that holds it wins. Who
+A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that holds it wins;
+runs of one `seq` hold other hashes, or other keys of a hash that has more rows than one file can take. Who
 reads a run is not written here: a task reads every run that meets the intervals it owns. Moving a bin therefore changes
 the routing table and nothing else, and the size of a manifest follows tasks, runs and moved bins.
 """

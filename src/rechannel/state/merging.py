@@ -9,7 +9,8 @@ rows more. A timestep therefore merges about (L + 1) * B rows, the same every ti
 spike. A key is looked up
 in at most about 2 * F runs per level, most of which a bitmap answers without a search.
 
-Small slices cost more in files than in rows, so a slice has at least `slice_rows` rows and is then taken less often.
+Small slices cost more in files than in rows, so a slice has at least `slice_rows` rows, or `slice_bytes` bytes, and is
+then taken less often. What of a slice is still more than a task may hold, it merges part by part, each into a run.
 
 State that goes with time goes run by run, unread, if what goes at different times lies in different runs. Runs of such
 state are merged only if that does not spread their rows over more time: over more than the widest of them, or than
@@ -49,15 +50,17 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """fan: runs of a level that meet in a merge. slice_rows: fewest rows worth a file of their own."""
+    """fan: runs of a level that meet in a merge. slice_rows, slice_bytes: fewest rows, or bytes, worth a file of their
+    own: where rows are wide, slices have fewer of them."""
 
     fan: int = 8
     slice_rows: int = 1 << 16
+    slice_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work."""
-        if self.fan < 2 or self.slice_rows < 1:
-            msg = f"merging needs a fan of at least 2 and slices of at least 1 row, not {self}"
+        if self.fan < 2 or self.slice_rows < 1 or self.slice_bytes < 1:
+            msg = f"merging needs a fan of at least 2 and slices of at least 1 row and 1 byte, not {self}"
             raise ValueError(msg)
 
 
@@ -101,12 +104,14 @@ def plan_merges(
         return ()
     batch = max(1.0, own.width * sum(fresh) / len(fresh))
     total = sum([run.expected for run in runs])
+    stored = sum([run.rows for run in runs])
+    width = sum([run.size for run in runs]) / stored if stored else 0.0
     sweeps = max(1, math.ceil(math.log(max(1.0, total / batch), policy.fan)))
     merges: list[Merge] = []
     for sweep in range(sweeps):
         last = sweep == sweeps - 1
         period = policy.fan ** (sweep + 1)
-        slices = _slices(total if last else batch * period, period, policy)
+        slices = _slices(total if last else batch * period, width, period, policy)
         index = _due(timestep + sweep, period, slices)
         if index is not None:
             merges += _merge(
@@ -128,9 +133,12 @@ def portion(own: Intervals, index: int, count: int) -> Intervals:
     return Intervals.of(out)
 
 
-def _slices(rows: float, period: int, policy: MergePolicy) -> int:
-    """Slices of a sweep: the whole period, or a power of two, which seldom changes as batches grow and shrink."""
-    wanted = int(max(1, rows // policy.slice_rows))
+def _slices(rows: float, width: float, period: int, policy: MergePolicy) -> int:
+    """Slices of a sweep: the whole period, or a power of two, which seldom changes as batches grow and shrink.
+
+    width: bytes of a row.
+    """
+    wanted = int(max(1, rows // policy.slice_rows, rows * width // policy.slice_bytes))
     return min(period, 1 << (wanted.bit_length() - 1))
 
 

@@ -11,10 +11,10 @@ from rechannel.kernels.aggregates import Count, Max, Mean
 from rechannel.kernels.load import Load, Scatter, conform_state, stored_schema
 from rechannel.kernels.program import StageStep
 from rechannel.kernels.scan import canonical, finished
-from rechannel.kernels.stateful import BASE_LEVEL
 from rechannel.kernels.wire import from_batches
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.merging import BASE_LEVEL
 from tests.support.tasks import ROWS, Bench, as_batch, counting, reports_of, rows
 
 SLICES = Routing.even(bins=3, tasks=3)

@@ -12,7 +12,7 @@ import pytest
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.aggregate_logic import AggregateLogic
 from rechannel.kernels.aggregates import First, LastN
-from rechannel.kernels.binned import pack_bins, unpack_bins
+from rechannel.kernels.binned import pack_bins, rows_per_bin, unpack_bins
 from rechannel.kernels.program import StageStep, TaskState
 from rechannel.kernels.receive import receive
 from rechannel.kernels.scan import canonical, finished
@@ -204,8 +204,9 @@ def test_rows_per_bin_are_reported():
 
 def test_rows_per_bin_need_bins_and_rows():
     received = receive(counting(), blobs_of(sent(counting(), [(MANY, 0)])))
-    assert pack_bins(None, received) is None
-    assert pack_bins(HALVES, receive(counting(), [])) is None
+    assert rows_per_bin(None, received) is None
+    assert rows_per_bin(HALVES, receive(counting(), [])) is None
+    assert pack_bins(None) is None
 
 
 def test_a_report_says_who_did_what():

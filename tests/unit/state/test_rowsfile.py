@@ -60,8 +60,7 @@ def test_a_cut_file_and_a_missing_one_are_named() -> None:
 
 def test_a_later_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(rowsfile, "FORMAT", 2)
+    monkeypatch.setattr(rowsfile, "ONE_BATCH", 3)
     write_rows(store, KEY, BATCHES)
-    monkeypatch.setattr(rowsfile, "FORMAT", 1)
-    with pytest.raises(NewerFormatError, match="format 2"):
+    with pytest.raises(NewerFormatError, match="format 3"):
         read_rows(store, KEY)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from rechannel.engine.spark.session import is_connect
+from rechannel.kernels.program import TASK_BYTES
 from rechannel.settings import SLOT_BYTES
 
 LEAST_SLOT_BYTES, MOST_SLOT_BYTES = 64 << 20, 1 << 30
@@ -27,6 +28,15 @@ def timestep_bytes(spark: Any) -> int:
         memory = asked.get("spark.executor.memory", "1g")
         cores = int(asked.get("spark.executor.cores", "1"))
     return slots * share_of_memory(memory, cores)
+
+
+def task_bytes(spark: Any) -> int:
+    """Bytes that a task may hold at once: half of what its Python worker may have, where the session says that."""
+    if is_connect(spark):
+        return TASK_BYTES
+    asked = spark.sparkContext.getConf()
+    memory, cores = asked.get("spark.executor.pyspark.memory"), asked.get("spark.executor.cores")
+    return TASK_BYTES if memory is None else share_of_memory(memory, int(cores or "1"))
 
 
 def share_of_memory(memory: str, cores: int) -> int:
