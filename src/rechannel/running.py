@@ -110,7 +110,7 @@ class RunningJob:
     def status(self) -> dict[str, Any]:
         """What it is doing: name, active, message, last committed timestep, configuration version, retries, troubles.
 
-        retries: how often a timestep or a look at the sources has failed and was tried again, since it started.
+        timestep: 0 before the first. retries: how often a timestep or a look at the sources has failed and was tried again, since it started.
         troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
         """
         error = self._driver.error
@@ -121,7 +121,7 @@ class RunningJob:
             "name": self.name,
             "active": self.is_active,
             "message": message,
-            "timestep": self._parts.journal.state.last_committed,
+            "timestep": self._parts.journal.state.last_committed or 0,
             "configuration": self._driver.configuration.version,
             "retries": self._driver.retrying.total,
             "troubles": dict(self._hub.troubles.current),

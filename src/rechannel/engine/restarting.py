@@ -145,8 +145,13 @@ def check_sources(
     raise OtherDataflowError(msg)
 
 
-def check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: int) -> None:
-    """Raise OldProgramError for the text of before a live change. known: versions, as the journal keeps them."""
+def check_age(
+    identity: Mapping[str, Json], known: Mapping[str, Json], current: int, *, fits: bool
+) -> None:
+    """Raise OldProgramError for the text of before a live change.
+
+    known: versions, as the journal keeps them. fits: whether this text understands the present state.
+    """
     for version in sorted(map(int, known)):
         if version < current and known[str(version)]["identity"] == identity:
             since = [
@@ -154,12 +159,17 @@ def check_age(identity: Mapping[str, Json], known: Mapping[str, Json], current: 
                 for later in range(version + 1, current + 1)
                 if str(later) in known
             ]
+            back = (
+                ", or go back on purpose with start(revert=True)"
+                if fits
+                else "; there is no way back with this text, since state is kept otherwise by now"
+            )
             now = known[str(current)]["identity"]
             differs = sorted(n for n in {*now, *identity} if now.get(n) != identity.get(n))
             msg = (
                 f"this program is version {version} of the dataflow; it was changed while it ran"
                 f" ({'; '.join(since)}), and {differs} are different now. Start the program with these changes in"
-                " its text, or go back on purpose with start(revert=True)"
+                f" its text{back}"
             )
             raise OldProgramError(msg)
 

@@ -36,7 +36,7 @@ from rechannel.engine.restarting import (
     sources_of,
 )
 from rechannel.engine.steps import first_configuration
-from rechannel.errors import RefusedError, UnknownOperatorError
+from rechannel.errors import OtherDataflowError, RefusedError, UnknownOperatorError
 from rechannel.kernels.arrange import ArrangeLogic
 from rechannel.kernels.asof import AsofLogic
 from rechannel.kernels.cogroup import CogroupLogic
@@ -109,7 +109,7 @@ def start_program(
     current = _current(state)
     identity, held = dataflow_identity(dataflow), known.get(str(current), {})
     if held and held["identity"] != identity and not revert:
-        check_age(identity, known, current)
+        check_age(identity, known, current, fits=_fits(dataflow, schemas, held))
     begun = state.last_intended is not None
     check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh)
     check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
@@ -130,6 +130,15 @@ def start_program(
         "migrations": ways,
     }
     return compile_program(dataflow, schemas, store, current, record, provided)
+
+
+def _fits(dataflow: Dataflow, schemas: Mapping[str, pa.Schema], held: Mapping[str, Json]) -> bool:
+    """Whether a program understands the state of a version."""
+    try:
+        check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
+    except OtherDataflowError:
+        return False
+    return True
 
 
 def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:

@@ -22,9 +22,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -32,6 +29,7 @@ from pydantic import (
 
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Combine
+from rechannel.reconfigure.numbers import NonNegativeInt, PositiveFloat, PositiveInt, Real, Whole
 
 JOB = "*job"
 """What a change touches that is no operator's own: the interval, bounds, executors."""
@@ -116,7 +114,7 @@ class Rebalance(_Value):
 
     kind: Literal["rebalance"] = "rebalance"
     operator: Name
-    tolerance: Annotated[float, Field(ge=0, le=10)] = 0.1
+    tolerance: Annotated[Real, Field(ge=0, le=10)] = 0.1
 
 
 class Move(_Value):
@@ -134,7 +132,7 @@ class Split(_Value):
     kind: Literal["split"] = "split"
     operator: Name
     bin: NonNegativeInt
-    into: Annotated[int, Field(ge=2, le=65536)] = 2
+    into: Annotated[Whole, Field(ge=2, le=65536)] = 2
 
 
 class Merge(_Value):
@@ -173,14 +171,14 @@ class SetInterval(_Value):
     """Distance between timestep starts in milliseconds; 0 = as soon as possible."""
 
     kind: Literal["set_interval"] = "set_interval"
-    interval_ms: Annotated[int, Field(ge=0, le=86_400_000)]
+    interval_ms: Annotated[Whole, Field(ge=0, le=86_400_000)]
 
 
 class SetInFlight(_Value):
     """How many timesteps may be under way at once."""
 
     kind: Literal["set_in_flight"] = "set_in_flight"
-    timesteps: Annotated[int, Field(ge=1, le=64)]
+    timesteps: Annotated[Whole, Field(ge=1, le=64)]
 
 
 class SetBound(_Value):

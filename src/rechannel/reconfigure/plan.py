@@ -21,6 +21,9 @@ from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy
 
+LEAST_MS = 0.05
+"""Costs below are not told in figures."""
+
 FORMAT = 1
 """Version of the format of plan files; readers refuse later ones."""
 
@@ -138,6 +141,13 @@ class Plan:
             raise RefusedError(f"plan file {os.fspath(path)!r} cannot be read: {error}") from error
         return cls.from_json(data)
 
+    @property
+    def _cost(self) -> str:
+        """What each timestep takes longer, in words. What is less than they differ anyway is no figure."""
+        if self.cost_ms < LEAST_MS:
+            return "each of them longer by less than can be measured"
+        return f"at most {self.cost_ms:.1f} ms more each"
+
     def __str__(self) -> str:
         """A few lines for people."""
         lines = [f"{self.change} by {self.strategy}"]
@@ -156,7 +166,7 @@ class Plan:
         count = len(self.steps)
         lines.append(
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
-            f" at most {self.cost_ms:.1f} ms more each"
+            f" {self._cost}"
         )
         return "\n".join((*lines, *(f"  {said}" for said in self.advice)))
 

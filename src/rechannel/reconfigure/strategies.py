@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from rechannel.reconfigure.changes import read_as
+from rechannel.reconfigure.numbers import PositiveFloat, PositiveInt, Whole
 
 
 class _Strategy(BaseModel):
@@ -22,9 +23,9 @@ class _Strategy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    gap: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    gap: Annotated[Whole, Field(ge=0, le=1_000_000)] = 0
     budget_bytes: PositiveInt | None = None
-    budget_ms: Annotated[float, Field(gt=0)] | None = None
+    budget_ms: PositiveFloat | None = None
     prepare: bool = True
 
     def __str__(self) -> str:

@@ -420,6 +420,13 @@ def test_the_program_changes_while_the_interval_lasts():
     assert harness.journal_state().configuration_at(2).dataflow == 2
 
 
+def test_before_the_first_timestep_none_is_committed():
+    running = job(script("k long, v long")).start(in_process=InProcess())
+    running.process_all_available(60)
+    assert running.status["timestep"] == 0
+    running.stop()
+
+
 def test_waiting_for_all_input_waits_for_the_next_interval():
     """Input that is there but not due yet is not processed."""
     connector = script("k long, v long", ROWS)

@@ -96,8 +96,11 @@ def test_old_text_is_told_new_text_goes_on():
     process.reconfigure([rc.change_logic("counts", BOTH), late])
     feed(words, process, ("a", 3))
     process.stop()
-    with pytest.raises(OldProgramError, match=r"version 2: change_logic\('counts'.*add\('late'\)"):
+    with pytest.raises(
+        OldProgramError, match=r"version 2: change_logic\('counts'.*add\('late'\)"
+    ) as old:
         harness.start()
+    assert "there is no way back with this text" in str(old.value)
     with pytest.raises(OtherDataflowError, match="counts"):
         harness.start(revert=True)
     words, again = bench(store, aggregates=BOTH, late=True)
@@ -107,6 +110,19 @@ def test_old_text_is_told_new_text_goes_on():
     feed(words, process, ("a", 5))
     assert table(again) == {"a": {"n": 3, "total": 8}}
     assert [len(t) for t in again.outputs("late").values()] == [1]
+
+
+def test_old_text_that_understands_the_state_is_told_of_the_way_back():
+    store = MemoryStore()
+    words, harness = bench(store)
+    process = harness.start()
+    feed(words, process, ("a", 1))
+    process.reconfigure(rc.add(process_stream(process).write.memory("late", name="late")))
+    feed(words, process, ("a", 3))
+    process.stop()
+    with pytest.raises(OldProgramError, match=r"go back on purpose with start\(revert=True\)"):
+        harness.start()
+    harness.start(revert=True)
 
 
 def process_stream(process):

@@ -167,3 +167,22 @@ def test_what_is_no_strategy_is_refused_and_the_field_is_named():
 
 def test_modes_of_combining_are_known_by_name_and_by_value():
     assert ask.combine("counts", "on") == ask.combine("counts", Combine.ON)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ask.rescale("counts", tasks="4"),
+        lambda: changes.from_json({"kind": "rescale", "operator": "counts", "tasks": "4"}),
+        lambda: ask.rescale("counts", tasks=True),
+        lambda: ask.move("counts", ["3"], 1),
+        lambda: ask.set_interval("50"),
+        lambda: ask.rebalance("counts", tolerance="0.1"),
+        lambda: ask.fluid(bins="2"),
+        lambda: strategies.from_json({"kind": "fluid", "budget_ms": "50"}),
+        lambda: ask.batched(gap="1"),
+    ],
+)
+def test_a_number_is_no_text_whoever_asks(make):
+    with pytest.raises(RefusedError, match="should be a number, not "):
+        make()

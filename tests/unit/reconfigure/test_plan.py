@@ -124,7 +124,7 @@ def test_a_plan_is_shown_in_a_few_lines():
         "  2 steps in 2 timesteps, at most 5.0 ms more each",
     ]
     assert str(planned(ask.set_interval(5))).endswith(
-        "  1 step in 1 timestep, at most 0.0 ms more each"
+        "  1 step in 1 timestep, each of them longer by less than can be measured"
     )
 
 
