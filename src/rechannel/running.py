@@ -110,8 +110,8 @@ class RunningJob:
     def status(self) -> dict[str, Any]:
         """What it is doing: name, active, message, last committed timestep, configuration version, retries, troubles.
 
-        timestep: 0 before the first. retries: how often a timestep or a look at the sources has failed and was tried again, since it started.
-        troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
+        timestep: 0 before the first. retries: how often a timestep or a look at the sources has failed and was tried
+        again, since it started. troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
         """
         error = self._driver.error
         message = "running"
