@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
@@ -28,6 +28,7 @@ from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,
     MemoryConnector,
+    OnDamage,
     PythonConnector,
     format_of,
 )
@@ -45,7 +46,7 @@ class Reader:
 
     session: Any | None = None
 
-    def files(
+    def files(  # noqa: PLR0913 - what users may say of files
         self,
         path: str | PathLike[str],
         *,
@@ -54,13 +55,17 @@ class Reader:
         per_timestep: int | None = None,
         options: Mapping[str, object] | None = None,
         on_error: OnError = "fail",
+        on_damage: OnDamage = "fail",
+        skip: Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
         """Files under a directory or glob, those that appear later too, in a fixed order.
 
         format: any that Spark reads; None = by the suffix. per_timestep: at most so many files at a
         time. on_error: "dead_letter" = records of JSON, CSV or XML that do not fit the columns, which `schema` gives,
-        are in `.dead_letters`; "fail" = the timestep fails and names file and line.
+        are in `.dead_letters`; "fail" = the timestep fails and names file and line. on_damage: "skip" = files that are
+        gone or damaged when they are picked up are passed over. skip: files that are passed over in any case, by path
+        or name. Offsets and progress name what was passed over.
         Raises DataflowError if the suffix does not tell the format.
         """
         place = fspath(path)
@@ -77,6 +82,8 @@ class Reader:
             schema=schema,
             per_timestep=per_timestep,
             options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            on_damage=on_damage,
+            skip=(skip,) if isinstance(skip, str) else tuple(skip),
         )
         derived = DerivedName(files_name(place))
         if has_dead_letters("files", on_error):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -60,6 +60,10 @@ def _at_least_one(value: float | None, what: str) -> None:
         raise DataflowError(msg)
 
 
+OnDamage: TypeAlias = Literal["fail", "skip"]
+"""What becomes of a timestep with a file that cannot be read: it fails, or the file is passed over."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilesConnector:
     """Files that appear under a path, each read once.
@@ -68,6 +72,8 @@ class FilesConnector:
     schema: columns, as Arrow or DDL; None = as the first files say.
     per_timestep: at most so many new files in a timestep; None = all there are.
     options: of Spark's reader.
+    on_damage: what becomes of a timestep with a file that is gone or damaged when it is picked up. skip: files that are
+    passed over in any case, by path or by name.
     """
 
     path: str
@@ -75,9 +81,15 @@ class FilesConnector:
     schema: pa.Schema | None = None
     per_timestep: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    on_damage: OnDamage = "fail"
+    skip: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Read the columns and check the bound."""
+        object.__setattr__(self, "skip", tuple(self.skip))
+        if self.on_damage not in {"fail", "skip"}:
+            msg = f"files: on_damage is 'fail' or 'skip', not {self.on_damage!r}"
+            raise DataflowError(msg)
         _freeze(self, self.schema, self.options)
         _at_least_one(self.per_timestep, "per_timestep (files)")
 

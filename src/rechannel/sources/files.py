@@ -8,6 +8,7 @@ files of the layout and asks no directory again.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,6 +77,7 @@ class FilesReader:
             self._pattern = str(Path(bare(connector.path)).absolute())
         self._log = SeenLog(store, name)
         self._facts: dict[str, FileFacts] = {}
+        self._passed: dict[str, str] = {}
         self._told: set[str] = set()
         self._inferred = connector.schema is None
         self.schema = self._find_schema()
@@ -98,27 +100,56 @@ class FilesReader:
         most = bound.units or self._connector.per_timestep
         begun = self._begun(start)
         new = choose(self._unseen(), None if most is None else max(0, most - len(begun)))
-        self._facts = {}
+        self._facts, self._passed = {}, {}
         files = [*begun, *new]
         taken, stop = cut(map(self._sizes, files), bound.bytes, start.get("groups", 0))
         if not taken:
             return start
-        end = {name: value for name, value in start.items() if name != "groups"}
+        end = {name: start[name] for name in SeenLog.start()}
         if chosen := new[: taken - len(begun)]:
             self._keep_schema()
             end = self._log.append(chosen)
+        if skipped := self._skipped(files[:taken]):
+            end = {**end, "skipped": skipped}
         return end if stop is None else {**end, "groups": stop}
+
+    def _skipped(self, files: list[SeenFile]) -> dict[str, str]:
+        """Files that the timestep passes over, with the reason: told here, and kept with the offset."""
+        skipped = {f.path: self._passed[f.path] for f in files if f.path in self._passed}
+        for path, reason in skipped.items():
+            _LOG.warning("source %r passes over %s: %s", self._name, path, reason)
+        return skipped
 
     def _begun(self, start: Offset) -> list[SeenFile]:
         """The file that the timestep before has read in part."""
         return self._log.between(_from(start), start)
 
     def _sizes(self, file: SeenFile) -> tuple[int, ...]:
-        """Bytes of the parts of a file, none of which can be cut."""
-        if not self.native:
-            return (file.size,)
-        facts = self._facts[file.path] = facts_of(file.path)
-        return facts.groups
+        """Bytes of the parts of a file, none of which can be cut; none of a file that is passed over."""
+        connector, path = self._connector, file.path
+        if {path, path.rpartition("/")[2]}.intersection(connector.skip):
+            self._passed[path] = "the program says so"
+            return ()
+        try:
+            return self._looked_into(file)
+        except SourceError as error:
+            if connector.on_damage == "fail" or isinstance(error, SchemaDriftError):
+                raise
+            self._passed[path] = str(error)
+            return ()
+
+    def _looked_into(self, file: SeenFile) -> tuple[int, ...]:
+        """Bytes of the parts. Raises SourceError for what cannot be read, where somebody wants to know so early."""
+        if self.native:
+            facts = self._facts[file.path] = facts_of(file.path)
+            return facts.groups
+        if self._connector.on_damage == "skip":
+            if self._connector.format in _SELF_DESCRIBED:
+                self._format().columns(file.path)
+            elif self._local and not os.access(file.path, os.R_OK):
+                msg = f"{file.path} is gone, or may not be read"
+                raise SourceError(msg)
+        return (file.size,)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Row groups of Parquet files, whole files of other formats.
@@ -126,13 +157,15 @@ class FilesReader:
         Raises SchemaDriftError when a file that describes itself has other columns, SourceError
         when it cannot be read.
         """
-        files = self._log.between(_from(start), end)
+        skipped = end.get("skipped", {})
+        every = self._log.between(_from(start), end)
+        files = [file for file in every if file.path not in skipped]
         if self.native:
             return split_files(
                 (self._facts.get(file.path) or facts_of(file.path) for file in files),
                 self.schema,
                 self._split_bytes,
-                first=start.get("groups", 0),
+                first=start.get("groups", 0) if files[:1] == every[:1] else 0,
                 stop=end.get("groups"),
             )
         if self._connector.format in _SELF_DESCRIBED:

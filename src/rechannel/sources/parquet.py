@@ -25,6 +25,8 @@ SPLIT_BYTES = 64 << 20
 FILE_BITS = 40
 """`split["order"]` is the file's number in the timestep, shifted by this, plus the row group."""
 
+_WITHOUT = "files(..., skip=[...]) and start(replan=True)"
+
 _BATCH_ROWS = 1 << 18
 
 _SHOWN_AS = {
@@ -220,12 +222,15 @@ def _opened(file: str) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             yield parquet
     except FileNotFoundError as error:
-        msg = f"{file} is gone, though the source has picked it up; restore it and start again"
+        msg = (
+            f"{file} is gone, though the source has picked it up; restore it and start again; or do without it,"
+            f" {_WITHOUT}"
+        )
         raise SourceError(msg) from error
     except (pa.ArrowException, OSError) as error:
         msg = (
             f"{file} cannot be read as Parquet: {error}. Nothing of the timestep was committed:"
-            " restore the file or move it away, and start again"
+            f" restore the file or move it away, and start again; or do without it, {_WITHOUT}"
         )
         raise SourceError(msg) from error
 

@@ -11,11 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.errors import SchemaDriftError, SessionError, SourceError, StorageError
+import rechannel as rc
+from rechannel.errors import (
+    DataflowError,
+    SchemaDriftError,
+    SessionError,
+    SourceError,
+    StorageError,
+)
+from rechannel.job import InProcess, Job
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.files import FilesReader
 from rechannel.sources.reader import Bound
+from rechannel.sources.seen import SeenLog
 from rechannel.state.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.memory import MemoryStore
 
@@ -282,3 +291,89 @@ def test_what_is_not_read_is_told_once(tmp_path, caplog):
     (told,) = caplog.messages
     assert "source 'in'" in told
     assert "/pipe is no file" in told
+
+
+def damaged(path: Path, time: int) -> None:
+    path.write_bytes(b"PAR1 and no more")
+    os.utime(path, (time, time))
+
+
+def test_a_damaged_file_can_be_passed_over_and_is_told(tmp_path, caplog):
+    store = MemoryStore()
+    put(tmp_path / "a", 1)
+    damaged(tmp_path / "b", 2)
+    put(tmp_path / "c", 3)
+    with pytest.raises(SourceError, match="/b cannot be read as Parquet"):
+        opened(tmp_path, schema="n bigint").latest(SeenLog.start(), 0)
+    reader = opened(tmp_path, store, schema="n bigint", on_damage="skip")
+    end = reader.latest(reader.initial(), 0)
+    assert end["files"] == 3
+    assert list(end["skipped"]) == [f"{tmp_path}/b"]
+    assert "cannot be read as Parquet" in end["skipped"][f"{tmp_path}/b"]
+    assert names(reader, reader.initial(), end) == ["a", "c"]
+    (told,) = caplog.messages
+    assert told.startswith(f"source 'in' passes over {tmp_path}/b: ")
+    # What was decided stays, whatever becomes of the file.
+    put(tmp_path / "b", 2)
+    again = opened(tmp_path, store, schema="n bigint", on_damage="skip")
+    assert again.latest(end, 0) is end
+    assert names(again, again.initial(), end) == ["a", "c"]
+    put(tmp_path / "d", 4)
+    assert "skipped" not in again.latest(end, 0)
+
+
+def test_files_that_the_program_names_are_passed_over(tmp_path):
+    for name, time in (("a", 1), ("b", 2), ("c", 3)):
+        put(tmp_path / name, time)
+    reader = opened(tmp_path, schema="n bigint", skip=["b", str(tmp_path / "c")])
+    end = reader.latest(reader.initial(), 0)
+    assert names(reader, reader.initial(), end) == ["a"]
+    assert set(end["skipped"].values()) == {"the program says so"}
+
+
+def test_a_timestep_may_pass_over_all_that_it_has(tmp_path):
+    damaged(tmp_path / "a", 1)
+    reader = opened(tmp_path, schema="n bigint", on_damage="skip")
+    end = reader.latest(reader.initial(), 0, Bound(bytes=1))
+    assert end["files"] == 1
+    assert reader.layout(reader.initial(), end) == []
+
+
+def test_a_file_that_was_begun_may_be_gone(tmp_path):
+    grouped(tmp_path / "a", 1, 3)
+    grouped(tmp_path / "b", 2, 2)
+    reader = opened(tmp_path, schema="n bigint", on_damage="skip")
+    bound = Bound(bytes=8_500)
+    middle = reader.latest(reader.initial(), 0, bound)
+    assert middle["groups"] == 1
+    (tmp_path / "a").unlink()
+    assert timesteps(reader, bound, middle) == [[("b", [0, 1])], [("b", [1, 2])]]
+
+
+def test_other_columns_are_no_damage(tmp_path):
+    put(tmp_path / "a", 1, ["text"])
+    reader = opened(tmp_path, schema="n bigint", on_damage="skip")
+    with pytest.raises(SchemaDriftError):
+        reader.layout(reader.initial(), reader.latest(reader.initial(), 0))
+
+
+def test_skip_and_fail_are_all_there_is():
+    with pytest.raises(DataflowError, match="'fail' or 'skip', not 'drop'"):
+        FilesConnector(path="in", format="parquet", on_damage="drop")  # type: ignore[arg-type]
+
+
+def test_progress_and_journal_name_what_was_passed_over(tmp_path):
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in" / "a.parquet", 1)
+    damaged(tmp_path / "in" / "b.parquet", 2)
+    read = rc.read().files(
+        tmp_path / "in" / "*.parquet", schema="n bigint", on_damage="skip", name="in"
+    )
+    flow = read.filter(lambda row: True).write.memory("out")
+    job = Job("skips", flow, state=tmp_path / "state").start(in_process=InProcess())
+    job.process_all_available(60)
+    assert job.memory("out").num_rows == 1
+    (path,) = job.last_progress["sources"]["in"]["skipped"]
+    assert path == str(tmp_path / "in" / "b.parquet")
+    assert job.committed_offset("in")["skipped"] == job.last_progress["sources"]["in"]["skipped"]
+    job.stop()
