@@ -45,6 +45,7 @@ from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import Hub
+from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -136,6 +137,11 @@ class RunningJob:
     def recent_progress(self) -> list[dict[str, Any]]:
         """Facts of the last timesteps, oldest first."""
         return self._hub.recent_progress
+
+    @property
+    def totals(self) -> Sums:
+        """What was done since this driver started: rows, bytes and time by operator, durations of timesteps."""
+        return self._hub.totals
 
     @property
     def configuration(self) -> Configuration:

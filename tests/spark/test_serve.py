@@ -54,8 +54,8 @@ def test_a_job_is_changed_over_http(job):
             for family in text_string_to_metric_families(client.get("/metrics").text)
             for sample in family.samples
         }
-        assert figures["rechannel_timesteps_committed_total",] == ROWS / PER_TIMESTEP
-        assert figures["rechannel_operator_tasks", "counts"] == 4
-        assert figures["rechannel_operator_state_rows", "counts"] >= USERS
+        assert figures["rechannel_timesteps_committed_total", "clicks"] == ROWS / PER_TIMESTEP
+        assert figures["rechannel_operator_tasks", "clicks", "counts"] == 4
+        assert figures["rechannel_operator_state_rows", "clicks", "counts"] >= USERS
     counted = {row.user: row.n for row in job.state("counts").collect()}
     assert counted == {f"u{u}": len(range(u, ROWS, USERS)) for u in range(USERS)}

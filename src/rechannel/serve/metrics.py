@@ -1,22 +1,42 @@
-"""The figures of a job for Prometheus: read from the job whenever somebody looks, held nowhere else."""
+"""The figures of a job for Prometheus: read from the job whenever somebody looks, held nowhere else.
+
+What happens is told in counters and histograms since the driver started, how things are in gauges. Names end in their
+unit; every one bears the job's name. (`job` itself is the label that Prometheus gives to what it asks.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from rechannel.running import RunningJob
 from rechannel.serve.facts import open_reconfigurations, operators_of
+from rechannel.telemetry.totals import BOUNDS, Histogram, Sums
+
+JOB = "job_name"
 
 TROUBLES = ("lease", "housekeeping", "timestep", "sources")
 """Topics of troubles that any job may have."""
 
-QUANTILES = (0.5, 0.99)
+_OF_OPERATORS = (
+    ("rows_in", "rechannel_operator_rows_in", "Rows that came in."),
+    ("rows_out", "rechannel_operator_rows_out", "Rows that went out."),
+    ("rows_late", "rechannel_operator_rows_late", "Rows that came too late for their window."),
+    ("rows_dead", "rechannel_operator_rows_dead", "Rows that left as dead letters."),
+    ("bytes_in", "rechannel_operator_received_bytes", "Bytes that its tasks were given."),
+    ("bytes_out", "rechannel_operator_sent_bytes", "Bytes that its tasks gave on."),
+)
 
 
 def registry_of(job: RunningJob) -> CollectorRegistry:
@@ -39,94 +59,131 @@ class JobCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All figures as they are now."""
-        yield from _progress(self._job)
+        yield from _state(self._job)
+        yield from _sums(self._job.name, self._job.totals)
         yield from _operators(self._job)
         yield from _reconfigurations(self._job)
 
 
-def _progress(job: RunningJob) -> Iterator[Metric]:
-    status, recent = job.status, job.recent_progress
-    yield _labelled(
-        "rechannel_job_active", "Whether the job runs.", "name", {job.name: int(status["active"])}
-    )
+def _state(job: RunningJob) -> Iterator[Metric]:
+    status = job.status
+    yield _gauge(job, "rechannel_job_active", "Whether the job runs.", int(status["active"]))
     yield _gauge(
-        "rechannel_configuration_version", "Of the next timestep.", status["configuration"]
+        job,
+        "rechannel_configuration_version",
+        "Version of the configuration of the next timestep.",
+        status["configuration"],
     )
-    yield CounterMetricFamily(
-        "rechannel_timesteps_committed",
-        "Committed timesteps, those of earlier drivers of the state directory included.",
-        value=status["timestep"] or 0,
-    )
-    yield CounterMetricFamily(
+    retries = CounterMetricFamily(
         "rechannel_retries",
-        "Failures of timesteps, and of looks at sources, that were tried again since the driver started.",
-        value=status["retries"],
+        "Failures of timesteps, and of looks at sources, that were tried again.",
+        labels=[JOB],
     )
+    retries.add_metric([job.name], status["retries"])
+    yield retries
     yield _labelled(
+        job,
         "rechannel_trouble",
         "1 for what goes wrong at present and is tried again, 0 for what does not.",
         "of",
         dict.fromkeys(TROUBLES, 0) | dict.fromkeys(status["troubles"], 1),
     )
     if status["timestep"] is not None:
-        yield _gauge("rechannel_timestep", "The latest committed timestep.", status["timestep"])
-    if not recent:
-        return
-    seconds = [facts["duration_ms"] / 1e3 for facts in recent]
-    yield _gauge(
-        "rechannel_timestep_latency_seconds",
-        "From the decision of the latest timestep to its commit.",
-        seconds[-1],
+        yield _gauge(
+            job,
+            "rechannel_timestep",
+            "Number of the latest committed timestep.",
+            status["timestep"],
+        )
+
+
+def _sums(name: str, sums: Sums) -> Iterator[Metric]:
+    for metric, words, value in (
+        (
+            "rechannel_timesteps_committed",
+            "Timesteps that were committed.",
+            sum(sums.committed.counts),
+        ),
+        ("rechannel_timesteps_failed", "Attempts at a timestep that failed.", sums.failed),
+        ("rechannel_rows_in", "Rows that were read from sources.", sums.rows_in),
+        ("rechannel_rows_out", "Rows that were put out, to sinks and functions.", sums.rows_out),
+    ):
+        counter = CounterMetricFamily(metric, words, labels=[JOB])
+        counter.add_metric([name], value)
+        yield counter
+    durations = HistogramMetricFamily(
+        "rechannel_timestep_duration_seconds",
+        "From the decision of a timestep to its commit.",
+        labels=[JOB],
     )
-    yield _labelled(
-        "rechannel_timestep_latency_recent_seconds",
-        f"Of the recent timesteps, {len(seconds)} at present.",
-        "quantile",
-        {str(q): float(np.quantile(seconds, q)) for q in QUANTILES},
+    _add(durations, [name], sums.committed)
+    yield durations
+    published = HistogramMetricFamily(
+        "rechannel_sink_publish_duration_seconds",
+        "How long a sink took to publish a timestep.",
+        labels=[JOB, "sink"],
     )
-    yield _gauge("rechannel_rows_in", "Rows that the latest timestep read.", recent[-1]["rows_in"])
-    yield _gauge("rechannel_rows_out", "Rows that it put out.", recent[-1]["rows_out"])
+    for sink, histogram in sums.published.items():
+        _add(published, [name, sink], histogram)
+    yield published
+    for member, metric, words in _OF_OPERATORS:
+        counter = CounterMetricFamily(metric, words, labels=[JOB, "operator"])
+        for operator, totals in sums.operators.items():
+            counter.add_metric([name, operator], getattr(totals, member))
+        yield counter
+    seconds = CounterMetricFamily(
+        "rechannel_operator_task_seconds",
+        "Time of its tasks, by what they did.",
+        labels=[JOB, "operator", "activity"],
+    )
+    for operator, totals in sums.operators.items():
+        for activity, spent in totals.seconds.items():
+            seconds.add_metric([name, operator, activity], spent)
+    yield seconds
 
 
 def _operators(job: RunningJob) -> Iterator[Metric]:
     configured = operators_of(job.configuration)
     measured: Mapping[str, Any] = (job.last_progress or {}).get("operators", {})
-    for figure, words in (
-        ("rows_in", "Rows that came in, in the latest timestep."),
-        ("rows_out", "Rows that went out, in the latest timestep."),
-        ("state_rows", "Rows of state."),
-        ("state_bytes", "Bytes of state."),
+    for facts, figure, words in (
+        (measured, "state_rows", "Rows of state."),
+        (measured, "state_bytes", "Size of state."),
+        (configured, "tasks", "Tasks of the next timestep."),
+        (configured, "bins", "Bins of state."),
     ):
-        known = {n: facts[figure] for n, facts in measured.items() if facts[figure] is not None}
-        yield _labelled(f"rechannel_operator_{figure}", words, "operator", known)
-    for figure, words in (("tasks", "Tasks of a timestep."), ("bins", "Bins of state.")):
-        known = {n: facts[figure] for n, facts in configured.items() if facts[figure] is not None}
-        yield _labelled(f"rechannel_operator_{figure}", words, "operator", known)
+        known = {n: each[figure] for n, each in facts.items() if each[figure] is not None}
+        yield _labelled(job, f"rechannel_operator_{figure}", words, "operator", known)
 
 
 def _reconfigurations(job: RunningJob) -> Iterator[Metric]:
     open_ = open_reconfigurations(job)
-    yield _gauge("rechannel_reconfigurations_open", "Those that are not over.", len(open_))
-    yield _labelled(
-        "rechannel_reconfiguration_bins_moved",
-        "Bins that an open reconfiguration has moved.",
-        "id",
-        {one["id"]: one["bins"] for one in open_},
+    yield _gauge(
+        job, "rechannel_reconfigurations_open", "Reconfigurations that are not over.", len(open_)
     )
-    yield _labelled(
-        "rechannel_reconfiguration_bins_left",
-        "Bins that it has still to move, once its steps are planned.",
-        "id",
-        {one["id"]: one["bins_left"] for one in open_},
-    )
+    for figure, member, words in (
+        ("moved", "bins", "Bins that an open reconfiguration has moved."),
+        ("left", "bins_left", "Bins that it has still to move, once its steps are planned."),
+    ):
+        values = {one["id"]: one[member] for one in open_}
+        yield _labelled(job, f"rechannel_reconfiguration_bins_{figure}", words, "id", values)
 
 
-def _gauge(name: str, words: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, words, value=value)
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    ends = [*map(floatToGoString, BOUNDS), "+Inf"]
+    below = list(zip(ends, accumulate(histogram.counts), strict=True))
+    family.add_metric(labels, buckets=below, sum_value=histogram.total)
 
 
-def _labelled(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    metric = GaugeMetricFamily(name, words, labels=[label])
+def _gauge(job: RunningJob, name: str, words: str, value: float) -> Metric:
+    metric = GaugeMetricFamily(name, words, labels=[JOB])
+    metric.add_metric([job.name], value)
+    return metric
+
+
+def _labelled(
+    job: RunningJob, name: str, words: str, label: str, values: Mapping[str, float]
+) -> Metric:
+    metric = GaugeMetricFamily(name, words, labels=[JOB, label])
     for value, number in values.items():
-        metric.add_metric([value], number)
+        metric.add_metric([job.name, value], number)
     return metric

@@ -24,6 +24,7 @@ from rechannel.telemetry.events import (
 )
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
+from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
 
 TIMESTEP, SOURCES = "timestep", "sources"
@@ -51,6 +52,7 @@ class Hub:
         self._job = job
         self._clock = clock
         self._progress = Progress(keep=keep)
+        self._totals = Totals()
         self.troubles = Troubles(self._troubled)
         self._log = None if directory is None else EventLog(directory, complete=complete)
         self._see(
@@ -74,6 +76,11 @@ class Hub:
     def recent_progress(self) -> list[dict[str, Any]]:
         """Facts of the last timesteps, oldest first."""
         return self._progress.recent_progress
+
+    @property
+    def totals(self) -> Sums:
+        """Sums since the driver started."""
+        return self._totals.sums
 
     def started(
         self,
@@ -181,5 +188,6 @@ class Hub:
 
     def _see(self, *events: Event) -> None:
         self._progress.see(*events)
+        self._totals.see(*events)
         if self._log is not None:
             self._log.append(*events)

@@ -30,7 +30,8 @@ def shop(tmp_path):
     rows = rc.read().memory(connector, name="orders")
     counts = rows.key_by("item").aggregate(n=rc.count(), name="counts", tasks=2)
     settings = rc.Settings(durability=rc.Durability.PROCESS, bins=64)
-    job = rc.Job("shop", counts, state=tmp_path / "state", settings=settings)
+    shown = counts.write.memory("shown", name="shown")
+    job = rc.Job("shop", shown, state=tmp_path / "state", settings=settings)
     running = job.start(in_process=InProcess())
     for _ in range(2):
         connector.push(pa.record_batch({"item": ["a", "b"]}))

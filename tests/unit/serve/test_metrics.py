@@ -1,45 +1,104 @@
 from __future__ import annotations
 
+import re
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
 from tests.support.asking import get
 
+NAME = re.compile(r"rechannel(_[a-z]+)+")
+NOT_BASE = {
+    "milliseconds",
+    "ms",
+    "minutes",
+    "hours",
+    "kilobytes",
+    "kib",
+    "megabytes",
+    "mb",
+    "percent",
+}
 
-def scrape(server):
-    """(name, labels) -> value, read by Prometheus' own parser."""
+
+def families(server):
+    """Read by Prometheus' own parser."""
     answer = get(server, "/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
+    return list(text_string_to_metric_families(answer.text))
+
+
+def scrape(server):
+    """(name, labels but the job's) -> value."""
     return {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        (sample.name, *(pair for pair in sorted(sample.labels.items()) if pair[0] != "job_name")): (
+            sample.value
+        )
+        for family in families(server)
         for sample in family.samples
     }
 
 
-def test_figures_are_those_of_the_job(clicks, server):
+def test_what_happens_is_counted_over_all_timesteps(clicks, server):
+    clicks.push([("ann", 1), ("bob", 2), ("cleo", 3)])
+    clicks.push([("ann", 4)])
+    figures = scrape(server)
+    progress = clicks.running.recent_progress
+    assert [facts["rows_in"] for facts in progress] == [2, 3, 1]
+    assert figures["rechannel_timesteps_committed_total",] == 3
+    assert figures["rechannel_timesteps_failed_total",] == 0
+    assert figures["rechannel_rows_in_total",] == 6
+    assert figures["rechannel_rows_out_total",] == sum(facts["rows_out"] for facts in progress)
+    for operator in ("clicks", "users", "totals"):
+        for figure, name in (("rows_in", "rows_in"), ("bytes_in", "received_bytes")):
+            total = sum(facts["operators"][operator][figure] for facts in progress)
+            assert figures[f"rechannel_operator_{name}_total", ("operator", operator)] == total
+    spent = sum(
+        value
+        for (name, *labels), value in figures.items()
+        if name == "rechannel_operator_task_seconds_total" and ("operator", "users") in labels
+    )
+    told = sum(sum(facts["operators"]["users"]["ms"].values()) for facts in progress)
+    assert spent == pytest.approx(told / 1e3, abs=1e-4)
+
+
+def test_durations_are_histograms(clicks, server):
+    clicks.push([("ann", 1)])
+    figures = scrape(server)
+    for name, *labels in (
+        ("rechannel_timestep_duration_seconds",),
+        ("rechannel_sink_publish_duration_seconds", ("sink", "out")),
+    ):
+        buckets = [
+            (float(dict(rest)["le"]), value)
+            for (found, *rest), value in figures.items()
+            if found == f"{name}_bucket" and set(labels) <= set(rest)
+        ]
+        assert [end for end, _ in buckets] == sorted(end for end, _ in buckets)
+        assert [count for _, count in buckets] == sorted(count for _, count in buckets)
+        assert buckets[-1] == (float("inf"), 2)
+        assert figures[f"{name}_count", *labels] == 2
+        assert figures[f"{name}_sum", *labels] >= 0
+    seconds = sum(facts["duration_ms"] for facts in clicks.running.recent_progress) / 1e3
+    assert figures["rechannel_timestep_duration_seconds_sum",] == pytest.approx(seconds, abs=1e-2)
+
+
+def test_how_things_are_is_a_gauge(clicks, server):
     clicks.push([("ann", 1), ("bob", 2), ("cleo", 3)])
     figures = scrape(server)
-    assert figures["rechannel_job_active", ("name", "clicks")] == 1
-    assert figures["rechannel_timestep",] == 2
-    assert figures["rechannel_timesteps_committed_total",] == 2
-    assert figures["rechannel_rows_in",] == 3
-    assert figures["rechannel_configuration_version",] == clicks.running.configuration.version
-    last = clicks.running.last_progress
-    assert figures["rechannel_timestep_latency_seconds",] == last["duration_ms"] / 1e3
-    for quantile in ("0.5", "0.99"):
-        assert ("rechannel_timestep_latency_recent_seconds", ("quantile", quantile)) in figures
-    for operator, facts in last["operators"].items():
-        assert figures["rechannel_operator_rows_in", ("operator", operator)] == facts["rows_in"]
+    last = clicks.running.last_progress["operators"]["users"]
     users = ("operator", "users")
+    assert figures["rechannel_job_active",] == 1
+    assert figures["rechannel_timestep",] == 2
+    assert figures["rechannel_trouble", ("of", "lease")] == 0
+    assert figures["rechannel_retries_total",] == 0
+    assert figures["rechannel_configuration_version",] == clicks.running.configuration.version
     assert figures["rechannel_operator_tasks", users] == 2
     assert figures["rechannel_operator_bins", users] == 256
-    assert (
-        figures["rechannel_operator_state_rows", users] == last["operators"]["users"]["state_rows"]
-    )
-    assert figures["rechannel_operator_state_bytes", users] > 0
+    assert figures["rechannel_operator_state_rows", users] == last["state_rows"]
+    assert figures["rechannel_operator_state_bytes", users] == last["state_bytes"] > 0
     assert ("rechannel_operator_bins", ("operator", "clicks")) not in figures
-    assert all(name.startswith("rechannel_") for name, *_ in figures)
 
 
 def test_open_reconfigurations_are_counted(clicks, server):
@@ -51,6 +110,32 @@ def test_open_reconfigurations_are_counted(clicks, server):
     assert figures["rechannel_reconfiguration_bins_left", ("id", "r1")] == 0
 
 
+def test_names_are_as_prometheus_wants_them(clicks, server):
+    """The rules of `promtool check metrics`, and of its page on naming."""
+    clicks.running.reconfigure(rc.set_interval(5), at=1000)
+    found = families(server)
+    assert len({family.name for family in found}) == len(found)
+    for family in found:
+        words = set(family.name.split("_"))
+        assert NAME.fullmatch(family.name), family
+        assert family.documentation.strip(), family
+        assert family.documentation != family.name
+        assert family.type in {"counter", "gauge", "histogram"}
+        assert not words & {"counter", "gauge", "histogram", "summary", "metric"}
+        assert not words & NOT_BASE
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket", "_info"))
+        if family.type == "histogram":
+            assert family.name.endswith("_seconds")
+        for unit in {"seconds", "bytes"} & words:
+            assert family.name.endswith(f"_{unit}")
+        for sample in family.samples:
+            assert sample.labels["job_name"] == "clicks"
+            assert not sample.labels.keys() & {"job", "instance"}
+            if family.type == "counter":
+                assert sample.name == f"{family.name}_total"
+    assert {family.type for family in found} == {"counter", "gauge", "histogram"}
+
+
 def test_odd_names_are_escaped(tmp_path):
     from rechannel.job import InProcess
     from rechannel.testing import script
@@ -60,5 +145,6 @@ def test_odd_names_are_escaped(tmp_path):
     job = rc.Job('a "job"\\\n', flow, state=tmp_path / "state").start(in_process=InProcess())
     with job.serve(port=0) as server:
         job.process_all_available(60)
-        assert scrape(server)["rechannel_job_active", ("name", 'a "job"\\\n')] == 1
+        names = {s.labels["job_name"] for f in families(server) for s in f.samples}
+        assert names == {'a "job"\\\n'}
     job.stop()

@@ -1,0 +1,122 @@
+"""What a job did since its driver started, as sums that only grow: a fold of the event stream. Pure.
+
+Whoever looks every so often at figures of the latest timestep misses all others. From sums nothing is lost: rates and
+quantiles are differences of them, over whatever time is asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TypeVar
+
+from rechannel.telemetry.events import Event, SinkPublished, TimestepCommitted, TimestepFailed
+from rechannel.telemetry.task_finished import TaskFinished
+
+K = TypeVar("K")
+
+BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper ends of the classes of a histogram, in seconds; the last class has none."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations by class. counts: how many fell into each, of `BOUNDS` and of what is longer. total: in seconds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def copy(self) -> Histogram:
+        """As it is now."""
+        return Histogram(list(self.counts), self.total)
+
+
+@dataclass(slots=True, kw_only=True)
+class OperatorTotals:
+    """Sums over all tasks of an operator. seconds: by activity, of all its tasks."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_late: int = 0
+    rows_dead: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, task: TaskFinished) -> None:
+        """A task's share."""
+        self.rows_in += task.rows_in
+        self.rows_out += task.rows_out
+        self.rows_late += task.counts.get("rows_late", 0)
+        self.rows_dead += task.counts.get("rows_dead", 0)
+        self.bytes_in += task.bytes_in
+        self.bytes_out += task.bytes_out
+        for activity, ms in task.ms.items():
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + ms / 1e3
+
+
+@dataclass(slots=True, kw_only=True)
+class Sums:
+    """Everything that was summed. committed: durations of timesteps. published: by sink, of handing over."""
+
+    committed: Histogram = field(default_factory=Histogram)
+    failed: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    operators: dict[str, OperatorTotals] = field(default_factory=dict)
+    published: dict[str, Histogram] = field(default_factory=dict)
+
+
+class Totals:
+    """Any thread may tell, and any may read."""
+
+    def __init__(self) -> None:
+        self._sums = Sums()
+        self._lock = Lock()
+
+    def see(self, *events: Event) -> None:
+        """Take up events."""
+        with self._lock:
+            for event in events:
+                self._see(event)
+
+    @property
+    def sums(self) -> Sums:
+        """A copy of all sums as they are now, of one moment."""
+        with self._lock:
+            mine = self._sums
+            return replace(
+                mine,
+                committed=mine.committed.copy(),
+                operators=_each(mine.operators, _copied),
+                published=_each(mine.published, Histogram.copy),
+            )
+
+    def _see(self, event: Event) -> None:
+        sums = self._sums
+        match event:
+            case TaskFinished():
+                sums.operators.setdefault(event.operator, OperatorTotals()).add(event)
+            case TimestepCommitted():
+                sums.committed.add(event.duration_ms / 1e3)
+                sums.rows_in += event.rows_in
+                sums.rows_out += event.rows_out
+            case TimestepFailed():
+                sums.failed += 1
+            case SinkPublished():
+                sums.published.setdefault(event.sink, Histogram()).add(event.duration_ms / 1e3)
+
+
+def _copied(operator: OperatorTotals) -> OperatorTotals:
+    return replace(operator, seconds=dict(operator.seconds))
+
+
+def _each(values: dict[str, K], copy: Callable[[K], K]) -> dict[str, K]:
+    return {name: copy(value) for name, value in values.items()}
