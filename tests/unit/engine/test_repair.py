@@ -7,8 +7,10 @@ import pytest
 import rechannel as rc
 from rechannel.engine.entries import Note
 from rechannel.engine.head import write_head
+from rechannel.engine.incarnations import SINKS, incarnation
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.lease import Holder, Lease, told_head
+from rechannel.engine.quarantine import put_in, quarantined
 from rechannel.engine.repair.doing import Hand, found, repair
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import findings
@@ -317,3 +319,46 @@ def test_files_of_withdrawn_timesteps_are_nothing_to_tell_of():
 def test_every_kind_looks_at_evidence_and_nothing_else():
     assert findings(Evidence(state=JournalState())) == ()
     assert [f.id for f in findings(Evidence(state=None, problem="gone"))] == ["journal"]
+
+
+def owing() -> tuple[MemoryStore, Harness]:
+    """Two sinks; one owes timesteps 1 and 2."""
+    store = MemoryStore()
+    harness = bench(store)
+    process = harness.start()
+    while process.journal.state.last_committed != 2:
+        process.driver.step()
+        while len(process.executor):
+            process.executor.run(0)
+    assert set(process.journal.state.unpublished) == {1, 2}
+    return store, harness
+
+
+def test_what_a_sink_owes_is_given_up_if_somebody_says_so():
+    store, _ = owing()
+    finding = next(f for f in found(store, HAND) if f.id == "owed-out")
+    assert "timesteps 1 to 2 (2 in all)" in finding.what
+    assert not finding.advised
+    repair(store, HAND, None)
+    assert set(state(store).unpublished) == {1, 2}
+    repair(store, HAND, ["owed-out"])
+    assert state(store).unpublished == {}
+
+
+def test_sinks_in_quarantine_are_released_one_by_one():
+    store, harness = owing()
+    journal = harness.process.journal
+    who = incarnation(journal.state.notes, SINKS, "out")
+    note = put_in({}, who, sink="out", timestep=1, reason="no room")
+    note = put_in({"quarantine": note}, "sink-99", sink="other", timestep=2, reason="no way")
+    journal.append(Note(kind="quarantine", body=note))
+    seen = {finding.id: finding for finding in found(store, HAND)}
+    assert "since timestep 1: no room" in seen["quarantine-out"].what
+    assert "it owes 2 timesteps" in seen["quarantine-out"].consequence
+    repair(store, HAND, ["quarantine-out", "quarantine-other"])
+    after = state(store)
+    assert quarantined(after.notes) == {}
+    assert set(after.unpublished) == {1, 2}
+    again = bench(store)
+    again.start().run()
+    assert state(store).unpublished == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from rechannel.engine.entries import Body, Closed, Opened
@@ -42,28 +42,31 @@ def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Fi
     chosen: their ids; None = all that are advised. Nothing is done about what is not there any more. Raises
     StateInUseError while a driver runs, RefusedError for an id that is no finding's or about which nothing can be done.
     """
-    # The lease as it was found: this hand takes it for a while.
-    before = _look(store, hand)
-    present = {finding.id: finding for finding in findings(before)}
+    present = {finding.id: finding for finding in found(store, hand)}
     for name in chosen or ():
         _check(name, present)
     if chosen is None:
         chosen = {f.id for f in present.values() if f.advised and f.action is not None}
     wanted = [finding for finding in present.values() if finding.id in chosen]
-    if not wanted:
-        return ()
+    for finding in wanted:
+        _deal(store, hand, finding.id)
+    return tuple(wanted)
+
+
+def _deal(store: Store, hand: Hand, name: str) -> None:
+    """One after the other: what is done about one finding may change what has to be done about the next."""
+    finding = next((f for f in found(store, hand) if f.id == name), None)
+    if finding is None or finding.action is None:
+        return
     holder = Holder(
         host=hand.host, pid=hand.pid, started_ms=hand.started_ms, epoch=0, heartbeat_ms=0
     )
     lease = Lease.acquire(store, holder, clock=hand.clock, started=hand.started)
     try:
-        actions = [finding.action for finding in wanted if finding.action is not None]
-        for action in actions:
-            _files(store, action)
-        _journal(store, hand, [body for action in actions for body in action.bodies])
+        _files(store, finding.action)
+        _journal(store, hand, finding.action.bodies)
     finally:
         lease.release()
-    return tuple(wanted)
 
 
 def _look(store: Store, hand: Hand) -> Evidence:
@@ -87,7 +90,7 @@ def _files(store: Store, action: Action) -> None:
             store.delete(key)
 
 
-def _journal(store: Store, hand: Hand, bodies: list[Body]) -> None:
+def _journal(store: Store, hand: Hand, bodies: Sequence[Body]) -> None:
     if not bodies:
         return
     driver = read_only(store).driver

@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rechannel.engine.entries import Body, Published, Withdrawn
+from rechannel.engine.entries import Body, Note, Published, Withdrawn
 from rechannel.engine.history import record_file, record_key
 from rechannel.engine.incarnations import NOTE, SINKS, incarnation
 from rechannel.engine.journal_state import WITHDRAWN, JournalState
+from rechannel.engine.quarantine import NOTE as QUARANTINE
+from rechannel.engine.quarantine import owed, quarantined, released
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.state.keys import HEAD, JOURNAL, LEASE, SNAPSHOTS, number_of
 
+GIVEN_UP = "given up by rechannel repair"
 COPY = "Restore the directory from a copy; nothing else brings it back"
 
 
@@ -76,19 +79,19 @@ def sinks_that_are_gone(seen: Evidence) -> Iterator[Finding]:
     state = seen.state
     if state is None or seen.held or NOTE not in state.notes:
         return
-    owed: dict[str, list[int]] = {}
+    left: dict[str, list[int]] = {}
     for timestep, sinks in state.unpublished.items():
         for name, what in sinks.items():
             if _is_gone(state, name, what):
-                owed.setdefault(name, []).append(timestep)
-    for name, timesteps in sorted(owed.items()):
+                left.setdefault(name, []).append(timestep)
+    for name, timesteps in sorted(left.items()):
         which = _range("timestep", min(timesteps), max(timesteps))
         bodies = tuple(
             Published(
                 timestep=timestep,
                 sink=name,
                 incarnation=_owner(state, name, timestep),
-                dropped="given up by rechannel repair: the sink is gone",
+                dropped=f"{GIVEN_UP}: the sink is gone",
             )
             for timestep in sorted(timesteps)
         )
@@ -110,6 +113,50 @@ def _is_gone(state: JournalState, name: str, what: object) -> bool:
 def _owner(state: JournalState, name: str, timestep: int) -> str:
     what = state.unpublished[timestep][name]
     return str(what.get("incarnation", "")) if isinstance(what, Mapping) else ""
+
+
+def quarantine(seen: Evidence) -> Iterator[Finding]:
+    """Sinks that could not write and were told to owe what comes."""
+    state = seen.state
+    if state is None or seen.held:
+        return
+    for who, fact in quarantined(state.notes).items():
+        yield Finding(
+            id=f"quarantine-{fact['sink']}",
+            what=f"sink {fact['sink']!r} is in quarantine since timestep {fact['timestep']}: {fact['reason']}",
+            consequence=f"it owes {len(owed(state, fact['sink'], who))} timesteps and all later ones; their files stay",
+            action=Action(
+                words="release it: the next driver publishes what it owes, in order, and tries as often as before",
+                bodies=(Note(kind=QUARANTINE, body=released(state.notes, who)),),
+            ),
+            advised=False,
+        )
+
+
+def owing_sinks(seen: Evidence) -> Iterator[Finding]:
+    """Timesteps that are owed to sinks which the program has."""
+    state = seen.state
+    if state is None or seen.held:
+        return
+    names = sorted({name for sinks in state.unpublished.values() for name in sinks})
+    for name in names:
+        who = incarnation(state.notes, SINKS, name)
+        left = owed(state, name, who) if who else {}
+        if left:
+            yield Finding(
+                id=f"owed-{name}",
+                what=f"{_range('timestep', min(left), max(left))} ({len(left)} in all) wait to be published by"
+                f" sink {name!r}",
+                consequence="the next driver publishes them, unless the sink is in quarantine",
+                action=Action(
+                    words="give them up: their rows are never shown",
+                    bodies=tuple(
+                        Published(timestep=t, sink=name, incarnation=who, dropped=GIVEN_UP)
+                        for t in left
+                    ),
+                ),
+                advised=False,
+            )
 
 
 def history(seen: Evidence) -> Iterator[Finding]:
@@ -251,6 +298,8 @@ KINDS: tuple[Kind, ...] = (
     snapshots,
     files,
     open_timesteps,
+    quarantine,
+    owing_sinks,
     sinks_that_are_gone,
     history,
     lease,
