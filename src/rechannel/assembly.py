@@ -188,8 +188,8 @@ class Assembly:
             name=sink.sink.name,
             spark=self.spark,
             sync=self.settings.durability is Durability.POWER,
-            ledger=lambda: ledger_of(self.journal.state),
-            remove_later=self.remove_later_output,
+            ledger=lambda: ledger_of(self.journal.state, remove_later=self.remove_later_output),
+            schema=sink.schema,
         )
 
     def _owner(self) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.engine.outbox import outbox_frame, outbox_tables
-from rechannel.errors import DamagedStateError, MissingFileError, StorageError
+from rechannel.errors import DamagedStateError, DataflowError, MissingFileError, StorageError
 from rechannel.kernels.emit import write_outbox
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter
@@ -192,3 +192,18 @@ def test_an_outbox_file_that_is_gone_or_changed_is_named(tmp_path):
     store.put("outbox/y.arrow", b"not Arrow at all, but long enough to look at")
     with pytest.raises(DamagedStateError, match="outbox/y"):
         list(outbox_tables(store, ["outbox/y.arrow"]))
+
+
+def test_a_format_that_cannot_hold_the_columns_is_refused_when_the_sink_opens(spark, tmp_path):
+    schema = pa.schema([("n", pa.int64()), ("l", pa.list_(pa.int64()))])
+    more = {"job": "job", "name": "o", "spark": spark, "schema": schema}
+    with pytest.raises(
+        DataflowError, match=r"sink 'o': Spark cannot write these rows as csv: .*`l`"
+    ):
+        open_sink(FileOutlet(format="csv", path=str(tmp_path / "csv")), **more)
+    with pytest.raises(DataflowError, match="as nonsense"):
+        open_sink(FileOutlet(format="nonsense", path=str(tmp_path / "other")), **more)
+    open_sink(FileOutlet(format="json", path=str(tmp_path / "json")), **more)
+    flat = {**more, "schema": schema.remove(1)}
+    open_sink(FileOutlet(format="csv", path=str(tmp_path / "csv")), **flat)
+    assert [path.name for path in (tmp_path / "csv" / "_rechannel").glob("*/*")] == []

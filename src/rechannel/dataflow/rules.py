@@ -65,15 +65,29 @@ def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
         _check_keys(node, inputs[0])
         _check_time(node)
     elif isinstance(node, Sink):
-        _check_partitions(node, getattr(node.outlet, "partitions", ()), inputs[0])
+        own = getattr(node.outlet, "column", "")
+        _check_partitions(node, getattr(node.outlet, "partitions", ()), inputs[0], own)
+        _check_hidden(node, own, inputs[0])
 
 
-def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema) -> None:
+def _check_hidden(node: Sink, own: str, schema: pa.Schema) -> None:
+    """Directories of timesteps are a column to readers, whose case Spark does not mind."""
+    for name in schema.names:
+        if name.lower() == own.lower():
+            msg = (
+                f"{label(node)}: readers take {own!r} from the directory of the timestep, so the rows' own column"
+                f" {name!r} would be lost. Rename that column, or call the directories' otherwise:"
+                " write.format(...).timesteps_as('batch').save(path)"
+            )
+            raise DataflowError(msg)
+
+
+def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema, own: str) -> None:
     need_columns(f"{label(node)}: partition_by", columns, schema)
     for name in columns:
         kind = schema.field(name).type
-        if name == "timestep" or not any(is_(kind) for is_ in _DIRECTORIES):
-            what = "is that of the timestep" if name == "timestep" else f"is {type_name(kind)}"
+        if name == own or not any(is_(kind) for is_ in _DIRECTORIES):
+            what = "is that of the timestep" if name == own else f"is {type_name(kind)}"
             msg = (
                 f"{label(node)}: partition_by: column {name!r} {what}; directories are made of other columns that"
                 " are texts, whole numbers, dates or booleans"

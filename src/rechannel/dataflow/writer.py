@@ -133,6 +133,11 @@ class FormatWriter:
     format: str
     settings: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
+    column: str = "timestep"
+
+    def timesteps_as(self, column: str) -> FormatWriter:
+        """Choose what readers call the timestep in place of `timestep`: directories are `<column>=<number>`."""
+        return replace(self, column=column)
 
     def options(self, **options: object) -> FormatWriter:
         """Options of Spark's writer, added to those given before."""
@@ -152,6 +157,7 @@ class FormatWriter:
             path=fspath(path),
             options=self.settings,
             partitions=self.partitions,
+            column=self.column,
         )
         derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
         return self.writer.to(outlet, derived, name)

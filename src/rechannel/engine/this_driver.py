@@ -36,11 +36,12 @@ def this_opened(*, fingerprint: str, time_ms: int, id: str) -> Opened:  # noqa: 
     )
 
 
-def ledger_of(state: JournalState) -> Ledger:
+def ledger_of(state: JournalState, *, remove_later: bool = False) -> Ledger:
     """What sinks must know of the journal when they open. Raises IndexError before the first `Opened` with an id."""
     return Ledger(
         opening=state.openings[-1],
         openings=frozenset(state.openings),
         committed=state.last_committed or 0,
         digests=state.digests,
+        remove_later=remove_later,
     )

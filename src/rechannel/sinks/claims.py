@@ -24,7 +24,10 @@ from rechannel.sinks.batch import Batch
 from rechannel.sinks.folder import Folder
 
 STAGING = "_rechannel"
-PUBLISHED = "timestep="
+TIMESTEP = "timestep"
+"""What readers call the timestep, unless the user has another name for it."""
+
+TRIAL = "trial-"
 _OPENED = "opened-"
 _MARK = "_rechannel-"
 
@@ -40,22 +43,25 @@ class Ledger:
 
     opening: id of this driver's `Opened`. openings: of all that the journal remembers, this one included. committed:
     the last committed timestep. digests: of intents, by timestep, as far as they are known.
+    remove_later: the user wants removed what the journal does not know.
     """
 
     opening: str
     openings: frozenset[str] = frozenset()
     committed: int = 0
     digests: Mapping[int, str] = field(default_factory=dict)
+    remove_later: bool = False
 
 
-def claim(folder: Folder, root: str, owner: str, token: str) -> str:
+def claim(folder: Folder, root: str, owner: str, token: str, column: str = TIMESTEP) -> str:
     """Make a path an owner's, or check that it is; the directory where the owner stages.
 
-    token: of this driver. Raises RefusedError when the path holds timesteps of another owner, or another one takes it.
+    token: of this driver. column: what readers call the timestep.
+    Raises RefusedError when the path holds timesteps of another owner, or another one takes it.
     """
     staging, mine = f"{root}/{STAGING}", quote(owner, safe="")
     owners = folder.names(staging)
-    if not owners and not _published(folder, root):
+    if not owners and not _published(folder, root, column):
         prepared = f"{root}/{STAGING}-{quote(token, safe='')}"
         folder.make(f"{prepared}/{mine}")
         if not folder.rename(prepared, staging):
@@ -66,13 +72,21 @@ def claim(folder: Folder, root: str, owner: str, token: str) -> str:
             owners = folder.names(staging)
     others = [name for name in owners if name != mine]
     if others or mine not in owners:
-        whose = f"those of {others[0]}" if others else "and not of this job's state directory"
-        msg = (
-            f"{root} already holds timesteps, {whose}. Their numbers would be mistaken for"
-            " this job's: choose another path, or remove that directory if it is not needed"
-        )
-        raise RefusedError(msg)
+        raise RefusedError(_taken(root, others, _published(folder, root, column)))
     return f"{staging}/{mine}"
+
+
+def _taken(root: str, others: list[str], published: list[int]) -> str:
+    whose = f"those of {others[0]}" if others else "and not of this job's state directory"
+    if not published:
+        return (
+            f"{root} is claimed by {others[0]}, which has published nothing there yet: choose another path, or remove"
+            f" {root}/{STAGING} if that job will not start again"
+        )
+    return (
+        f"{root} already holds timesteps, {whose}. Their numbers would be mistaken for"
+        " this job's: choose another path, or remove that directory if it is not needed"
+    )
 
 
 def check(
@@ -81,22 +95,23 @@ def check(
     own: str,
     ledger: Callable[[], Ledger],
     *,
-    remove_later: bool = False,
+    column: str = TIMESTEP,
 ) -> None:
     """Compare what lies under a path with the journal, and leave this driver's word there.
 
     own: as `claim` answered. ledger: asked after the path was looked at, since an earlier incarnation of the sink may
-    still publish. remove_later: remove what the journal does not know. Raises RefusedError.
+    still publish. Raises RefusedError.
     """
-    published = _published(folder, root)
+    published = _published(folder, root, column)
     opened = [name for name in folder.names(own) if name.startswith(_OPENED)]
     known = ledger()
-    strange = [n for n in published if n > known.committed or _differs(folder, root, n, known)]
+    paths = {number: f"{root}/{published_name(number, column)}" for number in published}
+    strange = [n for n in published if n > known.committed or _differs(folder, paths[n], n, known)]
     strangers = [name for name in opened if name.removeprefix(_OPENED) not in known.openings]
-    if (strange or strangers) and not remove_later:
+    if (strange or strangers) and not known.remove_later:
         raise RefusedError(_refusal(root, strange, known))
     for number in strange:
-        folder.remove(f"{root}/{published_name(number)}")
+        folder.remove(paths[number])
     if f"{_OPENED}{known.opening}" not in opened:
         folder.make(f"{own}/{_OPENED}{known.opening}")
     for name in opened:
@@ -117,9 +132,9 @@ def _refusal(root: str, strange: list[int], known: Ledger) -> str:
     )
 
 
-def _differs(folder: Folder, root: str, number: int, known: Ledger) -> bool:
+def _differs(folder: Folder, path: str, number: int, known: Ledger) -> bool:
     expected = known.digests.get(number)
-    marks = marks_of(folder, f"{root}/{published_name(number)}") if expected else []
+    marks = marks_of(folder, path) if expected else []
     return bool(marks) and not any(mark.endswith(f"-{expected}") for mark in marks)
 
 
@@ -149,17 +164,18 @@ def check_published(folder: Folder, target: str, batch: Batch) -> None:
     raise RefusedError(msg)
 
 
-def published_name(timestep: int) -> str:
-    """Name of a timestep's directory; Spark reads it as a column `timestep`."""
-    return f"{PUBLISHED}{timestep:012d}"
+def published_name(timestep: int, column: str = TIMESTEP) -> str:
+    """Name of a timestep's directory; Spark reads it as a column of that name."""
+    return f"{column}={timestep:012d}"
 
 
 def is_staged(name: str) -> bool:
     """Whether a name in an owner's directory is that of a staged timestep."""
-    return not name.startswith(_OPENED)
+    return not name.startswith((_OPENED, TRIAL))
 
 
-def _published(folder: Folder, root: str) -> list[int]:
+def _published(folder: Folder, root: str, column: str) -> list[int]:
     """Numbers of the timesteps that readers see, ascending."""
-    digits = (n.removeprefix(PUBLISHED) for n in folder.names(root) if n.startswith(PUBLISHED))
+    start = f"{column}="
+    digits = (name.removeprefix(start) for name in folder.names(root) if name.startswith(start))
     return sorted(int(number) for number in digits if number.isdecimal())

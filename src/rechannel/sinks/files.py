@@ -22,6 +22,8 @@ from rechannel.errors import MissingFileError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.claims import (
     STAGING,
+    TIMESTEP,
+    TRIAL,
     Ledger,
     check,
     check_published,
@@ -46,7 +48,8 @@ class FileWriter:
 
     root: absolute path or URI. owner: names the job's state directory and the sink, for ever.
     token: of this driver; no other driver ever has it. folder, write: where and how. ledger: what the
-    journal says; None = nothing is compared with it. remove_later: output that the journal knows nothing of.
+    journal says; None = nothing is compared with it.
+    column: what readers call the timestep. trial: writes no rows into a new directory, to see whether it can.
     Raises RefusedError when the path holds timesteps of another owner, or of another history.
     """
 
@@ -57,21 +60,28 @@ class FileWriter:
     write: WriteRows
     durable: bool = True
     ledger: Callable[[], Ledger] | None = None
-    remove_later: bool = False
+    column: str = TIMESTEP
+    trial: Callable[[str], None] | None = None
     _numbers: count[int] = field(default_factory=count)
     _stale: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Claim the path, compare it with the journal, and look for what earlier drivers left."""
-        self._staging = claim(self.folder, self.root, self.owner, self.token)
+        self._staging = claim(self.folder, self.root, self.owner, self.token, self.column)
         if self.ledger is not None:
             check(
                 self.folder,
                 self.root,
                 self._staging,
                 self.ledger,
-                remove_later=self.remove_later,
+                column=self.column,
             )
+        if self.trial is not None:
+            path = f"{self._staging}/{TRIAL}{self.token}"
+            try:
+                self.trial(path)
+            finally:
+                self.folder.remove(path)
         staged = [name for name in self.folder.names(self._staging) if is_staged(name)]
         self._stale = {name: _timestep(name) for name in staged}
 
@@ -100,7 +110,10 @@ class FileWriter:
         self._sweep(lambda other, number: number == batch.timestep and other != name)
         if name is None:
             return
-        source, target = f"{self._staging}/{name}", f"{self.root}/{published_name(batch.timestep)}"
+        source, target = (
+            f"{self._staging}/{name}",
+            f"{self.root}/{published_name(batch.timestep, self.column)}",
+        )
         if not self.folder.rename(source, target):
             check_published(self.folder, target, batch)
             self.folder.remove(source)

@@ -1,21 +1,17 @@
 """Files on a local (or mounted) file system, and their writing without Spark."""
-# ruff: noqa: PTH104, PTH123, PTH208
+# ruff: noqa: PTH104, PTH208
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import decimal
 import errno
-import json
-import math
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -23,6 +19,8 @@ import pyarrow.parquet as pq
 
 from rechannel.errors import DataflowError, StorageError
 from rechannel.sinks.files import WriteRows, missing
+from rechannel.sinks.jsonlines import JsonLines
+from rechannel.sinks.openfiles import BatchFile, OpenFiles
 from rechannel.sinks.partitioned import parts_of
 from rechannel.sinks.writer import Rows
 
@@ -115,16 +113,6 @@ def _free_space(path: str) -> str:
     return ""
 
 
-class _BatchFile(Protocol):
-    """An open file that takes batches."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *args: object) -> None: ...
-
-
 def arrow_writer(
     format: str,  # noqa: A002 - Spark's word
     options: Mapping[str, str],
@@ -138,7 +126,7 @@ def arrow_writer(
     kinds: dict[str, tuple[str, set[str], Callable[..., Any]]] = {
         "parquet": ("parquet", {"compression"}, pq.ParquetWriter),
         "csv": ("csv", {"header"}, _csv_file),
-        "json": ("json", set(), _JsonLines),
+        "json": ("json", set(), JsonLines),
     }
     if format not in kinds:
         msg = f"files of format {format!r} are written by Spark only; without it use {list(kinds)}"
@@ -155,11 +143,22 @@ def arrow_writer(
             rows,
             path,
             partitions,
-            f"part-00000.{suffix}",
+            f"part-{{:05d}}.{suffix}",
             lambda f: open_file(f, pa.schema(own), **options),
         )
 
     return write
+
+
+def try_columns(
+    format: str,  # noqa: A002 - Spark's word
+    schema: pa.Schema,
+    partitions: Sequence[str] = (),
+) -> None:
+    """Raise DataflowError where a format cannot hold these columns. Nothing is written."""
+    own = pa.schema([field for field in schema if field.name not in partitions])
+    if format == "csv":
+        _csv_file(io.BytesIO(), own)
 
 
 def _write(
@@ -167,72 +166,22 @@ def _write(
     path: str,
     partitions: Sequence[str],
     name: str,
-    open_file: Callable[[str], _BatchFile],
+    open_file: Callable[[str], BatchFile],
 ) -> int:
-    written, files = 0, dict[str, _BatchFile]()
-    with storing("write", path), ExitStack() as stack:
+    written = 0
+    with storing("write", path), OpenFiles(path, name, open_file) as files:
         for batch in rows.batches():
             parts = parts_of(batch, partitions) if partitions else [("", batch)]
             for where, part in parts:
-                if where not in files:
-                    folder = Path(path, where)
-                    folder.mkdir(parents=True)
-                    files[where] = stack.enter_context(open_file(f"{folder}/{name}"))
-                files[where].write_batch(part)
+                files.of(where).write_batch(part)
             written += batch.num_rows
     return written
 
 
-def _csv_file(file: str, schema: pa.Schema, header: str = "false") -> Any:
+def _csv_file(file: str | io.BytesIO, schema: pa.Schema, header: str = "false") -> Any:
     options = pa_csv.WriteOptions(include_header=header.lower() == "true", quoting_style="needed")
     try:
         return pa_csv.CSVWriter(file, schema, write_options=options)
     except pa.ArrowException as error:
         msg = f"csv cannot hold these columns: {error}; write json or parquet"
         raise DataflowError(msg) from error
-
-
-class _JsonLines:
-    """One JSON object per row and line, with Spark's habits: nulls are left out."""
-
-    def __init__(self, file: str, schema: pa.Schema) -> None:
-        self._kind = pa.struct(list(schema))
-        self._file = open(file, "w", encoding="utf-8")  # noqa: SIM115 - closed by `__exit__`
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        for row in batch.to_pylist():
-            self._file.write(f"{json.dumps(_said(row, self._kind), ensure_ascii=False)}\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._file.close()
-
-
-def _said(value: Any, kind: pa.DataType) -> Any:
-    """A value of a type as Spark's JSON writer says it."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        fields = (kind.field(i) for i in range(kind.num_fields))
-        said = {field.name: _said(value[field.name], field.type) for field in fields}
-        return {name: part for name, part in said.items() if part is not None}
-    if pa.types.is_map(kind):
-        return {str(key): _said(part, kind.item_type) for key, part in value}
-    if pa.types.is_list(kind):
-        return [_said(part, kind.value_type) for part in value]
-    return _said_plainly(value)
-
-
-def _said_plainly(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, dt.datetime):
-        text = value.isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "auto")
-        return text.replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, dt.date) else value

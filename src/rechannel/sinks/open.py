@@ -9,13 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
 from rechannel.errors import DataflowError
 from rechannel.sinks.claims import Ledger
 from rechannel.sinks.console import ConsoleWriter
 from rechannel.sinks.failure import OnFailure
 from rechannel.sinks.files import FileWriter, Folder
 from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter
-from rechannel.sinks.local import LocalFolder, arrow_writer
+from rechannel.sinks.local import LocalFolder, arrow_writer, try_columns
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.outlets import (
     ConsoleOutlet,
@@ -25,7 +27,7 @@ from rechannel.sinks.outlets import (
     NoopOutlet,
 )
 from rechannel.sinks.spare import WithDeadLetters
-from rechannel.sinks.spark import HadoopFolder, spark_writer
+from rechannel.sinks.spark import HOLD_ALL, HadoopFolder, spark_trial, spark_writer
 from rechannel.sinks.writer import SinkWriter
 
 if TYPE_CHECKING:
@@ -50,15 +52,15 @@ def open_sink(
     token: str | None = None,
     sync: bool = True,
     ledger: Callable[[], Ledger] | None = None,
-    remove_later: bool = False,
+    schema: pa.Schema | None = None,
 ) -> SinkWriter:
     """Open a sink for one driver.
 
     job: tells the job's state directory from all others, for ever: numbers of timesteps mean
     something only together with it. name: of the sink. spark: None = only what needs no JVM.
     token: of this driver, unlike every other's (drawn if not given). sync: whether local files
-    survive the loss of power. ledger: what the journal says, to be compared with what lies under a path. remove_later:
-    remove files that it knows nothing of.
+    survive the loss of power. ledger: what the journal says, to be compared with what lies under a path.
+    schema: of the rows, to see whether the format can hold them; None = not seen.
     Raises RefusedError when a path holds the output of another job or history, DataflowError, StorageError.
     """
     if isinstance(outlet, FileOutlet):
@@ -67,7 +69,7 @@ def open_sink(
             owner=f"{job}.{name}",
             token=token or secrets.token_hex(6),
             ledger=ledger,
-            remove_later=remove_later,
+            trial=None if schema is None else _trial(name or job, outlet, schema, spark),
         )
     if isinstance(outlet, MemoryOutlet):
         return MemoryWriter(outlet.name)
@@ -95,19 +97,14 @@ def open_with_letters(
     spark: SparkSession | None = None,
     sync: bool = True,
     ledger: Callable[[], Ledger] | None = None,
-    remove_later: bool = False,
+    schema: pa.Schema | None = None,
 ) -> SinkWriter:
     """Open a sink and, where its user chose them, its dead letters: Parquet, which holds what other formats cannot.
 
     Raises what `open_sink` raises.
     """
-    more: dict[str, Any] = {
-        "spark": spark,
-        "sync": sync,
-        "ledger": ledger,
-        "remove_later": remove_later,
-    }
-    main = open_sink(outlet, job=job, name=name, **more)
+    more: dict[str, Any] = {"spark": spark, "sync": sync, "ledger": ledger}
+    main = open_sink(outlet, job=job, name=name, schema=schema, **more)
     if failure.path is None:
         return main
     dead = FileOutlet(format="parquet", path=failure.path)
@@ -128,7 +125,28 @@ def _files(outlet: FileOutlet, spark: SparkSession | None, sync: bool) -> Callab
         raise DataflowError(msg)
     writer = arrow_writer if spark is None else spark_writer
     write = writer(outlet.format, outlet.options, outlet.partitions)
-    return partial(FileWriter, root=root, folder=folder, write=write)
+    return partial(FileWriter, root=root, folder=folder, write=write, column=outlet.column)
+
+
+def _trial(
+    name: str, outlet: FileOutlet, schema: pa.Schema, spark: SparkSession | None
+) -> Callable[[str], None] | None:
+    """What tries, in a new directory, whether a sink can write its columns; None = no need."""
+    if spark is not None and outlet.format in HOLD_ALL:
+        return None
+
+    def trial(path: str) -> None:
+        try:
+            if spark is None:
+                try_columns(outlet.format, schema, outlet.partitions)
+            else:
+                write = spark_trial(spark, outlet.format, outlet.options, outlet.partitions, schema)
+                write(path)
+        except DataflowError as error:
+            msg = f"sink {name!r}: {error}"
+            raise DataflowError(msg) from error
+
+    return trial
 
 
 def _local(sync: bool) -> Folder:

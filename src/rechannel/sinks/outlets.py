@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from rechannel.sinks.batch import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
 BatchWriter = Callable[["DataFrame", int], Any] | Callable[["DataFrame", int, Batch], Any]
 """(finished rows of a timestep, its number, its `Batch` if wanted) -> anything. Called at least once per timestep."""
 
@@ -20,13 +23,15 @@ BatchWriter = Callable[["DataFrame", int], Any] | Callable[["DataFrame", int, Ba
 class FileOutlet:
     """Files of a format that Spark writes. A timestep appears whole or not at all.
 
-    partitions: columns whose values are directories below that of the timestep, and not in the files.
+    partitions: columns whose values are directories below that of the timestep, and not in the files. column: what
+    readers call the timestep, whose directories are `<column>=<number>`.
     """
 
     format: str
     path: str
     options: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
+    column: str = "timestep"
 
     def __post_init__(self) -> None:
         """Check that the place is named."""
@@ -34,11 +39,15 @@ class FileOutlet:
         if not self.path or not self.format:
             msg = "a file sink needs a format and a path"
             raise DataflowError(msg)
+        if not _COLUMN.fullmatch(self.column):
+            msg = f"timesteps_as: {self.column!r} is no name for directories: use letters, digits and '_'"
+            raise DataflowError(msg)
 
     def describe(self) -> str:
         """Format, path and partitions."""
         where = f" by {', '.join(self.partitions)}" if self.partitions else ""
-        return f"{self.format} {self.path}{where}"
+        called = "" if self.column == "timestep" else f", timesteps as {self.column}"
+        return f"{self.format} {self.path}{where}{called}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from rechannel.errors import DataflowError, SessionError, StorageError
 from rechannel.sinks.files import WriteRows, missing
@@ -59,6 +61,37 @@ def spark_writer(
         return int(observed.get["rows"])
 
     return write
+
+
+HOLD_ALL = ("parquet", "orc", "json")
+"""Formats of Spark that can write every column that a stream can have."""
+
+
+def spark_trial(
+    spark: SparkSession,
+    format: str,  # noqa: A002 - Spark's word
+    options: Mapping[str, str],
+    partitions: Sequence[str],
+    schema: pa.Schema,
+) -> Callable[[str], None]:
+    """What writes no rows with Spark's own writer. Raises DataflowError where the format cannot hold them."""
+
+    def trial(path: str) -> None:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        empty = spark.createDataFrame([], from_arrow_schema(schema))
+        rows = Rows(frame=empty, tables=lambda: iter([]), schema=schema)
+        try:
+            spark_writer(format, options, partitions)(rows, path)
+        except AnalysisException as error:
+            msg = (
+                f"Spark cannot write these rows as {format}: {str(error).partition(chr(10))[0]} Convert or leave out"
+                " the column, or write another format: parquet, orc and json hold all columns"
+            )
+            raise DataflowError(msg) from error
+
+    return trial
 
 
 @contextmanager

@@ -59,6 +59,7 @@ class Bench:
     state: JournalState = field(default_factory=JournalState)
     told: list[Published] = field(default_factory=list)
     failure: OnFailure = field(default_factory=OnFailure)
+    trouble: Callable[..., None] = lambda topic, error: None
 
     def __post_init__(self) -> None:
         stream = rc.read().memory(script("k long"), name="in")
@@ -76,6 +77,7 @@ class Bench:
             rows_of=self.rows_of,
             journal=self,  # type: ignore[arg-type]
             backlog=self.backlog,
+            trouble=self.trouble,
         )
 
     def append(self, entry: Any) -> None:
@@ -317,12 +319,15 @@ def test_a_sink_that_fails_is_tried_again_and_delays_no_other():
 def test_a_sink_that_waits_for_its_next_attempt_delays_no_other():
     fail = Failing(times=1)
     bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=2, pause_ms=60_000))
-    shown = Event()
+    shown, failed = Event(), Event()
+    bench.trouble = lambda topic, error: failed.set()
+    bench.publisher = bench.made()
     bench.direct.publish = lambda staged, batch: batch.timestep < 3 or shown.set()  # type: ignore[assignment]
     bench.publisher.start()
     for number in (1, 2, 3):
         bench.commit(number)
     assert shown.wait(30)
+    assert failed.wait(30)
     bench.publisher.close()  # ends the pause
     assert fail.failed == 1
     assert not [sink for _, sink in bench.entries if sink == "behind"]

@@ -6,16 +6,21 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rechannel as rc
 from rechannel.errors import DataflowError, MissingFileError, RefusedError, StorageError
+from rechannel.job import InProcess
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter, published_name
 from rechannel.sinks.local import LocalFolder, arrow_writer, storing
+from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.writer import Rows
+from rechannel.testing import script
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -252,3 +257,52 @@ def test_formats_that_only_spark_writes_are_refused():
         arrow_writer("orc", {})
     with pytest.raises(DataflowError, match="json option 'multiline' is not known"):
         arrow_writer("json", {"multiline": "true"})
+
+
+# Columns -----------------------------------------------------------------------------------------------------
+
+
+def written(tmp_path, schema: str, row: dict, write) -> Path:
+    """Run a job of one row in process; where it wrote."""
+    source = script(schema, [[row]])
+    stream = (
+        rc.read().memory(source, name="in").map_batches(lambda b: b, schema=schema, name="same")
+    )
+    job = rc.Job("j", write(stream.write, str(tmp_path / "out")), state=str(tmp_path / "state"))
+    running = job.start(in_process=InProcess())
+    running.process_all_available(60)
+    running.stop()
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("name", ["timestep", "TimeStep"])
+def test_a_column_that_readers_would_lose_is_refused(tmp_path, name):
+    with pytest.raises(DataflowError, match=rf"the rows' own column '{name}' would be lost"):
+        written(tmp_path, f"{name} long", {name: 77}, lambda w, out: w.parquet(out))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_column_called_timestep_survives_where_the_directories_are_called_otherwise(tmp_path):
+    out = written(
+        tmp_path,
+        "timestep long",
+        {"timestep": 77},
+        lambda w, out: w.format("parquet").timesteps_as("batch").save(out),
+    )
+    read = ds.dataset(out, partitioning="hive").to_table().to_pylist()
+    assert read == [{"timestep": 77, "batch": 1}]
+
+
+def test_the_name_of_directories_is_checked():
+    for name in ("", "_hidden", "a=b", "a/b"):
+        with pytest.raises(DataflowError, match="is no name for directories"):
+            FileOutlet(format="json", path="x", column=name)
+
+
+def test_a_format_that_cannot_hold_the_columns_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(
+        DataflowError, match=r"sink 'csv-out': csv cannot hold these columns.*json or"
+    ):
+        written(tmp_path, "l array<int>", {"l": [1]}, lambda w, out: w.csv(out))
+    assert list((tmp_path / "out").glob("timestep=*")) == []
+    assert [name for name in staged(tmp_path / "out") if not name.startswith("opened-")] == []
