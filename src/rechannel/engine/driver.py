@@ -353,7 +353,8 @@ class Driver:
         if decision.hold:
             return None
         if decision.configuration.dataflow != self._configuration.dataflow:
-            self._exchange_program(decision, place)
+            if self.changes.may_exchange(decision, place, self._flights.manifests):
+                self._exchange_program(decision, place)
             return self._decide(now)
         # The interval is the one that the timestep itself would have: whoever shortens it need not wait for it.
         if not self._intake.may_begin(now, decision.configuration.interval_ms):

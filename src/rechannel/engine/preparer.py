@@ -22,6 +22,12 @@ class Preparer(Successor, Protocol):
         manifests: those of the moment at which each is looked up.
         """
 
+    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
+        """Why a change of the program cannot begin at this border after all, or None. Nothing is under way.
+
+        Called in the driver's thread.
+        """
+
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Do what can be done ahead of the next steps of a record that is under way, or begins soon.
 
@@ -75,6 +81,11 @@ class NothingToPrepare:
         """Nothing is done."""
         del record, now, manifests
         return {}
+
+    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
+        """Nothing can be wrong."""
+        del record, now, manifests
+        return None
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Nothing is done."""

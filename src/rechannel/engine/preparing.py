@@ -11,8 +11,8 @@ from typing import Any
 from rechannel.engine.cluster import Cluster
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.placement import surplus
-from rechannel.engine.rehearsal import migrated, rehearse
-from rechannel.errors import NotReadyError
+from rechannel.engine.rehearsal import LAST_SECONDS, SECONDS, Rehearsal, migrated, rehearse
+from rechannel.errors import NotReadyError, UserFunctionError
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
 from rechannel.reconfigure.coordination import Now
@@ -59,6 +59,8 @@ class ClusterPreparer:
         self._holds = 0  # what the Configuration has; before anybody has asked: how many there were
         self._asked: dict[str, int] = {}
         self._over: set[str] = set()
+        # The first timestep whose state a change's migrations were not tried over.
+        self._rehearsals: dict[str, int] = {}
         self._lock = threading.Lock()
 
     @property
@@ -92,31 +94,50 @@ class ClusterPreparer:
             if isinstance(part, SetExecutors):
                 facts["executors"] = self._executors(record.id, part.executors)
             if isinstance(part, ChangeProgram):
-                facts.update(self._rehearsed(part.version, now, manifests))
+                tried = self._rehearsed(part.version, now, manifests)
+                self._rehearsals[record.id] = now.timestep
+                facts.update({} if tried is None else tried.to_json())
         return facts
 
+    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
+        """Why a change cannot begin at this border after all, or None: its migrations, over what was written since."""
+        since = self._rehearsals.get(record.id, 0)
+        for part in parts_of(record.change):
+            if isinstance(part, ChangeProgram):
+                try:
+                    self._rehearsed(part.version, now, manifests, since=since, seconds=LAST_SECONDS)
+                except UserFunctionError as error:
+                    return f"its migration fails: {error}"
+        return None
+
     def _rehearsed(
-        self, version: int, now: Now, manifests: Mapping[str, Manifest]
-    ) -> Mapping[str, Any]:
+        self,
+        version: int,
+        now: Now,
+        manifests: Mapping[str, Manifest],
+        *,
+        since: int = 0,
+        seconds: float = SECONDS,
+    ) -> Rehearsal | None:
         waiting = self.exchange.waiting(version)
         programs = (
             () if waiting is None else migrated(waiting.program, self.exchange.current.program)
         )
         if not programs:
-            return {}
+            return None
 
         def clock(operator: str) -> Clock:
             watermark = now.event_times.get(operator, NEVER)
             return Clock(now_ms=now.time_ms, before=watermark, watermark=watermark)
 
-        tried = rehearse(programs, manifests, clock, time.monotonic)
+        tried = rehearse(programs, manifests, clock, time.monotonic, since=since, seconds=seconds)
         if tried.rows < tried.of:
             _LOG.warning(
                 "migrations were tried over %d of %d rows of state: the others may still fail",
                 tried.rows,
                 tried.of,
             )
-        return tried.to_json()
+        return tried
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
         """Nothing: executors and functions are there before the first step."""
@@ -169,6 +190,7 @@ class ClusterPreparer:
 
     def finished(self, record: Record) -> None:
         """Let executors go that are not wanted any more; forget a program that does not come."""
+        self._rehearsals.pop(record.id, None)
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram) and record.phase is not Phase.DONE:
                 self.exchange.withdraw(part.version)

@@ -25,7 +25,7 @@ from rechannel.engine.steps import can_combine
 from rechannel.engine.takeover import arrived, elsewhere, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.coordination import Coordination, Now
+from rechannel.reconfigure.coordination import Coordination, Now, finished
 from rechannel.reconfigure.coordinator import (
     Decision,
     beginning,
@@ -227,6 +227,19 @@ class Reconfigurer:
         """Only what is planned at this border is judged by measurements; steps of plans are not."""
         now = self.now(place, measured=False)
         return self.now(place) if may_plan(self.coordination, now) else now
+
+    def may_exchange(
+        self, decision: Decision, place: Place, manifests: Mapping[str, Manifest]
+    ) -> bool:
+        """Whether another version of the program may begin here. Where not, what wanted it has failed."""
+        now = self.now(place, measured=False)
+        for step in decision.steps:
+            record = self.coordination.find(step.id)
+            why = self._preparer.last_look(record, now, manifests)
+            if why is not None:
+                self._append(finished(record, now, "failed", why))
+                return False
+        return True
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""

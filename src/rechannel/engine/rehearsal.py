@@ -17,13 +17,17 @@ from rechannel.kernels.scan import scan
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Manifest
+from rechannel.state.keys import timestep_of
+from rechannel.state.manifest import Manifest, Run
 
 PIECE_ROWS = 500_000
 """Rows that are held in memory at a time, about."""
 
 SECONDS = 60.0
 """How long a change waits for this; what was not tried by then is told."""
+
+LAST_SECONDS = 5.0
+"""How long the stream waits at the border for what has been written since."""
 
 ATTEMPTS = 3
 """How often a piece is tried whose files are merged away while it is read."""
@@ -59,25 +63,26 @@ def rehearse(
     clock: Callable[[str], Clock],
     tick: Callable[[], float],
     *,
+    since: int = 0,
     seconds: float = SECONDS,
     piece_rows: int = PIECE_ROWS,
 ) -> Rehearsal:
     """Convert the state of operators, as much as there is time for. Raises UserFunctionError naming operator and file.
 
     manifests: those of the moment at which each is looked up. clock: times as of which an operator's state is seen.
-    tick: seconds that pass.
+    tick: seconds that pass. since: only runs of this timestep or later ones.
     """
     until = tick() + seconds
     tried = total = 0.0
     for program in programs:
-        rows = sum(run.expected for run in _manifest(manifests, program).state)
+        rows = sum(run.expected for run in _runs(manifests, program, since))
         pieces = max(1, int(rows // piece_rows) + 1)
         routing = Routing.even(bins=pieces, tasks=pieces)
         total += rows
         for number in range(pieces):
             if tick() >= until:
                 break
-            if _convert(program, manifests, routing.intervals_of(number), clock):
+            if _convert(program, manifests, routing.intervals_of(number), clock, since):
                 tried += rows / pieces
     return Rehearsal(rows=round(tried), of=round(total))
 
@@ -87,10 +92,11 @@ def _convert(
     manifests: Mapping[str, Manifest],
     own: Intervals,
     clock: Callable[[str], Clock],
+    since: int,
 ) -> bool:
     """Convert what lies in some hashes; False where its files went away each time."""
     for _ in range(ATTEMPTS):
-        runs = _manifest(manifests, program).within(own)
+        runs = _runs(manifests, program, since, own)
         try:
             scan(program, TaskState(own=own, runs=runs), clock(program.operator))
         except MissingFileError:
@@ -99,5 +105,13 @@ def _convert(
     return False
 
 
-def _manifest(manifests: Mapping[str, Manifest], program: StageProgram) -> Manifest:
-    return manifests[program.operator] if program.operator in manifests else Manifest()
+def _runs(
+    manifests: Mapping[str, Manifest],
+    program: StageProgram,
+    since: int,
+    own: Intervals | None = None,
+) -> tuple[Run, ...]:
+    name = program.operator
+    manifest = manifests[name] if name in manifests else Manifest()
+    runs = manifest.state if own is None else manifest.within(own)
+    return tuple(run for run in runs if (timestep_of(run.segment) or 0) >= since)

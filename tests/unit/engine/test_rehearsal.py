@@ -11,8 +11,8 @@ import pytest
 
 import rechannel as rc
 from rechannel.dataflow.specs import TrackSpec
-from rechannel.engine import rehearsal
-from rechannel.engine.rehearsal import migrated, rehearse
+from rechannel.engine import preparing, rehearsal
+from rechannel.engine.rehearsal import Rehearsal, migrated, rehearse
 from rechannel.errors import MissingFileError, OtherDataflowError, UserFunctionError
 from rechannel.model.eventtime import Clock
 from rechannel.reconfigure.record import Phase
@@ -109,8 +109,42 @@ def test_a_change_without_a_migration_tries_nothing(rules):
     assert dict(harness.journal_state().coordination.find(id_).prepared) == {}
 
 
+def late(rules: Any) -> tuple[Harness, Any, str]:
+    """A row that cannot be converted comes after the preparation and before the border."""
+    harness, source = running(rows=49)
+    id_ = change(harness, rules(WRONG), at=harness.process.driver.place().timestep + 1)
+    while harness.journal_state().coordination.find(id_).phase is Phase.WAITING:
+        assert harness.process.step()
+    source.push([{"k": "k0", "v": 0}])
+    harness.process.run()
+    source.push([{"k": "k0", "v": 1}])
+    return harness, source, id_
+
+
+def test_what_came_after_the_preparation_is_tried_at_the_border(rules):
+    harness, _, id_ = late(rules)
+    harness.process.run()
+    record = harness.journal_state().coordination.find(id_)
+    assert record.prepared["migrated_rows"] == 49
+    assert record.phase is Phase.FAILED
+    assert "its migration fails: operator 'op', segment" in record.reason
+    totals = {row["k"]: row["total"] for row in harness.state("op").to_pylist()}
+    assert (totals["k0"], totals["k40"]) == (1, 40)
+
+
+def test_a_change_that_begins_before_it_is_prepared_is_tried_at_the_border(rules):
+    harness, source = running()
+    id_ = change(harness, rules(WRONG), at=harness.process.driver.place().timestep)
+    source.push([{"k": "k1", "v": 1}])
+    harness.process.driver.step()  # the preparation does not get its turn
+    record = harness.journal_state().coordination.find(id_)
+    assert (record.phase, dict(record.prepared)) == (Phase.FAILED, {})
+    harness.process.run()
+    assert {row["k"]: row["total"] for row in harness.state("op").to_pylist()}["k1"] == 2
+
+
 def failed(rules: Any) -> tuple[Harness, Any]:
-    """A job that died of a row that came between the preparation and the border."""
+    """A job that died of a row that there was no time to try."""
     harness, source = running(rows=49)
     change(harness, rules(WRONG), at=harness.process.driver.place().timestep + 1)
     harness.process.driver.step()
@@ -122,8 +156,10 @@ def failed(rules: Any) -> tuple[Harness, Any]:
     return harness, source
 
 
-def test_a_migration_that_fails_behind_the_border_is_mended(rules):
-    harness, source = failed(rules)
+def test_a_migration_that_fails_behind_the_border_is_mended(rules, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=49))
+        harness, source = failed(rules)
     store = harness.store
     module = rules(RIGHT)
     again = bench(source, store, module.counted, "inverse bigint")
