@@ -105,6 +105,7 @@ class Assembly:
         mended: bool = False,
         replan: bool = False,
         fresh: Collection[str] = (),
+        without: Collection[str] = (),
     ) -> RunningJob:
         """Open, recover, run."""
         opener = self._opener()
@@ -126,6 +127,7 @@ class Assembly:
                 revert=revert,
                 mended=mended,
                 fresh=fresh,
+                without=without,
                 migrations=self.migrations,
             )
             operators: Mapping[str, str] = program.record["operators"]

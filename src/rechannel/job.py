@@ -72,7 +72,7 @@ class Job:
         """The dataflow as a standalone SVG."""
         return draw_svg(self.dataflow)
 
-    def start(
+    def start(  # noqa: PLR0913 - what may be meant by a start
         self,
         *,
         takeover: bool = False,
@@ -80,6 +80,7 @@ class Job:
         mended: bool = False,
         replan: bool = False,
         fresh: Collection[str] = (),
+        without: Collection[str] = (),
         remove_later_output: bool = False,
         clock: Clock = wall_clock,
         in_process: InProcess | None = None,
@@ -91,8 +92,9 @@ class Job:
         differ are meant to take the place of those that failed. replan: timesteps that earlier drivers intended and
         could not commit are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
-        there is. remove_later_output: the state directory was restored from an older copy on purpose: timesteps in
-        the paths of its sinks that it knows nothing of are removed, not refused. in_process: run without Spark.
+        there is; without: sources that it knows and that are given up with their offsets. remove_later_output: the
+        state directory was restored from an older copy on purpose: timesteps in the paths of its sinks that it knows
+        nothing of are removed, not refused. in_process: run without Spark.
         Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,
         DataflowError, JavaError.
         """
@@ -109,7 +111,12 @@ class Job:
             remove_later_output=remove_later_output,
         )
         return assembly.start(
-            takeover=takeover, revert=revert, mended=mended, replan=replan, fresh=fresh
+            takeover=takeover,
+            revert=revert,
+            mended=mended,
+            replan=replan,
+            fresh=fresh,
+            without=without,
         )
 
     def _session(self) -> SparkSession:

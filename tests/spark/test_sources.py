@@ -23,7 +23,7 @@ from rechannel.sources.connectors import (
     PythonConnector,
 )
 from rechannel.sources.open import open_source
-from rechannel.sources.reader import SourceReader
+from rechannel.sources.reader import Bound, SourceReader
 from rechannel.sources.spark import FileFormat, RemoteFiles, spark_schema, unreadable
 from rechannel.sources.spark_types import arrow_schema
 from rechannel.state.memory import MemoryStore
@@ -405,3 +405,17 @@ def test_records_that_do_not_fit_leave_as_dead_letters(spark, tmp_path):
     texts = job.memory("dead").column("row").to_pylist()
     assert sorted(texts) == ['{"user":', '{"user": "z", "v": "abc"}']
     job.stop()
+
+
+def test_a_part_of_a_file_in_front_of_a_dataframe_function_is_that_part(spark, tmp_path):
+    table = pa.table({"n": pa.array(range(3_000))})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1_000)
+    reader = files(spark, tmp_path, "parquet", schema="n bigint")
+    start, parts = reader.initial(), []
+    while (end := reader.latest(start, 0, Bound(bytes=1))) != start:
+        layout = reader.layout(start, end)
+        rows_ = reader.frame(spark, start, end, layout).collect()
+        parts.append([row["n"] for row in rows_])
+        start = end
+    assert [len(part) for part in parts] == [1_000] * 3
+    assert sorted(n for part in parts for n in part) == list(range(3_000))

@@ -34,6 +34,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A new source that is meant to begin; repeatable."),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SOURCE", help="A source that is given up; repeatable."),
+    ] = None,
     until_idle: Annotated[
         bool, typer.Option(help="Stop when all input that is there is processed.")
     ] = False,
@@ -69,6 +73,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         running = job.start(
             takeover=takeover,
             fresh=fresh or (),
+            without=without or (),
             in_process=InProcess() if in_process else None,
         )
         with _served(running, serve, token, allow or ()) as server:

@@ -107,11 +107,13 @@ def check_sources(
     *,
     begun: bool,
     fresh: Collection[str],
+    without: Collection[str],
 ) -> None:
-    """Raise OtherDataflowError for sources that would read from their beginning beside what was read already.
+    """Raise OtherDataflowError for sources that would read from their beginning, or lose their place, without a word.
 
     sources: as `sources_of` says. held: what the journal keeps of the present version. begun: whether a timestep was
-    planned. fresh: sources that are meant to begin. Raises RefusedError where `fresh` names what there is not.
+    planned. fresh, without: sources that are meant to begin, and to be given up. Raises RefusedError where `fresh`
+    names what there is not.
     """
     identity: Mapping[str, Mapping[str, Json]] = held.get("identity") or {}
     known = {name for name, told in identity.items() if told["kind"] == "source"}
@@ -129,20 +131,28 @@ def check_sources(
             )
             raise OtherDataflowError(msg)
     new, gone = sorted(set(sources) - known - set(fresh)), sorted(known - set(sources))
-    if not begun or not identity or not new:
+    gone = sorted(set(gone).intersection(held.get("sources") or gone) - set(without))
+    if not begun or not identity or not (new or gone):
         return
-    if gone:
+    if new and gone:
         why = (
-            f"and {gone} are gone: a source that was renamed would be read from its beginning again and count twice."
-            f" Give it the name that it had, as in name={gone[0]!r}"
+            f"this state directory does not know the sources {new}, and {gone} are gone: a source that was renamed"
+            " would be read from its beginning again and count twice. Give it the name that it had, as in"
+            f" name={gone[0]!r}; or, if that is meant, start(fresh={new}, without={gone})"
+        )
+    elif new:
+        why = (
+            f"this state directory does not know the sources {new}, which would be read from their beginning, beside"
+            " state of what was read before. Add sources while the job runs, rc.add(...); or, if that is meant,"
+            f" start(fresh={new})"
         )
     else:
         why = (
-            "which would be read from their beginning, beside state of what was read before. Add sources while the job"
-            " runs, rc.add(...)"
+            f"the program does not have the sources {gone}, whose offsets would be forgotten: they could not go on"
+            " where they were. Remove sources while the job runs, rc.remove(...); or, if that is meant,"
+            f" start(without={gone})"
         )
-    msg = f"this state directory does not know the sources {new}, {why}; or, if that is meant, start(fresh={new})"
-    raise OtherDataflowError(msg)
+    raise OtherDataflowError(why)
 
 
 def check_age(

@@ -88,7 +88,7 @@ class Program:
     provided: Provided
 
 
-def start_program(
+def start_program(  # noqa: PLR0913 - what may be meant by a start
     dataflow: Dataflow,
     schemas: Mapping[str, pa.Schema],
     store: Store,
@@ -96,12 +96,14 @@ def start_program(
     *,
     revert: bool = False,
     fresh: Collection[str] = (),
+    without: Collection[str] = (),
     migrations: Iterable[Callable[..., Any]] = (),
     mended: bool = False,
 ) -> Program:
     """The program of a driver that starts.
 
-    revert: the text of before a live change is meant: go on with that. fresh: sources that are meant to begin.
+    revert: the text of before a live change is meant: go on with that. fresh,
+    without: sources that are meant to begin, and to be given up.
     mended: functions of migrations may be other ones than before; their digests are those from here on.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
@@ -111,7 +113,8 @@ def start_program(
     if held and held["identity"] != identity and not revert:
         check_age(identity, known, current, fits=_fits(dataflow, schemas, held))
     begun = state.last_intended is not None
-    check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh)
+    given_up = held.get("sources", ()) if revert else without
+    check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh, without=given_up)
     check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
     check_incarnations(identity, known, present := operators_of(dataflow, state.notes))
     provided = provided_by(dataflow, migrations, mended=mended)

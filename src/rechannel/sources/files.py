@@ -187,9 +187,10 @@ class FilesReader:
     ) -> DataFrame:
         """The files of the layout through Spark's reader.
 
-        Parquet files with nanoseconds, which Spark refuses, come through the split reader.
+        Parquet files with nanoseconds, which Spark refuses, come through the split reader, and so do those of which the
+        timestep reads a part.
         """
-        if any("nanos" in split for split in layout):
+        if {"groups"} & (start.keys() | end.keys()) or any("nanos" in split for split in layout):
             return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
         files = list(dict.fromkeys(split["file"] for split in layout))
         missing = next((f for f in files if self._local and not Path(f).exists()), None)

@@ -166,7 +166,7 @@ class Harness:
 
     # Running -------------------------------------------------------------------------------------
 
-    def start(
+    def start(  # noqa: PLR0913 - as of a job, and faults
         self,
         *,
         faults: Iterable[Fault | None] = (),
@@ -175,6 +175,7 @@ class Harness:
         revert: bool = False,
         mended: bool = False,
         fresh: Collection[str] = (),
+        without: Collection[str] = (),
         replan: bool = False,
         migrations: Iterable[Callable[..., Any]] = (),
     ) -> Process:
@@ -182,7 +183,7 @@ class Harness:
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, mended, fresh, replan: as for `Job.start`. migrations: as for
+        configuration holds all the same. revert, mended, fresh, without, replan: as for `Job.start`. migrations: as for
         `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
@@ -198,6 +199,7 @@ class Harness:
             revert=revert,
             mended=mended,
             fresh=fresh,
+            without=without,
             migrations=migrations,
         )
         identity = Identity(name="test", operators=program.record["operators"])

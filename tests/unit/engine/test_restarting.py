@@ -46,7 +46,10 @@ def test_a_renamed_source_is_refused_before_anything_is_read_twice():
     run(counted(before), rows, store)
     _, after = stream("trips", rows)
     harness = Harness(counted(after), store=store)
-    with pytest.raises(OtherDataflowError, match=r"\['trips'\], and \['rides'\].*name='rides'"):
+    with pytest.raises(
+        OtherDataflowError,
+        match=r"\['trips'\], and \['rides'\].*name='rides'.*without=\['rides'\]",
+    ):
         harness.start()
     assert harness.journal_state().offsets == {"rides": {"batches": 1}}
 
@@ -71,6 +74,19 @@ def test_fresh_names_sources_of_the_program():
     _, one = stream("one")
     with pytest.raises(RefusedError, match=r"no such sources; the program has \['one'\]"):
         Harness(counted(one)).start(fresh=["on"])
+
+
+def test_a_source_less_says_that_its_place_is_given_up():
+    store = MemoryStore()
+    rows, one = stream("one")
+    _, two = stream("two")
+    run(counted(one.union(two)), rows, store)
+    assert sorted(Harness(counted(one), store=store).journal_state().offsets) == ["one", "two"]
+    with pytest.raises(OtherDataflowError, match=r"'two'.*rc.remove.*start\(without=\['two'\]\)"):
+        Harness(counted(one), store=store).start()
+    for _ in range(2):  # said again, it changes nothing
+        Harness(counted(one), store=store).start(without=["two"]).stop()
+    assert sorted(Harness(counted(one), store=store).journal_state().offsets) == ["one"]
 
 
 def test_before_the_first_timestep_any_source_may_come():
