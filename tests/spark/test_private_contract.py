@@ -14,10 +14,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
 from rechannel.engine.spark import binding, private_stages, wiring
+from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.cluster import spark_cluster
-from rechannel.engine.spark.private import Anchors, Executors, JobTags, PlanAnalysis, SharedExchange
+from rechannel.engine.spark.private import (
+    Anchors,
+    Executors,
+    JobTags,
+    PlanAnalysis,
+    SharedExchange,
+    inner,
+)
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
+from rechannel.engine.spark.session import STEADY
 from rechannel.engine.spark.stages import ROWS, FrameStages
 from rechannel.engine.spark.terms import Kind
 from rechannel.errors import NonDeterministicError, SessionError
@@ -583,3 +592,30 @@ def test_where_a_class_is_missing_nothing_is_placed(spark, monkeypatch, caplog):
     monkeypatch.setattr(Anchors, "_empty", lambda *arguments: spark._jvm.org.apache.spark.Gone())
     assert Anchors.open(spark) is None
     assert caplog.text.count("tasks are not placed") == 2
+
+
+def test_exchanges_are_determinate_whatever_the_session_says(spark, tmp_path):
+    """A lost executor never ends a stage because attempts of its tasks differ in the times of their reports."""
+    key = "spark.sql.shuffle.orderIndependentChecksum"
+    others = spark.newSession()
+    for name in STEADY:
+        others.conf.unset(name)
+    others.conf.set(f"{key}.enabled", "true")
+    others.conf.set(f"{key}.enableFullRetryOnMismatch", "true")
+    rows = others.range(0, TASKS, 1, TASKS).mapInArrow(nothing, ROWS)
+    frame = rows.repartitionById(PARTITIONS, "p")
+    plain = inner(frame._jdf.queryExecution().executedPlan(), "ShuffleExchangeExec")
+    sessions = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession
+    sessions.setActiveSession(others._jsparkSession)
+    made = SharedExchange(others, rows, PARTITIONS)
+    found = [
+        each.checksumMismatchFullRetryEnabled()
+        for each in (plain.shuffleDependency(), made._dependency)
+    ]
+    sessions.setActiveSession(spark._jsparkSession)
+    made.release()
+    assert found == [True, False]
+    assert len(list(made._dependency.rowBasedChecksums())) == 0
+    assert others.conf.get(f"{key}.enableFullRetryOnMismatch") == "true", (
+        "the session keeps its own"
+    )

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rechannel.engine.spark.session import ADVICE, advise, java_version, require_java, retrying
+from rechannel.engine.spark.session import (
+    ADVICE,
+    SOCKETS,
+    SOCKETS_DIR,
+    advise,
+    java_version,
+    require_java,
+    retrying,
+)
 from rechannel.errors import JavaError
 
 
@@ -70,6 +78,12 @@ def test_every_missing_setting_is_named_with_its_cost(advice: object) -> None:
     (sentence,) = advise(Session(worse, "local[2,4]"))
     assert advice.key in sentence
     assert advice.cost in sentence
+
+
+def test_containers_get_a_short_place_for_sockets() -> None:
+    (sentence,) = advise(Session(GOOD, "yarn"))
+    assert "spark.python.unix.domain.socket.dir is not set, better /tmp" in sentence
+    assert advise(Session({**GOOD, SOCKETS: SOCKETS_DIR}, "yarn")) == []
 
 
 def test_a_master_without_retries_is_named() -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.cluster import Executor
+from rechannel.engine.spark.session import STEADY
 from rechannel.errors import SessionError
 
 _LOG = logging.getLogger(__name__)
@@ -38,7 +41,8 @@ class SharedExchange:
         self._spark = spark
         self._jvm: Any = spark.sparkContext._jvm
         self._exchange = exchange
-        self._dependency = exchange.shuffleDependency()
+        with steady(spark):
+            self._dependency = exchange.shuffleDependency()
         self._submitted: Any = None
         self.partitions = partitions
 
@@ -73,6 +77,43 @@ class SharedExchange:
         cleaner = context.cleaner()
         if cleaner.isDefined():
             cleaner.get().doCleanupShuffle(self._dependency.shuffleId(), False)
+
+
+@contextmanager
+def steady(spark: SparkSession) -> Iterator[None]:
+    """Make exchanges whose output Spark takes for what it is: determinate.
+
+    Attempts of one task differ in a few bytes of their reports, and in nothing that anybody computes with. Spark would
+    otherwise compare checksums of all rows, and where an executor is lost end jobs that had read of it already. The
+    session keeps its own settings for whatever else runs on it: a copy of it is active meanwhile.
+    """
+    session: Any = spark
+    own, copy = session._jsparkSession, steady_copy(spark)
+    if copy is None:
+        yield
+        return
+    active = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    active.setActiveSession(copy)
+    try:
+        yield
+    finally:
+        active.setActiveSession(own)
+
+
+@lru_cache(maxsize=4)
+def steady_copy(spark: SparkSession) -> Any:
+    """A copy of a session with the settings of `STEADY`; None where it has them itself, or cannot be copied."""
+    if all(str(spark.conf.get(key, None)).lower() == value for key, value in STEADY.items()):
+        return None
+    session: Any = spark
+    try:
+        copy = session._jsparkSession.cloneSession()
+        for key, value in STEADY.items():
+            copy.conf().set(key, value)
+    except (Py4JError, TypeError) as error:
+        _LOG.warning("a lost executor may end a stage that then runs again: %s", error)
+        return None
+    return copy
 
 
 def inner(plan: Any, name: str) -> Any:

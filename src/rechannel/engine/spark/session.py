@@ -24,6 +24,22 @@ class Advice:
     live: bool = False
 
 
+_CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
+STEADY = {
+    f"{_CHECKSUM}.enabled": "false",
+    f"{_CHECKSUM}.enableFullRetryOnMismatch": "false",
+    f"{_CHECKSUM}.enableQueryLevelRollbackOnMismatch": "false",
+}
+"""Exchanges are made with these, whatever the session has (`private.steady`). Spark ignores what it does not know.
+
+Spark would hash every row of every exchange to find tasks that are not deterministic. These are, but for the times in
+their reports; with full retries Spark would end a stage for them when an executor is lost."""
+SOCKETS = "spark.python.unix.domain.socket.dir"
+SOCKETS_DIR = "/tmp"
+"""Where sockets between executors and their Python workers are. The name of one may have 107 bytes: the temporary
+directory of a container of YARN alone has more."""
+
+
 ADVICE = (
     Advice(
         key="spark.python.unix.domain.socket.enabled",
@@ -46,13 +62,6 @@ ADVICE = (
         key="spark.shuffle.reduceLocality.enabled",
         value="false",
         cost="tasks are pulled to where their input is and not to where their state is",
-    ),
-    Advice(
-        key="spark.sql.shuffle.orderIndependentChecksum.enabled",
-        value="false",
-        cost="Spark hashes every row of every exchange to find tasks that are not deterministic; these are, "
-        "but for the times in their reports, for which a retry would make Spark run the timestep's consumers again",
-        live=True,
     ),
     Advice(
         key="spark.sql.session.timeZone",
@@ -114,7 +123,8 @@ def session(
     settings = {
         **DEFAULTS,
         **{advice.key: advice.value for advice in ADVICE},
-        **(DAEMON if local else {}),
+        **STEADY,
+        **(DAEMON if local else {SOCKETS: SOCKETS_DIR}),
         "spark.speculation": str((not local) if speculation is None else speculation).lower(),
         **{key.replace("__", "."): value for key, value in config.items()},
     }
@@ -149,6 +159,11 @@ def advise(spark: Any) -> list[str]:
             out.append(f"{advice.key} is {found}, better {advice.value}: {advice.cost} ({when})")
     if not is_connect(spark):
         master = spark.sparkContext.master
+        if master.startswith("yarn") and not spark.conf.get(SOCKETS, None):
+            out.append(
+                f"{SOCKETS} is not set, better {SOCKETS_DIR}: containers have temporary directories with names that"
+                " are too long for a socket, and Python workers die (is set when the session is made)"
+            )
         if master.startswith("local[") and "," not in master:
             out.append(f"master {master} never runs a failed task again: use {retrying(master)}")
     return out
