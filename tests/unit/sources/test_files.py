@@ -377,3 +377,32 @@ def test_progress_and_journal_name_what_was_passed_over(tmp_path):
     assert path == str(tmp_path / "in" / "b.parquet")
     assert job.committed_offset("in")["skipped"] == job.last_progress["sources"]["in"]["skipped"]
     job.stop()
+
+
+def test_an_old_directory_runs_in_timesteps_that_fit(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        grouped(tmp_path / "in" / f"{number}.parquet", number, 5)
+    place = tmp_path / "in" / "*.parquet"
+    settings = rc.Settings(timestep_bytes=25_000, bins=4, durability=rc.Durability.PROCESS)
+
+    def start():
+        read = rc.read().files(place, schema="n bigint", name="in")
+        flow = read.key_by("n").aggregate(times=rc.count(), name="times").write.noop()
+        return Job("old", flow, state=tmp_path / "state", settings=settings).start(
+            in_process=InProcess()
+        )
+
+    job = start()
+    job.process_all_available(60)
+    assert job.status["timestep"] == 10  # three row groups of 8,000 bytes each
+    assert set(job.state("times").column("times").to_pylist()) == {6}
+    job.reconfigure(rc.set_bound("in", None, bytes=1)).wait(20)
+    grouped(tmp_path / "in" / "_6.parquet", 6, 5)
+    (tmp_path / "in" / "_6.parquet").rename(tmp_path / "in" / "6.parquet")
+    job.process_all_available(60)
+    assert job.status["timestep"] == 15
+    job.stop()
+    again = start()
+    assert again.configuration.byte_bounds == {"in": 1}
+    again.stop()
