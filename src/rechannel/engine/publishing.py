@@ -99,6 +99,9 @@ class Publisher:
                 self._in_quarantine(lane)
             else:
                 self._take_up(lane, state)
+        present = {lane.key for lane in self._lanes.values()}
+        for who in quarantined(state.notes).keys() - present:
+            self._forget(who)
 
     def _orphaned(self, timestep: int, name: str, what: Mapping[str, Json]) -> None:
         """The sink is gone: nobody can show this, and no namesake gets it."""
@@ -309,10 +312,13 @@ class Publisher:
             self._changed.notify_all()
 
     def _let_out(self, lane: Lane) -> None:
-        with self._noting:
-            note = released(self._journal.state.notes, lane.key)
-            self._journal.append(Note(kind=NOTE, body=note))
+        self._forget(lane.key)
         self._trouble(f"sink {lane.name}", None)
+
+    def _forget(self, who: str) -> None:
+        with self._noting:
+            note = released(self._journal.state.notes, who)
+            self._journal.append(Note(kind=NOTE, body=note))
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
