@@ -63,6 +63,8 @@ def spark_writer(
     return write
 
 
+_UNKNOWN = "[DATA_SOURCE_NOT_FOUND]"
+
 HOLD_ALL = ("parquet", "orc", "json")
 """Formats of Spark that can write every column that a stream can have."""
 
@@ -84,9 +86,13 @@ def spark_trial(
         rows = Rows(frame=empty, tables=lambda: iter([]), schema=schema)
         try:
             spark_writer(format, options, partitions)(rows, path)
-        except AnalysisException as error:
+        except Exception as error:
+            text = str(error)
+            if _UNKNOWN not in text and not isinstance(error, AnalysisException):
+                raise
+            why = text[max(text.find("["), 0) :].partition("\n")[0]
             msg = (
-                f"Spark cannot write these rows as {format}: {str(error).partition(chr(10))[0]} Convert or leave out"
+                f"Spark cannot write these rows as {format}: {why} Convert or leave out"
                 " the column, or write another format: parquet, orc and json hold all columns"
             )
             raise DataflowError(msg) from error
