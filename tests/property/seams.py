@@ -24,8 +24,10 @@ import pyarrow as pa
 
 import rechannel as rc
 from rechannel.engine.heartbeat import Heartbeat
+from rechannel.engine.journal import read_only
 from rechannel.engine.lease import FRESH_MS, Holder, Lease
 from rechannel.engine.physical import SinkPlan
+from rechannel.engine.this_driver import ledger_of
 from rechannel.errors import FencedError, StateInUseError
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
@@ -50,15 +52,17 @@ from rechannel.testing import (
 )
 from rechannel.testing.folder import SHOWN
 
-SCHEMA = "k string, v bigint"
-BACKUPS = False
-"""Whether copies of the state directory are put back."""
-
+SCHEMA = "k bigint, v bigint"
 BEAT_MS = 2_000
 """A driver that is awake gives a sign at least so often."""
 
 BATCH = 20
 """Most rows of a batch."""
+
+YEAR_MS = 366 * 86_400_000
+
+FAN = 4
+"""Runs of a level that meet in a merge, at most."""
 
 DEEP = 3
 """Threads of one driver that overlap at most."""
@@ -216,7 +220,7 @@ def random_settings(rng: Random) -> Settings:
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8, 50)),
         replan_after=rng.choice((None, 1, 2)),
-        merging=MergePolicy(fan=rng.randint(2, 4), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
+        merging=MergePolicy(fan=rng.randint(2, FAN), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
         # Time jumps: what is tried again is tried at once.
         patience=Patience(first_seconds=0),
     )
@@ -234,15 +238,17 @@ def random_script(rng: Random, longest: int) -> list[Fault | None]:
 class World:
     """Everything outside of drivers: it outlives them.
 
-    happened: how often each thing did. memory: rows of a timestep that a task can hold.
+    clock, steady: the wall clock, which may be wrong, and what passes. happened: how often each
+    thing did. memory: rows of a timestep that a task can hold.
     """
 
     rng: Random
     store: Overtaken = field(default_factory=Overtaken)
     disk: MemoryFolder = field(default_factory=MemoryFolder)
     clock: ManualClock = field(default_factory=ManualClock)
+    steady: ManualClock = field(default_factory=ManualClock)
     feeds: dict[str, MemoryConnector] = field(default_factory=dict)
-    pushed: dict[str, list[list[tuple[str, int]]]] = field(default_factory=dict)
+    pushed: dict[str, list[list[tuple[int, int]]]] = field(default_factory=dict)
     happened: Counter[str] = field(default_factory=Counter)
     names: Iterator[str] = field(default_factory=lambda: map("attempt{}".format, count()))
     _tokens: Iterator[int] = field(default_factory=count)
@@ -264,7 +270,7 @@ class World:
         """One more batch."""
         keys = self.rng.choice((1, 3, 30))
         rows = [
-            (f"k{self.rng.randrange(keys)}", next(self._values))
+            (self.rng.randrange(keys), next(self._values))
             for _ in range(self.rng.choice((0, 1, 3, BATCH)))
         ]
         self.pushed[name].append(rows)
@@ -272,7 +278,15 @@ class World:
 
     # Drivers -------------------------------------------------------------------------------------
 
-    def start(self, text: Text, *, takeover: bool, faulty: bool, replan: bool = False) -> Life:
+    def start(
+        self,
+        text: Text,
+        *,
+        takeover: bool,
+        faulty: bool,
+        replan: bool = False,
+        remove_later: bool = False,
+    ) -> Life:
         """Another driver. replan: in smaller timesteps. Raises StateInUseError, and what a start raises."""
         token = f"driver{next(self._tokens)}"
         lease = self.acquire(token, takeover=takeover)
@@ -289,8 +303,9 @@ class World:
             store=self.store,
             settings=random_settings(self.rng),
             clock=self.clock,
+            steady=self.steady,
             choose=self.rng.randrange,
-            writer=lambda sink: self._writer(sink, token, folder),
+            writer=lambda sink: self._writer(sink, token, folder, remove_later=remove_later),
             names=self.names,
             sweep_every=self.rng.choice((1, 2, 16)),
         )
@@ -298,7 +313,7 @@ class World:
         process = harness.start(faults=faults, replan=replan, task_faults=too_large)
         held.append(process)
         slow = self.rng.choice(((), (), ("publish",), ("unit",), ("driver",)))
-        heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.clock())
+        heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.steady())
         life = Life(process=process, lease=lease, heart=heart, slow=slow)
         folder.between = lambda: self.overlap(life, "folder")
         return life
@@ -312,7 +327,7 @@ class World:
         return Lease.acquire(
             FaultyStore(self.store, seldom),
             Holder(host=token, pid=1, started_ms=0, epoch=0, heartbeat_ms=0),
-            clock=lambda: int(self.clock()),
+            clock=lambda: int(self.steady()),
             started=lambda _: 0,
             takeover=takeover,
         )
@@ -332,14 +347,20 @@ class World:
         per = {name: 1 if smallest else self.rng.choice((None, 1, 2)) for name in self.feeds}
         return {name: replace(feed, per_timestep=per[name]) for name, feed in self.feeds.items()}
 
-    @staticmethod
-    def _writer(sink: SinkPlan, token: str, folder: FaultyFolder) -> SinkWriter:
+    def _writer(
+        self, sink: SinkPlan, token: str, folder: FaultyFolder, *, remove_later: bool
+    ) -> SinkWriter:
         outlet, name = sink.sink.outlet, sink.sink.name
         assert isinstance(outlet, FileOutlet)
 
         def opened(root: str, owner: str) -> FileWriter:
             return FileWriter(
-                root=root, owner=owner, token=token, folder=folder, write=folder.write
+                root=root,
+                owner=owner,
+                token=token,
+                folder=folder,
+                write=folder.write,
+                ledger=lambda: ledger_of(read_only(self.store), remove_later=remove_later),
             )
 
         main, letters = opened(outlet.path, f"job.{name}"), sink.sink.failure.path
@@ -385,9 +406,9 @@ class World:
 
     def beat(self, life: Life) -> None:
         """Time passes; a driver that is awake gives signs."""
-        self.clock.advance(self.rng.choice((0, 1, 10, 400)))
+        self.advance(self.rng.choice((0, 1, 10, 400)))
         failed = life.heart.failed
-        life.heart.beat(self.clock())
+        life.heart.beat(self.steady())
         self.happened["signs that could not be given"] += life.heart.failed - failed
 
     def shown(self) -> dict[str, pa.Table]:
@@ -406,7 +427,19 @@ class World:
 
     def expire(self) -> None:
         """So much time passes that a lease without signs is over."""
-        self.clock.advance(FRESH_MS)
+        self.advance(FRESH_MS)
+
+    def advance(self, by_ms: float) -> None:
+        """Time passes."""
+        self.steady.advance(by_ms)
+        self.clock.advance(by_ms)
+
+    def jump(self) -> None:
+        """The wall clock is set wrong, far ahead or back; or right again."""
+        wrong = self.clock() != self.steady()
+        self.clock.now_ms = self.steady.now_ms
+        if not wrong:
+            self.clock.advance(self.rng.choice((75 * YEAR_MS, YEAR_MS * 2, -3_600_000)))
 
 
 def rows_of(held: list[Process], timestep: int) -> int:

@@ -17,7 +17,7 @@ Row = tuple[object, ...]
 Shown = Mapping[int, list[Row]]
 """Rows by timestep. A timestep without rows is not there."""
 
-Pushed = Sequence[Sequence[tuple[str, int]]]
+Pushed = Sequence[Sequence[tuple[int, int]]]
 
 
 def shown(tables: Mapping[int, pa.Table]) -> dict[int, list[Row]]:

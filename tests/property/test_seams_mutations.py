@@ -1,0 +1,126 @@
+"""Faults that were mended are put back in, one at a time: the schedules find each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rechannel.engine import journal_state, publishing
+from rechannel.engine.heartbeat import Heartbeat
+from rechannel.engine.streamtime import StreamTime
+from rechannel.errors import FencedError
+from rechannel.sinks import files
+from rechannel.testing import harness
+from tests.property.test_seams import simulate
+
+SCHEDULES = 500
+PIECE = 10
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def sinks_by_name(patch: pytest.MonkeyPatch) -> None:
+    """What one sink is owed is given to the next one of its name."""
+    patch.setattr(publishing, "incarnation", lambda notes, kind, name: name)
+    patch.setattr(publishing, "owed", lambda state, name, who: _owed(state, name))
+    patch.setattr(publishing.Publisher, "_orphaned", _kept_if_there(publishing.Publisher._orphaned))
+
+
+def _owed(state: Any, name: str) -> dict[int, Any]:
+    return {t: sinks[name] for t, sinks in sorted(state.unpublished.items()) if name in sinks}
+
+
+def _kept_if_there(orphaned: Callable[..., None]) -> Callable[..., None]:
+    def kept(self: Any, timestep: int, name: str, what: Any) -> None:
+        if name not in self._lanes:
+            orphaned(self, timestep, name, what)
+
+    return kept
+
+
+def offsets_by_name(patch: pytest.MonkeyPatch) -> None:
+    """A source goes on where another one of its name was."""
+    patch.setattr(journal_state, "inherited", lambda offsets, before, after: dict(offsets))
+
+
+def published_by_number(patch: pytest.MonkeyPatch) -> None:
+    """Output that exists under a number passes for published, whoever made it."""
+    patch.setattr(files, "check", lambda *args, **named: None)
+    patch.setattr(files, "check_published", lambda *args, **named: None)
+
+
+def intents_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A timestep that was intended is run again, whatever is asked for."""
+    patch.setattr(harness, "withdrawal", lambda state, **named: None)
+
+
+def one_sign_fails(patch: pytest.MonkeyPatch) -> None:
+    """The first sign that cannot be given is the last one."""
+
+    def beat(self: Any) -> None:
+        while not self._over.wait(self._seconds):
+            try:
+                self._renew()
+            except FencedError as error:
+                self._replaced(error)
+                return
+            except Exception:
+                return
+
+    patch.setattr(Heartbeat, "_beat", beat)
+
+
+def any_clock(patch: pytest.MonkeyPatch) -> None:
+    """Every reading of the clock is the time of the stream."""
+
+    def read(self: StreamTime, wall_ms: int, steady_ms: float) -> StreamTime:
+        del steady_ms
+        return replace(self, now_ms=max(self.now_ms, wall_ms))
+
+    patch.setattr(StreamTime, "read", read)
+
+
+def unfenced(patch: pytest.MonkeyPatch) -> None:
+    """Leases are renewed by drivers that were replaced."""
+    patch.setattr("rechannel.engine.journal.Journal.fenced", lambda self: None)
+
+
+BROKEN: dict[str, Break] = {
+    made.__name__: made
+    for made in (
+        sinks_by_name,
+        offsets_by_name,
+        published_by_number,
+        intents_for_ever,
+        one_sign_fails,
+        any_clock,
+    )
+}
+
+
+def found(name: str, first: int) -> tuple[int, str] | None:
+    """The first schedule of a piece that fails with the fault put back in, and how."""
+    with pytest.MonkeyPatch.context() as patch:
+        BROKEN[name](patch)
+        for seed in range(first, first + PIECE):
+            try:
+                simulate(seed)
+            except Exception as error:
+                return seed, f"{type(error).__name__}: {error}"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_a_fault_that_is_put_back_is_found(name: str, workers: ProcessPoolExecutor) -> None:
+    pieces = range(0, SCHEDULES, PIECE)
+    for first in pieces:
+        failed = workers.submit(found, name, first).result()
+        if failed is not None:
+            print(f"{name}: schedule {failed[0]}: {failed[1][:200]}")
+            return
+    pytest.fail(f"{SCHEDULES} schedules do not find {name}")
