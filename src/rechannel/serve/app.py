@@ -53,7 +53,37 @@ class _Application(FastAPI):
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))
+        for name, schema in schemas.items():
+            _require_kind(schema)
+            schemas[name] = _with_bounds(schema)
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
         return document
+
+
+_BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+"""Of numbers that are checked in other ways too, pydantic gives its own words."""
+
+
+def _with_bounds(schema: Any) -> Any:
+    """A schema whose bounds are in the words of JSON Schema."""
+    if isinstance(schema, list):
+        return [_with_bounds(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    number = schema.get("type") in {"integer", "number"}
+    return {
+        _BOUNDS.get(name, name) if number else name: _with_bounds(value)
+        for name, value in schema.items()
+    }
+
+
+def _require_kind(schema: dict[str, Any]) -> None:
+    """Say that a value of a union names its kind: in Python it may be left away, since its class says so."""
+    if "const" in schema.get("properties", {}).get("kind", {}):
+        required = schema.setdefault("required", [])
+        if "kind" not in required:
+            required.append("kind")
 
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
@@ -61,7 +91,9 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
     kind = _KINDS.get(status, "malformed")
     words = {404: "there is no such route", 405: f"{request.method} is not for this route"}
     message = f"{words.get(status, str(error))}: {request.url.path}; see /openapi.json"
-    return JSONResponse({"error": kind, "message": message}, status_code=status)
+    # What else there is to say of it, such as the methods that are allowed.
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return JSONResponse({"error": kind, "message": message}, status_code=status, headers=headers)
 
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    model_validator,
+)
 
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes import Change, one_change
@@ -44,8 +52,18 @@ class AtEventTime(Body):
     operator: Words | None = None
 
 
+def _one_of(*names: str) -> ConfigDict:
+    """In the document too: exactly one of these fields, which null is none of."""
+    given: list[JsonValue] = [
+        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
+    ]
+    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"oneOf": given})
+
+
 class PlanBody(Body):
     """A change, or a list of changes that is one, and how gently it shall be made (default: all at once)."""
+
+    model_config = _one_of("change", "changes")
 
     change: OneChange | None = None
     changes: Several | None = None
@@ -67,6 +85,8 @@ class ReconfigureBody(Body):
     at: the timestep that it holds from, a time of the stream (ISO 8601 with its zone), or an event time. supersede: in
     place of what is still open for the same operators. cause: who asks and why, for the history.
     """
+
+    model_config = _one_of("change", "changes", "plan")
 
     change: OneChange | None = None
     changes: Several | None = None

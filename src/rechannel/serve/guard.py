@@ -67,7 +67,9 @@ class Rules:
                 headers=(("WWW-Authenticate", "Bearer"),),
             )
         kinds = [value.partition(";")[0].strip().lower() for value in all_of("content-type")]
-        if method == "POST" and kinds != ["application/json"]:
+        sizes = {*all_of("content-length"), *all_of("transfer-encoding")}
+        nothing = not kinds and sizes <= {"0"}
+        if method == "POST" and kinds != ["application/json"] and not nothing:
             return Refusal(
                 status=415,
                 error="malformed",

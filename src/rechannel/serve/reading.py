@@ -43,13 +43,31 @@ def _check_json(text: bytes) -> None:
         msg = f"the body holds more than {MOST_VALUES} values"
         raise MalformedError(msg)
     try:
-        json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        json.loads(
+            text,
+            parse_int=_whole,
+            parse_float=_finite,
+            parse_constant=_finite,
+            object_pairs_hook=_members,
+        )
     except RecursionError:
         msg = "the body is nested too deeply"
         raise MalformedError(msg) from None
     except ValueError as error:
         msg = f"the body is no JSON: {error}"
         raise MalformedError(msg) from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            msg = (
+                f"the member {name[:100]!r} is there twice: readers differ in which of them counts"
+            )
+            raise MalformedError(msg)
+        made[name] = value
+    return made
 
 
 def _whole(digits: str) -> Any:

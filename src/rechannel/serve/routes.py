@@ -15,7 +15,7 @@ from rechannel.running import RunningJob
 from rechannel.serve import facts
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import AbortBody, Accepted, Failure, PlanBody, ReconfigureBody
-from rechannel.serve.failures import named_in_the_address, while_it_runs
+from rechannel.serve.failures import MalformedError, named_in_the_address, while_it_runs
 from rechannel.serve.metrics import registry_of
 from rechannel.serve.reading import read_body
 
@@ -26,12 +26,40 @@ BODIES: tuple[type[BaseModel], ...] = (PlanBody, ReconfigureBody, AbortBody)
 _WRONG: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure, "description": words}
     for status, words in (
+        (401, "The token is missing or wrong."),
+        (403, "The Host or the Origin is another, or a function of a module that is not allowed."),
         (404, "There is no such operator or reconfiguration."),
+        (408, "The body did not arrive in time."),
         (409, "Refused: the message says why, and what would be accepted. Nothing has happened."),
         (410, "The job has ended."),
-        (422, "The body is malformed: the message names the field."),
+        (413, "The body is too large."),
+        (415, "The body is not said to be JSON."),
+        (422, "The body, or a parameter, is malformed: the message names the field."),
+        (500, "The job itself is in trouble."),
+        (503, "Ask again later."),
     )
 }
+_ANY: dict[int | str, dict[str, Any]] = {status: _WRONG[status] for status in (401, 403, 422, 500)}
+"""What may be wrong with every request."""
+
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "In its text format.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+
+_QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
+"""Parameters by route; no other route has any."""
+
+
+def _known(request: Request) -> None:
+    """A dependency: who misspells a parameter hears of it. Raises MalformedError."""
+    there = _QUERIES.get(request.url.path, ())
+    for name in request.query_params:
+        if name not in there:
+            msg = f"query: there is no parameter {name!r} here; there are {list(there)}"
+            raise MalformedError(msg)
 
 
 def _body(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
@@ -53,7 +81,7 @@ def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
 
 def watching(job: RunningJob) -> APIRouter:
     """What changes nothing."""
-    routes = APIRouter(tags=["watch"], responses={422: _WRONG[422]})
+    routes = APIRouter(tags=["watch"], responses=_ANY, dependencies=[Depends(_known)])
     registry = registry_of(job)
 
     @routes.get("/status", summary="How the job is, its operators, how far its sources are read")
@@ -89,7 +117,9 @@ def watching(job: RunningJob) -> APIRouter:
         with named_in_the_address():
             return facts.one_of(job, id)
 
-    @routes.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+    @routes.get(
+        "/metrics", summary="Figures for Prometheus", response_class=Response, responses=_TEXT
+    )
     def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -98,7 +128,7 @@ def watching(job: RunningJob) -> APIRouter:
 
 def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
     """What asks for changes. allowed: modules whose functions may be named."""
-    routes = APIRouter(tags=["change"], responses=_WRONG)
+    routes = APIRouter(tags=["change"], responses=_WRONG, dependencies=[Depends(_known)])
 
     @routes.post(
         "/plan",

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+import rechannel as rc
 from tests.support.asking import bearer
 
 BODY = json.dumps({"change": {"kind": "rescale", "operator": "users", "tasks": 3}})
@@ -68,6 +69,13 @@ def test_its_own_pages_may_ask(server):
 def test_what_a_form_can_send_is_no_request(server, kind):
     status, answer, _ = call(server, "POST", "/plan", {"Content-Type": kind}, BODY)
     assert (status, answer["error"]) == (415, "malformed")
+
+
+def test_a_request_without_a_body_needs_no_type(server, clicks):
+    clicks.running.reconfigure(rc.set_interval(5), at=1000)
+    assert call(server, "POST", "/reconfigurations/r1/abort", {})[0] == 200
+    assert call(server, "POST", "/reconfigurations/r1/abort", {}, b"{}")[0] == 415
+    assert call(server, "POST", "/plan", {})[0] == 422
 
 
 def test_a_charset_is_no_matter(server):

@@ -50,6 +50,9 @@ def test_an_event_time_and_whose_it_is():
     ("wrong", "words"),
     [
         (b"[]", "should be an object"),
+        (b'{"change": ' + RESCALE % b'8, "tasks": 9' + b"}", "'tasks' is there twice"),
+        (b'{"change": 1, "change": ' + RESCALE % b"8" + b"}", "'change' is there twice"),
+        (b'{"change": 1, "ch\\u0061nge": ' + RESCALE % b"8" + b"}", "'change' is there twice"),
         (b"{", "no JSON"),
         (b"\xff\xfe{}", "no JSON"),
         (b"nul", "no JSON"),

@@ -197,6 +197,26 @@ def test_what_is_not_there(ask):
     assert (status, answer["error"]) == (405, "not_allowed")
 
 
+def test_parameters_that_there_are_not(ask):
+    for path in ("/progress?recnt=5", "/status?x=1", "/reconfigurations?Open=true&last=1"):
+        status, answer = ask("GET", path)
+        assert (status, answer["error"]) == (422, "malformed"), path
+        assert "there is no parameter" in answer["message"]
+
+
+def test_a_method_that_is_not_for_a_route_is_told_which_are(server):
+    with client_of(server) as client:
+        for method, path, allowed in (
+            ("POST", "/status", "GET"),
+            ("DELETE", "/reconfigurations/r1", "GET"),
+            ("GET", "/plan", "POST"),
+            ("PUT", "/reconfigure", "POST"),
+        ):
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.json()["error"]) == (405, "not_allowed")
+            assert answer.headers["allow"] == allowed
+
+
 def test_timesteps_that_are_over_are_refused(ask):
     status, answer = ask("POST", "/reconfigure", {"change": RESCALE, "at": 0})
     assert (status, answer["error"]) == (409, "refused")

@@ -1,0 +1,65 @@
+"""What the OpenAPI document says is so: requests made from it, right ones and wrong ones, and their answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.support.asking import bearer
+
+schemathesis = pytest.importorskip("schemathesis")
+
+OPERATIONS = (
+    "GET /status",
+    "GET /configuration",
+    "GET /progress",
+    "GET /reconfigurations",
+    "GET /reconfigurations/{id}",
+    "GET /metrics",
+    "POST /plan",
+    "POST /reconfigure",
+    "POST /reconfigurations/{id}/abort",
+)
+schemathesis.checks.load_all_checks()
+STRICTER = schemathesis.checks.CHECKS.get_by_names(["positive_data_acceptance"])
+
+
+@pytest.fixture
+def document(server):
+    return schemathesis.openapi.from_url(f"{server.url}/openapi.json", headers=bearer(server))
+
+
+def test_every_operation_is_tried(document):
+    assert {found.ok().label for found in document.get_all_operations()} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
+def test_every_operation_answers_as_the_document_says(
+    clicks, server, document, operation, mode, thorough
+):
+    # Fields are strict beyond what JSON Schema can say: 3.0 is an integer there, and no number of tasks here.
+    beside = STRICTER if "POST" in operation else []
+    some = settings(
+        max_examples=500 if thorough else 10,
+        deadline=None,
+        derandomize=not thorough,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    method, _, path = operation.partition(" ")
+    asked = document[path][method]
+    answered = set()
+
+    @some
+    @given(case=asked.as_strategy(generation_mode=mode))
+    def ask(case):
+        answer = case.call_and_validate(headers=bearer(server), timeout=60, excluded_checks=beside)
+        answered.add(answer.status_code)
+        assert clicks.running.is_active
+
+    ask()
+    assert answered
+    assert max(answered) < 500
+    clicks.push([("zoe", 1)])
+    assert clicks.running.is_active
