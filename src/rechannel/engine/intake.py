@@ -59,6 +59,7 @@ class Intake:
         self._timestep_bytes = timestep_bytes
         self._next_due = 0.0
         self._looked = 0.0
+        self._complaining: set[str] = set()
         self._offsets = {
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
@@ -96,12 +97,23 @@ class Intake:
         for name, reader in self.readers.items():
             start = self._offsets[name]
             end = reader.latest(start, now_ms, bound_of(configuration, name, share))
+            self._hear(name, reader)
             layout = tuple(reader.layout(start, end)) if end != start else ()
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
         if any(part.start != part.end for part in slices.values()):
             return slices
         self.polled_ms = self._clock() - began
         return None
+
+    def _hear(self, name: str, reader: SourceReader) -> None:
+        """Tell what a source has to complain of, and that it has nothing any more."""
+        complaint = getattr(reader, "complaint", None)
+        if complaint is not None or name in self._complaining:
+            self._trouble(f"source {name}", complaint)
+        if complaint is None:
+            self._complaining.discard(name)
+        else:
+            self._complaining.add(name)
 
     def _share(self) -> int | None:
         """Bytes of a timestep for one source: those that can be bounded have equal shares."""

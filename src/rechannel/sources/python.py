@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,8 +34,6 @@ from rechannel.sources.spark_types import arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LOG = logging.getLogger(__name__)
-
 _BATCH_ROWS = 1 << 16
 
 
@@ -59,7 +56,7 @@ class PythonReader:
             columns = _columns(source, connector.schema)
             self._reader = stream_reader(source, columns)
         self._source, self._columns = source, columns
-        self._lags = False
+        self.complaint: SourceError | None = None
         self._partitions: tuple[tuple[Offset, Offset], list[bytes]] | None = None
         self.schema: pa.Schema = arrow_schema(columns)
 
@@ -74,17 +71,12 @@ class PythonReader:
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
         if is_behind(end, start):
-            if not self._lags:
-                _LOG.warning(
-                    "the Python data source %r says that it ends at %s, behind %s, which it has given already:"
-                    " nothing is read of it until it is past that again",
-                    self._kind,
-                    end,
-                    start,
-                )
-            self._lags = True
+            self.complaint = SourceError(
+                f"the Python data source {self._kind!r} says that it ends at {end}, behind {start}, which it has given"
+                " already: nothing is read of it until it is past that again"
+            )
             return start
-        self._lags = False
+        self.complaint = None
         return start if end == start else end
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:

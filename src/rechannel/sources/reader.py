@@ -100,6 +100,9 @@ class SourceReader(Protocol):
         Raises SourceError when the source cannot be asked.
         """
 
+    # A reader may have `complaint`, an error or None: why it gave nothing at the latest look, shown as a trouble of
+    # the job until it is None again.
+
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Splits between two offsets, in stream order. The journal keeps them."""
 

@@ -253,3 +253,14 @@ def test_what_the_configuration_says_of_a_source_goes_before_its_share():
 def test_a_stream_with_a_long_interval_keeps_up_with_its_rate():
     spans = [bound_of(Configuration(interval_ms=ms), "in", None).span_ms for ms in (0, 3_600_000)]
     assert spans == [60_000, 7_200_000]
+
+
+def test_what_a_source_complains_of_is_a_trouble_until_it_is_over():
+    told: list[tuple[str, str | None]] = []
+    reader = Reader()
+    stream = intake(lags=reader)
+    stream._trouble = lambda topic, error: told.append((topic, error and str(error)))
+    for complaint in (None, ValueError("behind"), ValueError("behind"), None, None):
+        reader.complaint = complaint  # type: ignore[attr-defined]
+        stream.look(0, Configuration())
+    assert told == [("source lags", "behind")] * 2 + [("source lags", None)]
