@@ -51,8 +51,9 @@ from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
 from rechannel.state.local import Durability, directory_of
+from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
-from rechannel.telemetry.hub import Hub
+from rechannel.telemetry.hub import STORE, Hub
 from rechannel.version import __version__
 
 if TYPE_CHECKING:
@@ -261,6 +262,10 @@ class Assembly:
         cluster = self._cluster()
         runner, rows_of = self._engine(current, cluster)
         hub = self._hub(configuration)
+        patient = PatientStore(
+            inner=self.store, patience=settings.patience, tell=partial(hub.troubles, STORE)
+        )
+        self.journal.write_through(patient)
         publisher = Publisher(
             sinks=current.plan.sinks,
             writers=current.writers,
@@ -301,7 +306,7 @@ class Assembly:
             listener=hub,
             housekeep=housekeeper.tick,
             measured=measured,
-            history=History(self.store, measured),
+            history=History(patient, measured),
             preparer=self._preparer(exchange, cluster, runner),
             limits=cluster,
         )

@@ -67,6 +67,11 @@ class Journal:
         """The state after the latest entry that this driver read or wrote."""
         return self._state
 
+    def write_through(self, store: Store) -> None:
+        """Go on through another view of the same store: one that bears outages, once the store has been there."""
+        with self._lock:
+            self._store = store
+
     def append(self, body: Body) -> JournalState:
         """Write the next entry, durably, and return the state after it.
 

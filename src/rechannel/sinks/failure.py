@@ -16,20 +16,25 @@ from enum import Enum, auto
 from typing import Literal, get_args
 
 from rechannel.errors import (
+    ClusterError,
     DamagedStateError,
     DataflowError,
     FencedError,
     RefusedError,
+    StorageError,
     UserFunctionError,
 )
 
 Then = Literal["stop", "skip", "dead_letter"]
 
 _ATTEMPTS = 4
+_PATIENT_ATTEMPTS = 8
+"""Where what failed is a store or a cluster that may come back: with the usual pauses, about a minute."""
 _LONGEST_MS = 60_000
 _FATAL = (FencedError, DamagedStateError)
 _FIRM = (DataflowError, RefusedError, UserFunctionError)
 """Said once, said for good, unless the user counts attempts."""
+_PASSING = (StorageError, ClusterError)
 
 
 def fatal(error: BaseException) -> bool:
@@ -57,7 +62,8 @@ _AT_LAST = {
 class OnFailure:
     """How patient a sink is, and what happens then.
 
-    attempts: at one timestep; None = 4, and 1 where a function of the user raised or the sink refuses. pause_ms: after
+    attempts: at one timestep; None = 4, 8 where a store does not answer or a cluster lost something, and 1 where a
+    function of the user raised or the sink refuses. pause_ms: after
     the first failed attempt; it doubles, up to a minute. path: of dead letters.
     """
 
@@ -82,9 +88,15 @@ class OnFailure:
         """Judge a failure. failures: attempts at this timestep that have failed, this one included."""
         if fatal(error):
             return Verdict.STOP
-        allowed = self.attempts or (1 if isinstance(error, _FIRM) else _ATTEMPTS)
+        allowed = self.attempts or _usual(error)
         return Verdict.RETRY if failures < allowed else _AT_LAST[self.then]
 
     def pause(self, failures: int) -> float:
         """Milliseconds until the next attempt."""
         return float(min(self.pause_ms * 2 ** min(failures - 1, 20), _LONGEST_MS))
+
+
+def _usual(error: BaseException) -> int:
+    if isinstance(error, _FIRM):
+        return 1
+    return _PATIENT_ATTEMPTS if isinstance(error, _PASSING) else _ATTEMPTS

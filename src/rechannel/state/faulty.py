@@ -59,11 +59,33 @@ class Fault:
             raise ValueError(msg)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """The store is away for a while: a write and the calls after it, reads included, raise StorageError.
+
+    calls: how many fail, the write included. written: whether the write itself arrived, and only its answer was lost.
+    """
+
+    calls: int = 1
+    written: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        if self.calls < 1:
+            msg = f"an outage lasts for at least 1 call, not {self.calls}"
+            raise ValueError(msg)
+
+
 class FaultyStore:
     """Passes everything to an inner store, except where the script says otherwise."""
 
-    def __init__(self, inner: Store, script: Iterable[Fault | None] = ()) -> None:
-        """Take one item of the script per write; when it ends, nothing fails any more."""
+    def __init__(self, inner: Store, script: Iterable[Fault | Outage | None] = ()) -> None:
+        """Take one item of the script per write; when it ends, nothing fails any more.
+
+        outages: counts the calls that failed because the store was away.
+        """
+        self.outages = 0
+        self._away = 0
         self._inner = inner
         self._script = iter(script)
         self.writes = 0
@@ -111,6 +133,11 @@ class FaultyStore:
         self.writes += 1
         if fault is None:
             return write()
+        if isinstance(fault, Outage):
+            if fault.written:
+                write()
+            self._away = fault.calls
+            raise self._absence()
         if fault.kind is FaultKind.FULL:
             msg = f"cannot write {key}: {os.strerror(errno.ENOSPC)} (scripted)"
             raise StorageError(msg)
@@ -124,7 +151,14 @@ class FaultyStore:
     def _alive(self) -> Store:
         if self.crashed:
             raise self._death()
+        if self._away:
+            raise self._absence()
         return self._inner
+
+    def _absence(self) -> StorageError:
+        self._away -= 1
+        self.outages += 1
+        return StorageError("the store does not answer (scripted)")
 
     def _death(self) -> Crash:
         return Crash(f"the process died at its write number {self.writes}")

@@ -29,6 +29,8 @@ from rechannel.telemetry.troubles import Troubles
 
 TIMESTEP, SOURCES = "timestep", "sources"
 """Topics of the troubles that a timestep has that runs again, and a look at the sources that is repeated."""
+STORE = "store"
+"""Topic of the troubles that the journal has with its store."""
 
 
 class Hub:

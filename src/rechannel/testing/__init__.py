@@ -12,7 +12,7 @@ order of their steps; how long anything takes. Those need a job on Spark.
 
 from __future__ import annotations
 
-from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore
+from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore, Outage
 from rechannel.state.memory import MemoryStore
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.faults import TaskFaults
@@ -32,6 +32,7 @@ __all__ = [
     "ManualClock",
     "MemoryFolder",
     "MemoryStore",
+    "Outage",
     "Process",
     "Recorder",
     "TaskFaults",

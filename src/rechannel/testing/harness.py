@@ -44,8 +44,9 @@ from rechannel.settings import Settings
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
-from rechannel.state.faulty import Fault, FaultyStore
+from rechannel.state.faulty import Fault, FaultyStore, Outage
 from rechannel.state.memory import MemoryStore
+from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.process import (
@@ -101,6 +102,7 @@ class Harness:
         writer: Callable[[SinkPlan], SinkWriter | None] = lambda _: None,
         names: Iterator[str] | None = None,
         sweep_every: int | None = None,
+        patient: bool = False,
     ) -> None:
         """Check the dataflow; nothing runs.
 
@@ -113,8 +115,10 @@ class Harness:
         a sink for one driver, where a test wants a real one in place of the recorder. names: of
         attempts; drivers on one store need different ones. sweep_every: commits from one sweep of
         files to the next, as a job does it (default: when `Process.sweep` says so).
-        Raises DataflowError.
+        patient: the journal bears outages of its
+        store, as that of a job does. Raises DataflowError.
         """
+        self._patient = patient
         ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
         self.dataflow = dataflow_of(*ends)
         self.store: Store = store if store is not None else MemoryStore()
@@ -169,7 +173,7 @@ class Harness:
     def start(  # noqa: PLR0913 - as of a job, and faults
         self,
         *,
-        faults: Iterable[Fault | None] = (),
+        faults: Iterable[Fault | Outage | None] = (),
         task_faults: TaskFault = no_faults,
         settings: Settings | None = None,
         revert: bool = False,
@@ -223,6 +227,15 @@ class Harness:
         if counted is not None:
             journal.append(Note(kind=INCARNATIONS, body=counted))
         self._process = self._assemble(store, journal, settings, task_faults, program)
+        if self._patient:
+            journal.write_through(
+                PatientStore(
+                    inner=store,
+                    patience=settings.patience,
+                    sleep=lambda seconds: self._wait_until(self.clock() + seconds * 1e3),
+                    clock=lambda: self.clock() / 1e3,
+                )
+            )
         self._process.driver.recover()
         return self._process
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rechannel.errors import (
+    ClusterError,
     DamagedStateError,
     DataflowError,
     FencedError,
@@ -19,10 +20,18 @@ FULL = StorageError("the disk is full")
 
 def test_what_may_pass_is_tried_four_times_and_what_is_said_for_good_once():
     policy = OnFailure()
-    verdicts = [policy.verdict(number, FULL) for number in (1, 2, 3, 4)]
+    verdicts = [policy.verdict(number, OSError("no luck")) for number in (1, 2, 3, 4)]
     assert verdicts == [Verdict.RETRY] * 3 + [Verdict.STOP]
     for error in (UserFunctionError("mine"), DataflowError("csv"), RefusedError("no")):
         assert policy.verdict(1, error) is Verdict.STOP
+
+
+@pytest.mark.parametrize("away", [FULL, ClusterError("an executor was lost")])
+def test_a_store_or_a_cluster_that_is_away_for_half_a_minute_is_waited_for(away):
+    policy = OnFailure()
+    verdicts = [policy.verdict(number, away) for number in range(1, 9)]
+    assert verdicts == [Verdict.RETRY] * 7 + [Verdict.STOP]
+    assert sum(policy.pause(number) for number in range(1, 8)) > 30_000
 
 
 def test_attempts_that_are_counted_hold_for_all_errors():
