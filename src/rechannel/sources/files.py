@@ -20,7 +20,7 @@ from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.cutting import cut
-from rechannel.sources.listing import bare, hidden, is_remote, local_files
+from rechannel.sources.listing import bare, hidden, is_remote, local_files, meant_literally
 from rechannel.sources.malformed import line_of, sentence
 from rechannel.sources.parquet import (
     FILE_BITS,
@@ -75,6 +75,12 @@ class FilesReader:
         self._local = not is_remote(connector.path)
         if self._local:
             self._pattern = str(Path(bare(connector.path)).absolute())
+            if (place := meant_literally(self._pattern)) is not None:
+                _LOG.warning(
+                    "source %r: %s is there, and is not matched by the pattern of that very name: write [[] for a [",
+                    name,
+                    place,
+                )
         self._log = SeenLog(store, name)
         self._facts: dict[str, FileFacts] = {}
         self._passed: dict[str, str] = {}

@@ -8,7 +8,7 @@ What cannot hold rows is passed over and told: pipes, sockets and devices, which
 nowhere, and links that lead back to a directory above them. A file whose name is not UTF-8 is refused: it may hold
 rows, and no journal, log or message could name it.
 """
-# ruff: noqa: PTH112, PTH114, PTH116, PTH207
+# ruff: noqa: PTH110, PTH112, PTH114, PTH116, PTH207
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ def fixed_part(pattern: str) -> str:
     parts = pattern.split("/")
     wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part)), None)
     return "/".join(parts if wild is None else parts[:wild])
+
+
+def meant_literally(pattern: str) -> str | None:
+    """A directory or file whose very name is a part of the pattern that does not match it; None where there is none."""
+    parts = pattern.split("/")
+    for stop, part in enumerate(parts, start=1):
+        place = "/".join(parts[:stop])
+        if re.search(r"[*?\[]", part) and not fnmatchcase(part, part) and os.path.exists(place):
+            return place
+    return None
 
 
 def local_files(

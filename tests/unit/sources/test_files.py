@@ -406,3 +406,15 @@ def test_an_old_directory_runs_in_timesteps_that_fit(tmp_path):
     again = start()
     assert again.configuration.byte_bounds == {"in": 1}
     again.stop()
+
+
+def test_a_place_that_a_pattern_of_its_name_does_not_match_is_told(tmp_path, caplog):
+    put(tmp_path / "k[1]" / "a.parquet", 1)
+    opened(tmp_path / "k[1]" / "*.parquet", schema="n bigint")
+    (told,) = caplog.messages
+    assert f"{tmp_path}/k[1] is there, and is not matched" in told
+    caplog.clear()
+    reader = opened(tmp_path / "k[[]1]" / "*.parquet", schema="n bigint")
+    end = reader.latest(reader.initial(), 0)
+    assert names(reader, reader.initial(), end) == ["a.parquet"]
+    assert caplog.messages == []
