@@ -86,6 +86,9 @@ def _overview(facts: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
         )
     waiting = [f"{w['sink']} (timestep {w['timestep']})" for w in facts["unpublished"]]
     rows.append(("unpublished", some(waiting) if waiting else "nothing"))
+    for held in facts["quarantine"]:
+        text = f"owes its timesteps since {held['timestep']} ({held['reason']}); rechannel repair releases it"
+        rows.append((f"sink {held['sink']}", text))
     return rows
 
 

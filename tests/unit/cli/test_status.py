@@ -78,7 +78,7 @@ def test_status_of_a_stopped_job_is_that_of_its_journal(stopped, rechannel):
 
 def test_unfinished_business_is_shown(stopped, rechannel):
     """A driver that died after an intent, with output that it had not published."""
-    from rechannel.engine.entries import Committed, Intent
+    from rechannel.engine.entries import Committed, Intent, Note
     from rechannel.engine.journal import Journal
     from rechannel.state.local import LocalStore
 
@@ -90,6 +90,8 @@ def test_unfinished_business_is_shown(stopped, rechannel):
             Intent(timestep=timestep, sources={}, configuration_version=version, now_ms=1)
         )
     journal.append(Committed(timestep=4, staged={"out": {"outbox": {}}}))
+    fact = {"sink": "out", "timestep": 4, "reason": "StorageError: full"}
+    journal.append(Note(kind="quarantine", body={"sink-2": fact}))
     facts = json.loads(rechannel("status", stopped.directory, "--json").out)
     assert facts["condition"] == "failed"
     assert facts["open"] == [5]
@@ -97,6 +99,8 @@ def test_unfinished_business_is_shown(stopped, rechannel):
     lines = rechannel("status", stopped.directory).lines
     assert "under way         5" in lines
     assert "unpublished       out (timestep 4)" in lines
+    assert facts["quarantine"] == [fact]
+    assert any("owes its timesteps since 4 (StorageError: full)" in line for line in lines)
 
 
 def test_looking_changes_nothing(stopped, rechannel):

@@ -9,6 +9,7 @@ from rechannel.cli.inspect.driver import Condition, Place, condition
 from rechannel.engine.journal import read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.lease import Holder, read_lease
+from rechannel.engine.quarantine import quarantined
 from rechannel.model.configuration import Configuration
 from rechannel.state.manifest import Manifest
 
@@ -38,6 +39,7 @@ def summary(directory: StateDirectory, place: Place) -> dict[str, Any]:
             for timestep, staged in sorted(state.unpublished.items())
             for sink in sorted(staged)
         ],
+        "quarantine": [dict(fact) for fact in quarantined(state.notes).values()],
         "notes": dict(state.notes),
     }
 
