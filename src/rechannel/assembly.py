@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,7 +53,7 @@ from rechannel.state.local import Durability, directory_of
 from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import STORE, Hub
-from rechannel.version import __version__
+from rechannel.telemetry.opening import open_hub
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -363,22 +362,14 @@ class Assembly:
         return spark_preparer(self.spark, exchange, cluster, runner.placing)
 
     def _hub(self, configuration: Configuration) -> Hub:
-        complete = None
         directory = directory_of(self.store) if self.settings.telemetry else None
-        if self.spark is not None and directory is not None:
-            from rechannel.telemetry.spark_tasks import open_spark_tasks
-
-            tasks = open_spark_tasks(self.spark)
-            complete = None if tasks is None else tasks.complete
-        return Hub(
+        return open_hub(
             self.name,
-            engine="in-process" if self.spark is None else "spark",
-            directory=None if directory is None else directory.root / "telemetry",
-            complete=complete,
+            spark=self.spark,
+            root=None if directory is None else directory.root,
             clock=self.clock,
             timestep=(self.journal.state.last_committed or 0) + 1,
             tasks={name: op.tasks for name, op in configuration.operators.items()},
-            versions=self._versions(),
             backlog=self.settings.publish_backlog,
         )
 
@@ -388,10 +379,6 @@ class Assembly:
         from rechannel.engine.spark.scanning import scan_frame
 
         return partial(scan_frame, self.spark)
-
-    def _versions(self) -> dict[str, str]:
-        versions = {"rechannel": __version__, "python": platform.python_version()}
-        return versions if self.spark is None else {**versions, "spark": self.spark.version}
 
     def _engine(self, current: Ready, cluster: Any) -> tuple[Runner, RowsOf]:
         if self.in_process is not None:
@@ -419,7 +406,6 @@ class Assembly:
             names=how.names,
             fault=how.fault,
         )
-
         return runner, runner.rows_of
 
 
