@@ -50,6 +50,7 @@ from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
 from rechannel.state.local import Durability, directory_of
+from rechannel.state.opening import check_keys
 from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import STORE, Hub
@@ -108,6 +109,7 @@ class Assembly:
         without: Collection[str] = (),
     ) -> RunningJob:
         """Open, recover, run."""
+        check_keys(self.store)
         opener = self._opener()
         readers = opener.readers(self.dataflow, {})
         schemas = opener.schemas(self.dataflow, readers)

@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from rechannel.errors import RefusedError
+from rechannel.errors import RefusedError, SetUpError
+from rechannel.state.credentials import machine_has_keys, missing
 from rechannel.state.hostcache import check_cache
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.objects import ObjectStore
@@ -50,3 +51,12 @@ def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backi
         )
         raise RefusedError(msg)
     return ObjectStore(text.rstrip("/") if scheme != "memory" else text)
+
+
+def check_keys(store: Store) -> None:
+    """Raise SetUpError where a bucket's keys cannot be found, before anything waits for them."""
+    backing = store.backing if isinstance(store, SharedStore) else store
+    if isinstance(backing, ObjectStore) and not backing.options:
+        said = missing(backing.url, os.environ, machine_has_keys)
+        if said is not None:
+            raise SetUpError(said)

@@ -1,0 +1,73 @@
+"""Whether the keys of an object store can be found at all: without them every request waits for minutes and then fails.
+
+Keys come from the environment of the driver and of every worker, or from the machine itself: in the large clouds a
+service at one and the same address hands them out. Files such as `~/.aws/credentials` are not read.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+_MACHINE = ("169.254.169.254", 80)
+_MACHINE_SECONDS = 1.0
+
+_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "s3": (
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE",),
+        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
+        ("AWS_SKIP_SIGNATURE",),
+    ),
+    "gs": (
+        ("GOOGLE_APPLICATION_CREDENTIALS",),
+        ("GOOGLE_SERVICE_ACCOUNT",),
+        ("GOOGLE_SERVICE_ACCOUNT_PATH",),
+        ("GOOGLE_SERVICE_ACCOUNT_KEY",),
+        ("GOOGLE_SKIP_SIGNATURE",),
+    ),
+    "az": (
+        ("AZURE_STORAGE_ACCOUNT_KEY",),
+        ("AZURE_STORAGE_ACCESS_KEY",),
+        ("AZURE_STORAGE_SAS_KEY",),
+        ("AZURE_STORAGE_SAS_TOKEN",),
+        ("AZURE_STORAGE_CLIENT_ID", "AZURE_STORAGE_CLIENT_SECRET"),
+        ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"),
+        ("AZURE_FEDERATED_TOKEN_FILE",),
+        ("AZURE_STORAGE_TOKEN",),
+        ("AZURE_SKIP_SIGNATURE",),
+    ),
+}
+"""By kind of store, environment variables that are keys together."""
+
+_KINDS = {"s3a": "s3", "adl": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+
+
+def missing(url: str, environment: Mapping[str, str], on_machine: Callable[[], bool]) -> str | None:
+    """What keys are missing for a store, in a sentence; None where some can be found, or none are needed.
+
+    on_machine: whether the machine hands out keys; asked only where the environment has none.
+    """
+    scheme = url.partition("://")[0]
+    sets = _KEYS.get(_KINDS.get(scheme, scheme), ())
+    if not sets or any(all(environment.get(name) for name in names) for names in sets):
+        return None
+    halves = [names for names in sets if any(environment.get(name) for name in names)]
+    if not halves and on_machine():
+        return None
+    names = (halves or [sets[0]])[0]
+    absent = " and ".join(name for name in names if not environment.get(name))
+    return (
+        f"no credentials for {url}: set {absent} in the environment of the driver and of all workers (files as"
+        " ~/.aws/credentials are not read)"
+    )
+
+
+def machine_has_keys() -> bool:
+    """Whether this machine runs where a service hands out keys."""
+    try:
+        with socket.create_connection(_MACHINE, _MACHINE_SECONDS):
+            return True
+    except OSError:
+        return False
