@@ -29,7 +29,9 @@ def main() -> None:
         import_module(name)
     gc.collect()
     gc.freeze()
-    import_module("pyspark.daemon").manager()
+    spark = import_module("pyspark.daemon")
+    spark.__dict__["print"] = import_module("rechannel.engine.spark.quiet").print_unless_hung_up
+    spark.manager()
 
 
 if __name__ == "__main__":

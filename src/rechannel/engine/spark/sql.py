@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.held import Hold
+from rechannel.engine.spark.quiet import errors_only_raised
 from rechannel.engine.spark.scanning import scan_frame
 from rechannel.engine.spark.session import is_connect
 from rechannel.engine.sql import failed, is_told, named
@@ -41,14 +42,20 @@ def answer(
     for name, frame in view.frames(wanted, hold.state, timestep, scan).items():
         frame.createOrReplaceTempView(f"`{name}`")
     try:
-        if not is_told(query):
-            # What begins as a query may go on to write, which Spark does at once: a view is of nothing but a query.
-            own.sql(f"EXPLAIN CREATE TEMPORARY VIEW `only a query` AS {query}")
-        found = own.sql(query)
-        # A client hears of what is wrong when it asks for columns.
-        _ = found.schema
+        with errors_only_raised():
+            found = _asked(own, query)
     except AnalysisException as error:
         raise failed(str(error), _missing(error), operators) from error
+    return found
+
+
+def _asked(own: SparkSession, query: str) -> DataFrame:
+    if not is_told(query):
+        # What begins as a query may go on to write, which Spark does at once: a view is of nothing but a query.
+        own.sql(f"EXPLAIN CREATE TEMPORARY VIEW `only a query` AS {query}")
+    found = own.sql(query)
+    # A client hears of what is wrong when it asks for columns.
+    _ = found.schema
     return found
 
 
