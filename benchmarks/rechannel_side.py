@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import rechannel as rc
+from benchmarks.big_timestep import SCHEMA as BIG_SCHEMA
+from benchmarks.big_timestep import watched
 from benchmarks.clock_source import ClockSource
 from benchmarks.harness import Measurement, Parameters
 from benchmarks.inputs import SCHEMA
@@ -49,6 +51,39 @@ def bins(parameters: Parameters) -> BatchMeasurement:
     return run_batches(
         parameters, keyed.aggregate(count=rc.count(), name="counts", bins=parameters["bins"])
     )
+
+
+def big_timestep(parameters: Parameters) -> dict[str, Any]:
+    """Count, sum and last text per key, in one timestep; the peaks of the Python workers."""
+    files = sorted(Path(parameters["input"]).glob("*.parquet"))
+    with watched() as peaks:
+        spark = session(parameters)
+        rows = rc.read(spark).files(
+            parameters["input"],
+            format="parquet",
+            schema=BIG_SCHEMA,
+            per_timestep=len(files),
+            name="rows",
+        )
+        totals = rows.key_by("key").aggregate(
+            count=rc.count(), total=rc.sum("value"), last=rc.last("text"), name="totals"
+        )
+        settings = rc.Settings(
+            tasks=parameters["tasks"],
+            durability=rc.Durability(parameters["durability"]),
+            task_bytes=parameters["task_bytes"],
+            timestep_bytes=1 << 50,
+        )
+        state = Path(parameters["scratch"]) / "state"
+        job = rc.Job("benchmark", totals.write.noop(), state=state, settings=settings).start()
+        job.process_all_available()
+        facts = job.recent_progress
+        job.stop()
+    return {
+        "seconds": [fact["duration_ms"] / 1e3 for fact in facts],
+        "rows": [fact["rows_in"] for fact in facts],
+        "workers": [[peaks.anonymous[pid], peaks.resident[pid]] for pid in peaks.anonymous],
+    }
 
 
 def pipelining(parameters: Parameters) -> BatchMeasurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks import (
+    big_timestep,
     bins,
     diagnosis,
     keyed_state,
@@ -43,6 +44,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         diagnosis,
         skew,
         watching,
+        big_timestep,
         nexmark,
         yahoo,
     )

@@ -712,10 +712,14 @@ def test_goals_are_ratios_of_the_full_size(
     def fake(v: Variant, directory: Path, **_: Any) -> Run:
         count = v.parameters.get("batches", 0)
         batches = {"seconds": [1.0] * count, "rows": [10] * count}
-        return succeeded(v.name, {**batches, **latency_run(0), **LIVE, **PROFILED})
+        made = {**batches, **latency_run(0), **LIVE, **PROFILED}
+        if name == "big-timestep":
+            made |= {"seconds": [1.0], "rows": [v.parameters["rows"]], "workers": [[1, 2]]}
+        return succeeded(v.name, made)
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)
+    monkeypatch.setattr("benchmarks.big_timestep.write_input", lambda *_, **__: None)
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (0, 1))
     chosen = BENCHMARKS[name]
     tiny = {"rate": 10, "warmup_seconds": 5, "seconds": 10} if name == "latency" else {}

@@ -17,7 +17,7 @@ from rechannel.kernels.marks import EventTime, mark_blobs, told
 from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.resources import WithResource
-from rechannel.kernels.send import Channel, Order, Sender
+from rechannel.kernels.send import Channel, Order, Sender, chunk_bytes
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -83,7 +83,10 @@ class Emitter:
                 combined=address.combined,
             )
             key = (consumer.operator, consumer.input)
-            sender = self._senders.setdefault(key, Sender(channel, self._producer))
+            if key not in self._senders:
+                most = chunk_bytes(self.step.memory)
+                self._senders[key] = Sender(channel, self._producer, chunk_bytes=most)
+            sender = self._senders[key]
             with self.measures.activity("send"):
                 parcels = list(sender.send(batch, order))
             yield from parcels

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rechannel.kernels.emit import Emitter
 from rechannel.kernels.measure import Measures, encode_report
 from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.kernels.send import CHUNK_BYTES, CHUNK_ROWS, Order
+from rechannel.kernels.send import CHUNK_BYTES, CHUNK_ROWS, Order, chunk_bytes
 from rechannel.kernels.stateful import report_blob
 from rechannel.kernels.wire import to_batches
 
@@ -32,7 +32,7 @@ class FrontTask:
     def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
         measures = Measures()
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        for order, batch in gather_chunks(measures.waiting(rows)):
+        for order, batch in gather_chunks(measures.waiting(rows), chunk_bytes(self.step.memory)):
             measures.count("rows_in", batch.num_rows)
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
@@ -58,8 +58,9 @@ class FrontTask:
 
 def gather_chunks(
     rows: Iterable[tuple[Order, pa.RecordBatch]],
+    most: int = CHUNK_BYTES,
 ) -> Iterator[tuple[Order, pa.RecordBatch]]:
-    """Join neighbouring batches of one place in the stream into chunks worth sorting."""
+    """Join neighbouring batches of one place in the stream into chunks worth sorting. most: bytes of a chunk."""
     held: list[pa.RecordBatch] = []
     place: int | None = None
     size = 0
@@ -70,7 +71,7 @@ def gather_chunks(
                 held, size = [], 0
             yield order, batch
             continue
-        weight = max(batch.num_rows, batch.nbytes * CHUNK_ROWS // CHUNK_BYTES)
+        weight = max(batch.num_rows, batch.nbytes * CHUNK_ROWS // most)
         if held and place is not None and (order != place or size + weight > CHUNK_ROWS):
             yield place, _join(held)
             held, size = [], 0

@@ -7,6 +7,7 @@ cannot be cut, the rows of one key, gets offsets of 64 bits instead, until it ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -21,10 +22,9 @@ def joined(pieces: Sequence[pa.Array]) -> pa.Array:
     first = pieces[0]
     if len(pieces) == 1:
         return first
-    if all(piece.type.equals(first.type) for piece in pieces):
-        wide = first.type if _fixed(first.type) else wide_type(first.type)
-        if wide.equals(first.type) or sum(piece.nbytes for piece in pieces) < LIMIT:
-            return pa.concat_arrays(pieces)
+    alike = all(piece.type.equals(first.type) for piece in pieces)
+    if alike and (_fixed(first.type) or sum(piece.nbytes for piece in pieces) < LIMIT):
+        return pa.concat_arrays(pieces)
     return pa.concat_arrays([piece.cast(wide_type(piece.type)) for piece in pieces])
 
 
@@ -52,6 +52,7 @@ def wide_columns(columns: Columns, schema: pa.Schema) -> list[str]:
     ]
 
 
+@cache
 def wide_type(kind: pa.DataType) -> pa.DataType:
     """The type with 64-bit offsets in place of 32-bit ones, inside as well."""
     if pa.types.is_string(kind):
@@ -66,5 +67,7 @@ def wide_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+@cache
 def _fixed(kind: pa.DataType) -> bool:
-    return not pa.types.is_nested(kind) and kind.num_buffers == 2
+    """Whether a type has no offsets that could be wider."""
+    return bool(wide_type(kind).equals(kind))

@@ -34,6 +34,11 @@ Order = int | npt.NDArray[np.uint64]
 """Where rows stand in the stream: one number for a whole batch, or one per row."""
 
 
+def chunk_bytes(memory: int) -> int:
+    """Bytes of rows that are sorted and combined at a time by a task that may hold so much."""
+    return max(1, min(CHUNK_BYTES, memory // 8))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Channel:
     """One consumer of a producer's rows.
@@ -62,16 +67,17 @@ class Sent:
 
 @dataclass
 class Sender:
-    """Sends one producer task's rows to one consumer."""
+    """Sends one producer task's rows to one consumer. chunk_bytes: of rows that are sorted at a time."""
 
     channel: Channel
     producer: int
     stats: Sent = field(default_factory=Sent)
+    chunk_bytes: int = CHUNK_BYTES
     _sequence: int = 0
 
     def send(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         """Blobs for a batch, any number of rows at a time (memory follows the batch's size)."""
-        pieces = max(1, -(-batch.nbytes // CHUNK_BYTES))
+        pieces = max(1, -(-batch.nbytes // self.chunk_bytes))
         step = min(CHUNK_ROWS, max(1, -(-batch.num_rows // pieces)))
         for start in range(0, batch.num_rows, step):
             part = order if isinstance(order, int) else order[start : start + step]

@@ -38,6 +38,7 @@ class Storing:
     measures: Measures
     clock: Clock
     rewritten: bool = False
+    _runs: OpenRuns | None = None
 
     @property
     def _state(self) -> TaskState:
@@ -46,6 +47,8 @@ class Storing:
     def fresh(self, part: Part, fresh: Rows, runs: OpenRuns) -> Edit:
         """Write what changed in a part of the task."""
         logic, state = logic_of(self.program), part.state
+        if part.whole:
+            self._runs = runs
         live = live_at(logic, self.clock)
         if self.program.times:
             fresh = _still(fresh, live(*halves(logic, fresh)))
@@ -74,7 +77,7 @@ class Storing:
         gone = {
             i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], self.clock)
         }
-        runs = OpenRuns(self.program, state.runs)
+        runs = self._runs or OpenRuns(self.program, state.runs)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
@@ -111,12 +114,16 @@ class Storing:
 
     def _bounded(self, runs: OpenRuns, met: Sequence[int], where: Intervals) -> Iterator[Intervals]:
         """Hashes of a merge in parts of bounded bytes; one hash at least."""
+        most = self.step.memory // SHARE
+        if sum(self._state.runs[i].size for i in met) <= most:
+            yield where
+            return
         size = 0.0
         for i in met:
             run, opened = self._state.runs[i], runs[i]
             pieces = opened.segment.slices(opened.clip.intersect(where))
             size += sum(p.stop - p.start for p in pieces) * run.size / max(1, run.rows)
-        if size <= self.step.memory // SHARE or where.width < 2:
+        if size <= most or where.width < 2:
             yield where
             return
         for half in (0, 1):
