@@ -419,3 +419,9 @@ def test_a_part_of_a_file_in_front_of_a_dataframe_function_is_that_part(spark, t
         start = end
     assert [len(part) for part in parts] == [1_000] * 3
     assert sorted(n for part in parts for n in part) == list(range(3_000))
+
+
+def test_columns_are_not_found_out_of_records_that_cannot_be_read(spark, tmp_path):
+    (tmp_path / "a.json").write_text('{"n": 1}\n{"n":\n')
+    with pytest.raises(SourceError, match=r"^a record of .*a\.json cannot be read.*schema=$"):
+        files(spark, tmp_path, "json")

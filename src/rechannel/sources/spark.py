@@ -29,6 +29,7 @@ _UNREADABLE = re.compile(r"\[FAILED_READ_FILE[^]]*\][^\n]*?reading file (?P<file
 _OTHER_COLUMNS = re.compile(
     r"CSV header does not conform|COLUMN_DATA_TYPE_MISMATCH|SchemaColumnConvertNotSupported"
 )
+_MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _COMPLAINTS = 5000
 
 
@@ -122,6 +123,11 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
     known = unreadable(error)
     if known is not None:
         return known
+    if _MALFORMED in str(error):
+        return SourceError(
+            f"a record of {files[0]} cannot be read, so its columns cannot be found out: mend or move the file, or give"
+            " schema="
+        )
     named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
     return SourceError(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
 
@@ -130,7 +136,7 @@ def malformed_file(error: BaseException) -> str | None:
     """The file with a record that is none, of which an error of a Spark job tells; None if it tells something else."""
     text = str(error)
     found = _UNREADABLE.search(text)
-    if found is None or "MALFORMED_RECORD_IN_PARSING" not in text:
+    if found is None or _MALFORMED not in text:
         return None
     return unquote(found["file"].removeprefix("file://"))
 
