@@ -38,6 +38,15 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A source that is given up; repeatable."),
     ] = None,
+    replan: Annotated[
+        bool, typer.Option("--replan", help="Plan timesteps anew that could not be committed.")
+    ] = False,
+    mended: Annotated[
+        bool,
+        typer.Option(
+            "--mended", help="Functions of migrations take the place of those that failed."
+        ),
+    ] = False,
     until_idle: Annotated[
         bool, typer.Option(help="Stop when all input that is there is processed.")
     ] = False,
@@ -74,6 +83,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             takeover=takeover,
             fresh=fresh or (),
             without=without or (),
+            replan=replan,
+            mended=mended,
             in_process=InProcess() if in_process else None,
         )
         with _served(running, serve, token, allow or ()) as server:

@@ -210,6 +210,35 @@ def test_a_directory_in_use_is_refused_unless_it_is_taken_over(program, rechanne
         first.stop(60)
 
 
+SMALL = """
+import pyarrow as pa
+import rechannel as rc
+
+def numbers(start, stop):
+    return pa.record_batch({{"n": range(start, stop)}})
+
+def small(batch):
+    if batch.num_rows > 10:
+        raise MemoryError
+    return batch
+
+source = rc.read().generator(numbers, schema="n bigint", rows=40, per_timestep={per}, name="in")
+fits = source.map_batches(small, schema="n bigint", name="fits")
+sums = fits.key_by("n").aggregate(c=rc.count(), name="sums")
+job = rc.Job("small", sums, state="{state}", settings=rc.Settings(tasks=1))
+"""
+
+
+def test_a_timestep_that_is_too_large_is_planned_anew(tmp_path, rechannel):
+    path, state = tmp_path / "small.py", tmp_path / "small-state"
+    path.write_text(SMALL.format(per=40, state=state))
+    assert rechannel("run", path, "--in-process", "--until-idle").code == 2
+    path.write_text(SMALL.format(per=10, state=state))
+    assert rechannel("run", path, "--in-process", "--until-idle").code == 2
+    assert rechannel("run", path, "--in-process", "--until-idle", "--replan").code == 0
+    assert json.loads(rechannel("status", state, "--json").out)["timestep"] == 4
+
+
 def test_functions_of_a_program_reach_spark_workers(program, rechannel, spark, tmp_path):
     """Workers have never heard of the file: its functions travel by value."""
     del spark

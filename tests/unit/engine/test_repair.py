@@ -362,3 +362,10 @@ def test_sinks_in_quarantine_are_released_one_by_one():
     again = bench(store)
     again.start().run()
     assert state(store).unpublished == {}
+
+
+def test_files_that_are_nobodys_are_passed_over():
+    store = done()
+    store.put(f"{JOURNAL}README", b"x")
+    store.put(f"{SNAPSHOTS}copy.json.bak", b"x")
+    assert ids(store) == []

@@ -75,8 +75,8 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
     store = directory.store
     findings = Findings()
     lease, head = read_lease(store), told_head(store)
-    _read_all(store, "journal", store.list(JOURNAL), _check_entry, findings, tell)
-    _read_all(store, "snapshots", store.list(SNAPSHOTS), _check_snapshot, findings, tell)
+    _read_all(store, "journal", _numbered(store, JOURNAL), _check_entry, findings, tell)
+    _read_all(store, "snapshots", _numbered(store, SNAPSHOTS), _check_snapshot, findings, tell)
     _read_all(store, "sources", store.list(SOURCES), _check_record, findings, tell)
     _read_all(store, "reconfigurations", store.list(RECONFIGURATIONS), check_record, findings, tell)
     state = _state(store, findings)
@@ -117,6 +117,11 @@ def _read_all(
                 findings.damages.append(Damage(file=key, problem=str(error)))
         else:
             findings.read(kind, size)
+
+
+def _numbered(store: Store, prefix: str) -> Iterator[str]:
+    """Entries or snapshots; what else lies there is nobody's."""
+    return (key for key in store.list(prefix) if number_of(key) is not None)
 
 
 def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:

@@ -12,7 +12,15 @@ from rechannel.engine.journal_state import JournalState, needed
 from rechannel.engine.lease import Holder, holds, read_lease, told_head
 from rechannel.engine.snapshot import from_bytes
 from rechannel.errors import DamagedStateError, MissingFileError
-from rechannel.state.keys import JOURNAL, OUTBOX, RECONFIGURATIONS, SEGMENTS, SNAPSHOTS, timestep_of
+from rechannel.state.keys import (
+    JOURNAL,
+    OUTBOX,
+    RECONFIGURATIONS,
+    SEGMENTS,
+    SNAPSHOTS,
+    number_of,
+    timestep_of,
+)
 from rechannel.state.store import Store
 
 
@@ -47,7 +55,11 @@ def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int |
     """
     # The lease and what was known of the journal first: whoever writes meanwhile is then further, not behind.
     lease, head = read_lease(store), told_head(store)
-    entries, snapshots = tuple(store.list(JOURNAL)), tuple(store.list(SNAPSHOTS))
+    # What has no number is nobody's: the journal does not look at it either.
+    entries, snapshots = (
+        tuple(key for key in store.list(prefix) if number_of(key) is not None)
+        for prefix in (JOURNAL, SNAPSHOTS)
+    )
     damaged = {
         **_damaged(store, entries, lambda key, data: Entry.from_bytes(data, name=key)),
         **_damaged(store, snapshots, lambda key, data: from_bytes(data, name=key)),
