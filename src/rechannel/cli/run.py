@@ -38,6 +38,17 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A source that is given up; repeatable."),
     ] = None,
+    revert: Annotated[
+        bool,
+        typer.Option("--revert", help="This is the program of before a live change, on purpose."),
+    ] = False,
+    remove_later_output: Annotated[
+        bool,
+        typer.Option(
+            "--remove-later-output",
+            help="Remove output of timesteps that this state directory has not come to.",
+        ),
+    ] = False,
     replan: Annotated[
         bool, typer.Option("--replan", help="Plan timesteps anew that could not be committed.")
     ] = False,
@@ -81,6 +92,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         watcher.say(f"starting job {job.name!r}")
         running = job.start(
             takeover=takeover,
+            revert=revert,
+            remove_later_output=remove_later_output,
             fresh=fresh or (),
             without=without or (),
             replan=replan,

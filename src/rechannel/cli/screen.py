@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from rechannel.cli.words import in_options
+
 _LONG = 40
 
 UNBOUNDED = 10_000
@@ -35,10 +37,10 @@ def _unbounded() -> Console:
 
 
 def complain(error: BaseException) -> None:
-    """An error in its own words, without a traceback."""
+    """An error in its own words, without a traceback; what it advises, as options of commands."""
     console = err()
     console.print("error:", style="bold red", end=" ")
-    console.print(str(error).rstrip(), soft_wrap=True)
+    console.print(in_options(str(error).rstrip()), soft_wrap=True)
 
 
 def say(text: str) -> None:

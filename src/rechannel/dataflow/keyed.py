@@ -21,6 +21,7 @@ from rechannel.dataflow.specs import (
     ReduceSpec,
     TrackBatchesSpec,
     TrackSpec,
+    named_aggregates,
 )
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
@@ -79,7 +80,7 @@ class KeyedStream(Generic[Behind]):
         initial: makes a DataFrame of state to start from.
         Raises UnknownColumnError, and DataflowError for types an aggregate cannot take.
         """
-        spec = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+        spec = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
         return self._operator(spec, name, tasks, bins, initial)
 
     def running_reduce(

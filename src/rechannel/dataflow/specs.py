@@ -32,6 +32,21 @@ def split_keys(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.
     return pa.schema([schema.field(key) for key in keys]), pa.schema(others)
 
 
+def named_aggregates(
+    columns: object, aggregates: Mapping[str, AggregateFunction]
+) -> dict[str, AggregateFunction]:
+    """Aggregates that a user gave, by name. Raises DataflowError for one without a name."""
+    if columns is not None and not isinstance(columns, Mapping):
+        msg = f"an aggregate needs a name, as in aggregate(n=count()), not aggregate({_short(columns)})"
+        raise DataflowError(msg)
+    return {**(columns or {}), **aggregates}
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__}(...)"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AggregateSpec:
     """Named aggregates of the rows of a key."""

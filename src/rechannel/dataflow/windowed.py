@@ -13,7 +13,7 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import MapBatches
 from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
-from rechannel.dataflow.specs import AggregateSpec
+from rechannel.dataflow.specs import AggregateSpec, named_aggregates
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of, ranking_of
 from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
@@ -61,7 +61,7 @@ class WindowedStream(Generic[Behind]):
         Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
         this returns, and counted in either case.
         """
-        made = AggregateSpec(aggregates={**(columns or {}), **aggregates})
+        made = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
         return self._aggregated(made, name, tasks, bins)
 
     def reduce(

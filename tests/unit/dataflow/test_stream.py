@@ -242,6 +242,8 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
     (lambda: flights().key_by("origin", "origin"), DataflowError, "named twice"),
     (lambda: keyed().aggregate(), DataflowError, "at least one"),
     (lambda: keyed().aggregate(n=5), DataflowError, "n=5 is not an aggregate"),
+    (lambda: keyed().aggregate(count()), DataflowError, "needs a name, as in aggregate"),
+    (lambda: keyed().aggregate(5), DataflowError, "needs a name"),
     (lambda: keyed().aggregate(n=sum("dist")), UnknownColumnError, "did you mean 'distance'?"),
     (lambda: keyed().aggregate(n=sum("carrier")), DataflowError, "carrier"),
     (lambda: keyed().aggregate(carrier=count()), DataflowError, "name of a key column"),

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from rechannel.engine.spark.daemon import quiet
+
 LOOK = """
 import sys
 from importlib import import_module
@@ -20,3 +24,23 @@ def test_all_that_tasks_need_is_imported_before_the_fork_and_nothing_is_printed(
     found = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
     assert found.stdout == ""
     assert found.stderr.strip() == "[] False"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_that_spark_hangs_up_on_ends_in_silence(error):
+    def worker(*given):
+        assert given == (1, 2)
+        raise error
+
+    assert quiet(worker)(1, 2) == 1
+    assert quiet(lambda code: code)(0) == 0
+    with pytest.raises(KeyError):
+        quiet({}.__getitem__)("other errors are shown")
+
+
+def test_the_daemon_of_spark_has_what_is_made_quiet():
+    """Its worker is looked up when a connection is there, so that the exchanged one is called."""
+    from pyspark import daemon
+
+    assert callable(daemon.worker)
+    assert "worker" in daemon.manager.__code__.co_names

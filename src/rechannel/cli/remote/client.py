@@ -24,6 +24,9 @@ from rechannel.state.tokens import token_left_for
 ANSWER_SECONDS = 130.0
 """A job answers between two timesteps, and itself gives up before this."""
 
+LOOK_SECONDS = 30.0
+"""What changes nothing is told without waiting for a timestep."""
+
 CONNECT_SECONDS = 10.0
 
 UrlArgument: TypeAlias = Annotated[
@@ -103,7 +106,7 @@ class Client:
 
     def get(self, *path: str, **query: str | int) -> dict[str, Any]:
         """What a route tells. Raises what the job raised, NotReadyError where nothing answers."""
-        return self._ask("GET", path, params=query)
+        return self._ask("GET", path, params=query, timeout=LOOK_SECONDS)
 
     def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask for something. Raises what the job raised, NotReadyError where nothing answers."""
@@ -115,6 +118,12 @@ class Client:
         address = "/".join([self._url, *(quote(part, safe="") for part in path)])
         try:
             answer = self._http.request(method, address, **more)
+        except httpx.ReadTimeout as error:
+            msg = (
+                f"{self._url} has not answered in time: its driver hangs, or has very long timesteps. What was asked"
+                f" for may still be done: see `rechannel history {self._url}`"
+            )
+            raise NotReadyError(msg) from error
         except httpx.HTTPError as error:
             msg = f"nothing answers at {self._url} ({error}); is the job running, and served there?"
             raise NotReadyError(msg) from error

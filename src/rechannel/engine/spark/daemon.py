@@ -11,7 +11,9 @@ says its port on standard output, so nothing here may print.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 NEEDED = (
     "pyspark.worker",
@@ -29,9 +31,23 @@ def main() -> None:
         import_module(name)
     gc.collect()
     gc.freeze()
-    spark = import_module("pyspark.daemon")
-    spark.__dict__["print"] = import_module("rechannel.engine.spark.quiet").print_unless_hung_up
-    spark.manager()
+    daemon: Any = import_module("pyspark.daemon")
+    if callable(getattr(daemon, "worker", None)):
+        daemon.worker = quiet(daemon.worker)
+    daemon.__dict__["print"] = import_module("rechannel.engine.spark.quiet").print_unless_hung_up
+    daemon.manager()
+
+
+def quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker's main function that ends without a traceback when Spark hangs up on it, as it does at every stop."""
+
+    def body(*given: Any) -> int:
+        try:
+            return worker(*given)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return body
 
 
 if __name__ == "__main__":
