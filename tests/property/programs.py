@@ -11,6 +11,7 @@ from typing import Any
 from tests.property.twin_asof import Asof
 from tests.property.twin_groupwise import Apply, Cogroup
 from tests.property.twin_joins import Join
+from tests.property.twin_letters import FailingTrack, random_failing, with_letters
 from tests.property.twin_lookups import Given, Lookup
 from tests.property.twin_running import Running, random_counted, random_running
 from tests.property.twin_timers import Timed, TimedBatches, random_timed, trackable
@@ -169,6 +170,10 @@ class Writer:
         ]
         fed = {id(up) for step in takers for up in step.inputs}
         ends = [step for step in steps if id(step) not in fed or rng.random() < 0.2]
+        return self.ended([*ends, *with_letters(steps, self.name)], times)
+
+    def ended(self, ends: list[Step], times: list[int]) -> Program:
+        """A program with a sink for every end."""
         return Program(ends={f"sink-{step.name}": step for step in ends}, times=times)
 
     def name(self, kind: str) -> str:
@@ -213,6 +218,8 @@ class Writer:
         rng = self.rng
         up = rng.choice(steps)
         standard = [step for step in steps if list(step.columns) == list(STANDARD)]
+        if rng.random() < 0.1 and (failing := random_failing(rng, self.name("failing"), up)):
+            return failing
         kind = rng.choice(("filter", "map", "flat_map", "vector", "union", "part"))
         if kind == "union" and standard:
             inputs = tuple(rng.choice(standard) for _ in range(rng.choice((2, 2, 3))))
@@ -342,6 +349,8 @@ class Writer:
             on.update([rng.choice(more)])
         tumbles = bounded and not last and rng.random() < 0.4
         size = rng.choice((30, 100, 250)) if tumbles else None
+        if tumbles and "window_start" in right.columns:  # its own window takes its place
+            return None
         between = None
         if bounded and size is None:
             least = rng.choice((-150, -50, 0, 20))
@@ -608,6 +617,11 @@ class Writer:
             "timeout_ms": rng.choice((None, 5, 50)),
             **common,
         }
+        if rng.random() < 0.15 and not up.near:
+            batches, modulus = kind != "track", rng.choice((3, 7, 20))
+            begins = not batches and rng.random() < 0.3
+            failing = {"batches": batches, "modulus": modulus, "begins": begins}
+            return FailingTrack(name=self.name("failing-track"), **failing, **tracking)
         timed = random_timed(rng, tracking, event=False)
         tells = rng.random() < 0.3
         if kind == "track" and tells:

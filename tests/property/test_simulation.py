@@ -503,6 +503,7 @@ NEEDED = (
     "rows of Cogroup",
     "rows of Copied",
     "rows of Counted",
+    "rows of DeadRows",
     "rows of Deduplicate",
     "rows of Join",
     "rows of Lookup",

@@ -247,8 +247,14 @@ class Keyed(Step):
             mine[1].append(tuple(row[i] for i in places))
         emitted = []
         for text, (key, rows) in groups.items():
-            known = self.memory.pop(text, None)
-            kept = self.update(key, None if known is None else known[1], rows, now_ms)
+            known = self.memory.get(text)
+            try:
+                kept = self.update(key, None if known is None else known[1], rows, now_ms)
+            except Exception as error:
+                if not self.failed(key, rows, error):
+                    raise
+                continue
+            self.memory.pop(text, None)
             if kept is not None:
                 self.memory[text] = (key, kept)
                 emitted.append((key, (*key, *self.shown(kept))))
@@ -284,6 +290,11 @@ class Keyed(Step):
 
     def alive(self, kept: Any) -> bool:
         return True
+
+    def failed(self, key: Row, rows: list[Row], error: Exception) -> bool:
+        """Whether a key may fail; then it stays as it was."""
+        del key, rows, error
+        return False
 
     def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
         """What is remembered after some rows; None forgets the key."""
