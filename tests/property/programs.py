@@ -617,7 +617,7 @@ class Writer:
             "timeout_ms": rng.choice((None, 5, 50)),
             **common,
         }
-        if rng.random() < 0.15 and not up.near:
+        if rng.random() < 0.35 and not up.near:
             batches, modulus = kind != "track", rng.choice((3, 7, 20))
             begins = not batches and rng.random() < 0.3
             failing = {"batches": batches, "modulus": modulus, "begins": begins}
