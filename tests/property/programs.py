@@ -347,10 +347,10 @@ class Writer:
         more = [(o, r) for o, r in pairs if o not in on and r not in on.values()]
         if more and rng.random() < 0.5:
             on.update([rng.choice(more)])
-        tumbles = bounded and not last and rng.random() < 0.4
+        # A window of a row's own would be lost: the join's takes its place.
+        whole = "window_start" not in right.columns
+        tumbles = bounded and not last and rng.random() < 0.4 and whole
         size = rng.choice((30, 100, 250)) if tumbles else None
-        if tumbles and "window_start" in right.columns:  # its own window takes its place
-            return None
         between = None
         if bounded and size is None:
             least = rng.choice((-150, -50, 0, 20))

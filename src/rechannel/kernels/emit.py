@@ -18,6 +18,7 @@ from rechannel.kernels.measure import Measures
 from rechannel.kernels.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.resources import WithResource
 from rechannel.kernels.send import Channel, Order, Sender, chunk_bytes
+from rechannel.kernels.user_errors import placed
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -119,7 +120,7 @@ class Emitter:
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
         """Rows that a user's function makes of a batch, in the declared columns, and those that it cannot handle."""
         run, function = partial(run_function, branch.node, branch.schema), branch.function
-        with self.measures.activity("process"):
+        with self.measures.activity("process"), placed(branch.node, self.step.timestep):
             if isinstance(function, Dividing) and divides(function):
                 return function.divided(batch, run)
             return run(function, batch), None

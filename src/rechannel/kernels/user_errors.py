@@ -35,7 +35,7 @@ def placed(operator: str, timestep: int) -> Iterator[None]:
         yield
     except UserFunctionError as error:
         msg = f"operator {operator!r}, timestep {timestep}: {error}"
-        raise UserFunctionError(msg) from error
+        raise UserFunctionError(msg) from error.__cause__  # what is placed takes the error's place
 
 
 def user_traceback(error: BaseException) -> str:

@@ -129,7 +129,8 @@ def test_without_on_error_the_timestep_fails_and_names_the_row():
     rows = script("k STRING, v STRING", [text("a1", "bx")])
     parsed = rc.read().memory(rows, name="rows").map(number, PARSED, name="parse")
     harness = Harness(parsed.write.memory("out", name="out")).start()
-    with pytest.raises(UserFunctionError, match=r"number for Row\(k='b', v='bx'\)"):
+    said = r"operator 'parse', timestep 1: number for Row\(k='b', v='bx'\) raised ValueError"
+    with pytest.raises(UserFunctionError, match=said):
         harness.run()
 
 
