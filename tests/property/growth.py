@@ -50,6 +50,12 @@ def check_manifest(name: str, manifest: Manifest, timesteps: int, fan: int) -> N
     assert all(run.clip for run in manifest.runs), f"{name}: runs that count nowhere"
 
 
+def check_growth(state: JournalState, fan: int) -> None:
+    """`check_manifest` of every operator, as of the latest commit."""
+    for name, manifest in state.manifests.items():
+        check_manifest(name, manifest, state.last_committed or 1, fan)
+
+
 def check_runs(name: str, manifest: Manifest, keys: int, tasks: int, most: int) -> None:
     """A run of state holds at least a key, or lies in the way of a slice: the number of runs follows keys and tasks."""
     runs = manifest.state

@@ -28,7 +28,7 @@ from rechannel.engine.journal import read_only
 from rechannel.engine.lease import FRESH_MS, Holder, Lease
 from rechannel.engine.physical import SinkPlan
 from rechannel.engine.this_driver import ledger_of
-from rechannel.errors import FencedError, StateInUseError
+from rechannel.errors import FencedError, StateInUseError, StorageError
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.sinks.files import FileWriter
@@ -144,6 +144,22 @@ class Overtaken(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.between: Callable[[], None] = lambda: None
+        self.away = 0
+        """So many writes are refused from now on: nobody answers."""
+
+    def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
+        self._answer(key)
+        super().put(key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        self._answer(key)
+        return super().create(key, data)
+
+    def _answer(self, key: str) -> None:
+        if self.away:
+            self.away -= 1
+            msg = f"cannot write {key}: nobody answers"
+            raise StorageError(msg)
 
     def delete(self, key: str) -> None:
         if key.startswith(SEGMENTS):
@@ -220,9 +236,15 @@ def random_settings(rng: Random) -> Settings:
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8, 50)),
         replan_after=rng.choice((None, 1, 2)),
-        merging=MergePolicy(fan=rng.randint(2, FAN), slice_rows=rng.choice((1, 2, 8, 1 << 16))),
+        timestep_bytes=rng.choice((None, None, 1, 100, 1_000)),
+        task_bytes=rng.choice((None, None, None, None, 1_000, 10_000)),
+        merging=MergePolicy(
+            fan=rng.randint(2, FAN),
+            slice_rows=rng.choice((1, 2, 8, 1 << 16)),
+            slice_bytes=rng.choice((1, 500, 1 << 20)),
+        ),
         # Time jumps: what is tried again is tried at once.
-        patience=Patience(first_seconds=0),
+        patience=Patience(first_seconds=0, seconds=2),
     )
 
 
@@ -434,10 +456,14 @@ class World:
         self.steady.advance(by_ms)
         self.clock.advance(by_ms)
 
+    def set_right(self) -> None:
+        """The wall clock shows what time it is."""
+        self.clock.now_ms = self.steady.now_ms
+
     def jump(self) -> None:
         """The wall clock is set wrong, far ahead or back; or right again."""
         wrong = self.clock() != self.steady()
-        self.clock.now_ms = self.steady.now_ms
+        self.set_right()
         if not wrong:
             self.clock.advance(self.rng.choice((75 * YEAR_MS, YEAR_MS * 2, -3_600_000)))
 

@@ -59,6 +59,7 @@ class Schedule:
     lives: int = 0
     backup: Backup | None = None
     over: bool = False
+    grown: int | None = None
 
     @property
     def rng(self) -> Random:
@@ -92,8 +93,9 @@ class Schedule:
         """
         self.backup = None
         self.asleep.clear()
+        self.world.store.away = 0
         self.world.store.put_back(backup.store)
-        self.world.clock.now_ms = self.world.steady()  # a stream that has no time yet believes any
+        self.world.set_right()  # a stream that has no time yet believes any
         self.texts, self.begun = dict(backup.texts), dict(backup.begun)
         before, again = self.world.shown(), self.rng.random() < 0.5
         try:
@@ -115,6 +117,7 @@ class Schedule:
             self.text(), takeover=True, faulty=False, replan=True, remove_later=remove_later
         )
         while self.world.step(life):
+            self.world.beat(life)
             self.look(life)
         self.look(life)
 
@@ -130,6 +133,7 @@ class Schedule:
         self.lives += 1
         calm = self.lives > LIVES
         life = None
+        self.world.store.away = 0
         if calm or self.rng.random() < 0.7:
             self.world.disk.refused.clear()
         try:
@@ -168,19 +172,10 @@ class Schedule:
             self.world.beat(life)
             self.look(life)
             if calm or steps <= 0:
+                self.world.set_right()  # patience goes by the clock
                 continue
             self.wake()
-            if self.rng.random() < 0.2:
-                self.world.push(self.rng.choice(sorted(self.world.feeds)))
-            if self.rng.random() < 0.1:
-                self.change(life)
-            if self.rng.random() < 0.05:
-                self.world.damage()
-            if self.rng.random() < 0.05 and life.process.journal.state.now_ms:
-                self.happened["the clock jumps"] += 1
-                self.world.jump()
-            if self.rng.random() < 0.1 and not life.heart.replaced:
-                self.world.knock()
+            self.disturb(life)
             if self.rng.random() < 0.01:
                 self.happened["fell asleep"] += 1
                 self.asleep.append(life)
@@ -193,12 +188,30 @@ class Schedule:
         if self.release(life):
             return self.drive(life, calm=calm)
         while self.asleep:
+            self.world.expire()  # nobody's patience lasts for ever
             self.wake()
         life.process.stop()
         self.look(life)
         life.process.sweep()
         growth.check_files(self.world.store, life.process.journal.state)
         return True
+
+    def disturb(self, life: Life) -> None:
+        """Something comes from outside, now and then."""
+        if self.rng.random() < 0.2:
+            self.world.push(self.rng.choice(sorted(self.world.feeds)))
+        if self.rng.random() < 0.1:
+            self.change(life)
+        if self.rng.random() < 0.05:
+            self.world.damage()
+        if self.rng.random() < 0.02:
+            self.happened["outages"] += 1
+            self.world.store.away = self.rng.choice((1, 2, 8))
+        if self.rng.random() < 0.05 and life.process.journal.state.now_ms:
+            self.happened["the clock jumps"] += 1
+            self.world.jump()
+        if self.rng.random() < 0.1 and not life.heart.replaced:
+            self.world.knock()
 
     def release(self, life: Life) -> int:
         """Let sinks out of quarantine; how many."""
@@ -243,8 +256,9 @@ class Schedule:
         state = life.process.journal.state
         for since, configuration in state.configurations:
             self.begun.setdefault(configuration.dataflow, since)
-        for name, manifest in state.manifests.items():
-            growth.check_manifest(name, manifest, state.last_committed or 1, FAN)
+        if state.last_committed != self.grown:
+            self.grown = state.last_committed
+            growth.check_growth(state, FAN)
         assert state.now_ms <= self.world.steady(), "the stream is ahead of its time"
 
     def wake(self) -> None:
@@ -328,6 +342,7 @@ NEEDED = (
     "fell asleep",
     "fenced",
     "knocked in vain",
+    "outages",
     "planned anew",
     "replaced",
     "signs that could not be given",
@@ -355,4 +370,4 @@ NEEDED = (
 def test_no_schedule_at_the_seams_loses_or_doubles_a_row(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    check_schedules(simulate, range(5_000 if thorough else 200), NEEDED, workers, faults=())
+    check_schedules(simulate, range(5_000 if thorough else 150), NEEDED, workers, faults=())
