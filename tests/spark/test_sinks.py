@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 
 from rechannel.engine.outbox import outbox_frame, outbox_tables
-from rechannel.errors import DamagedStateError, DataflowError, MissingFileError, StorageError
+from rechannel.errors import (
+    DamagedStateError,
+    DataflowError,
+    MissingFileError,
+    RefusedError,
+    StorageError,
+)
 from rechannel.kernels.emit import write_outbox
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter
@@ -39,16 +45,20 @@ def opened(spark, path: object, kind: str = "parquet", **options: str) -> SinkWr
     return open_sink(outlet, job="job", name="sink", spark=spark, token="t")
 
 
+def batch(timestep: int, digest: str = "ab") -> Batch:
+    return Batch(timestep=timestep, incarnation="sink-1", digest=digest)
+
+
 @pytest.mark.parametrize("kind", ["parquet", "json", "csv", "orc"])
 def test_a_timestep_is_one_directory_that_spark_reads(spark, tmp_path, kind):
     options = {"header": "true"} if kind == "csv" else {}
     writer = opened(spark, tmp_path, kind, **options)
     for timestep, values in ((1, (1, 2)), (2, ()), (3, (3,))):
-        said = json.loads(json.dumps(writer.stage(rows(spark, *values), Batch(timestep=timestep))))
+        said = json.loads(json.dumps(writer.stage(rows(spark, *values), batch(timestep))))
         assert said["rows"] == len(values)
         assert not list(tmp_path.glob(f"timestep={timestep:012d}"))
-        writer.publish(said, Batch(timestep=timestep))
-        writer.publish(said, Batch(timestep=timestep))
+        writer.publish(said, batch(timestep))
+        writer.publish(said, batch(timestep))
     reader = spark.read.format(kind).options(**options).schema("n bigint, s string, timestep int")
     read = reader.load(str(tmp_path)).orderBy("n").collect()
     assert [(row.timestep, row.n, row.s) for row in read] == [(1, 1, "1"), (1, 2, "2"), (3, 3, "3")]
@@ -84,12 +94,12 @@ def test_what_the_file_system_refuses_to_a_task_is_a_storage_error(text):
 class Uri:
     """A file sink whose path is a URI; the local scheme stands for all others."""
 
-    def __init__(self, spark, root: Path, token: str) -> None:
-        local = opened(spark, root)
+    def __init__(self, spark, root: Path, token: str, owner: str = "job.sink") -> None:
+        local = opened(spark, root / "elsewhere")
         assert isinstance(local, FileWriter)
         self.writer = FileWriter(
             root=f"file:{root}",
-            owner="job.sink",
+            owner=owner,
             token=token,
             folder=HadoopFolder(spark),
             write=local.write,
@@ -98,17 +108,22 @@ class Uri:
 
 def test_a_uri_is_written_as_a_local_path_is(spark, tmp_path):
     writer = Uri(spark, tmp_path, "one").writer
-    said = writer.stage(rows(spark, 1), Batch(timestep=1))
-    writer.stage(rows(spark, 9), Batch(timestep=2))
-    writer.publish(said, Batch(timestep=1))
-    writer.publish(said, Batch(timestep=1))
+    said = writer.stage(rows(spark, 1), batch(1))
+    writer.stage(rows(spark, 9), batch(2))
+    writer.publish(said, batch(1))
+    writer.publish(said, batch(1))
     again = Uri(spark, tmp_path, "two").writer
-    new = again.stage(rows(spark, 2), Batch(timestep=2))
-    again.publish(said, Batch(timestep=1))
-    again.publish(new, Batch(timestep=2))
+    new = again.stage(rows(spark, 2), batch(2))
+    again.publish(said, batch(1))
+    again.publish(new, batch(2))
     read = spark.read.parquet(str(tmp_path)).orderBy("n").collect()
     assert [(row.timestep, row.n) for row in read] == [(1, 1), (2, 2)]
     assert list((tmp_path / "_rechannel").glob("*/*")) == []
+    other = batch(2, digest="cd")
+    with pytest.raises(RefusedError, match="does not show what this job committed as timestep 2"):
+        again.publish(again.stage(rows(spark, 3), other), other)
+    with pytest.raises(RefusedError, match=r"already holds timesteps, those of job\.sink"):
+        Uri(spark, tmp_path, "three", owner="other.sink")
 
 
 def test_a_rename_never_moves_into_a_timestep_that_is_there(spark, tmp_path):
