@@ -139,6 +139,19 @@ class Lane:
         self.trouble = said(error)
         return self.policy.verdict(self.failures, error)
 
+    def standing(self) -> dict[str, Any]:
+        """Timesteps that it owes, the oldest, failed attempts at it, the error, why it is in quarantine."""
+        waiting = [work.batch.timestep for work in self.work]
+        if self.quarantine:
+            waiting = list(owed(self.journal.state, self.name, self.who))
+        return {
+            "owed": len(waiting),
+            "oldest": min(waiting, default=None),
+            "failures": self.failures,
+            "error": self.trouble or None,
+            "quarantine": self.quarantine or None,
+        }
+
     def done(self) -> None:
         """The first timestep that waits waits no longer."""
         if self.work:

@@ -71,7 +71,10 @@ class Publisher:
 
     def _lane(self, sink: SinkPlan, writer: SinkWriter) -> Lane:
         who = incarnation(self._journal.state.notes, SINKS, sink.sink.name)
-        return Lane(sink=sink, writer=writer, who=who, journal=self._journal)
+        lane = Lane(sink=sink, writer=writer, who=who, journal=self._journal)
+        # Known before anything is published, so that a sink can be released as soon as there is a job.
+        lane.quarantine = quarantined(self._journal.state.notes).get(lane.key, {}).get("reason", "")
+        return lane
 
     def start(self) -> None:
         """Publish in threads from now on, one per sink."""
@@ -93,9 +96,7 @@ class Publisher:
                 if lane is None or what.get("incarnation", lane.who) != lane.who:
                     self._orphaned(timestep, name, what)
         for lane in self._lanes.values():
-            fact = quarantined(state.notes).get(lane.key)
-            if fact is not None:
-                lane.quarantine = fact["reason"]
+            if lane.quarantine:
                 self._in_quarantine(lane)
             else:
                 self._take_up(lane, state)
@@ -342,21 +343,7 @@ class Publisher:
     def standing(self) -> dict[str, dict[str, Any]]:
         """How every sink stands: what it owes, failed attempts at the first of that, why it is in quarantine."""
         with self._changed:
-            return {
-                lane.name: {
-                    "owed": len(self._owed(lane)),
-                    "oldest": min(self._owed(lane), default=None),
-                    "failures": lane.failures,
-                    "error": lane.trouble or None,
-                    "quarantine": lane.quarantine or None,
-                }
-                for lane in self._lanes.values()
-            }
-
-    def _owed(self, lane: Lane) -> list[int]:
-        if lane.quarantine:
-            return list(owed(self._journal.state, lane.name, lane.who))
-        return [work.batch.timestep for work in lane.work]
+            return {lane.name: lane.standing() for lane in self._lanes.values()}
 
     def _check(self) -> None:
         if self._error is not None:

@@ -393,6 +393,20 @@ def test_a_quarantine_outlives_a_restart():
     assert bench.entries[-1] == (1, "behind")
 
 
+def test_a_sink_that_is_released_before_the_driver_has_recovered_is_published_once():
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    bench.publisher = bench.made()
+    before = bench.state
+    assert bench.publisher.release("behind") == 1
+    bench.publisher.recover(before)
+    while bench.publisher.publish_next():
+        pass
+    assert [batch.timestep for batch in bench.behind.batches] == [1]
+
+
 def test_a_sink_that_is_removed_in_quarantine_owes_nothing():
     bench, _ = skipping(2)
     committed(bench, 1)
