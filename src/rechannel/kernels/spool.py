@@ -68,6 +68,10 @@ class Spool:
             self._file = None
         self._maps.clear()
 
+    def __del__(self) -> None:
+        """A task that fails does not come to the end of what it does."""
+        self.close()
+
 
 def local_folder() -> str | None:
     """A folder on the host's own disk: the one that Spark has for this, or the system's."""
