@@ -334,7 +334,7 @@ class World:
         faults = random_script(self.rng, 60) if faulty else []
         process = harness.start(faults=faults, replan=replan, task_faults=too_large)
         held.append(process)
-        slow = self.rng.choice(((), (), ("publish",), ("unit",), ("driver",)))
+        slow = self.rng.choice(((), ("publish",), ("publish",), ("unit",), ("driver",)))
         heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.steady())
         life = Life(process=process, lease=lease, heart=heart, slow=slow)
         folder.between = lambda: self.overlap(life, "folder")
@@ -428,7 +428,7 @@ class World:
 
     def beat(self, life: Life) -> None:
         """Time passes; a driver that is awake gives signs."""
-        self.advance(self.rng.choice((0, 1, 10, 400)))
+        self.advance(self.rng.choice((0, 1, 400, 1_500)))
         failed = life.heart.failed
         life.heart.beat(self.steady())
         self.happened["signs that could not be given"] += life.heart.failed - failed

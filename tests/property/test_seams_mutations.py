@@ -13,7 +13,7 @@ from rechannel.engine import journal_state, publishing
 from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.streamtime import StreamTime
 from rechannel.errors import FencedError
-from rechannel.sinks import files
+from rechannel.sinks import files, spare
 from rechannel.testing import harness
 from tests.property.test_seams import simulate
 
@@ -84,9 +84,9 @@ def any_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamTime, "read", read)
 
 
-def unfenced(patch: pytest.MonkeyPatch) -> None:
-    """Leases are renewed by drivers that were replaced."""
-    patch.setattr("rechannel.engine.journal.Journal.fenced", lambda self: None)
+def letters_beside_rows(patch: pytest.MonkeyPatch) -> None:
+    """What was shown, or is a dead letter, before the journal heard of it is tried again as if it were neither."""
+    patch.setattr(spare, "shows", lambda writer, batch: False)
 
 
 BROKEN: dict[str, Break] = {
@@ -98,12 +98,20 @@ BROKEN: dict[str, Break] = {
         intents_for_ever,
         one_sign_fails,
         any_clock,
+        letters_beside_rows,
     )
 }
 
 
 def found(name: str, first: int) -> tuple[int, str] | None:
-    """The first schedule of a piece that fails with the fault put back in, and how."""
+    """The first schedule of a piece that fails with the fault put back in, and how. Without it, that one passes."""
+    failed = broken(name, first)
+    if failed is not None:
+        simulate(failed[0])
+    return failed
+
+
+def broken(name: str, first: int) -> tuple[int, str] | None:
     with pytest.MonkeyPatch.context() as patch:
         BROKEN[name](patch)
         for seed in range(first, first + PIECE):

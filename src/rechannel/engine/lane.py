@@ -101,6 +101,10 @@ class Lane:
         """Try a timestep; how long it took, in milliseconds. Raises what the sink raises."""
         began = time.perf_counter()
         staged = work.staged
+        if isinstance(self.writer, WithDeadLetters) and self.writer.buried(work.batch):
+            if work.journalled:
+                self.told(work.batch, f"dead letters in {self.writer.path}")
+            return (time.perf_counter() - began) * 1e3
         if work.rows is not None:
             staged = self.writer.stage(work.rows(), work.batch)
         if staged is not None:
@@ -113,6 +117,10 @@ class Lane:
         """Write the rows to the sink's dead letters instead; False where it has none, or the rows are gone."""
         if not isinstance(self.writer, WithDeadLetters) or work.rows is None:
             return False
+        if self.writer.kept(work.batch):  # it was shown; what failed came after that
+            if work.journalled:
+                self.told(work.batch)
+            return True
         letters = self.writer.letters
         letters.publish(letters.stage(work.rows(), work.batch), work.batch)
         if work.journalled:

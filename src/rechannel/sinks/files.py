@@ -119,6 +119,10 @@ class FileWriter:
             self.folder.remove(source)
         self._stale.pop(name, None)
 
+    def shows(self, batch: Batch) -> bool:
+        """Whether readers see a timestep already."""
+        return published_name(batch.timestep, self.column) in self.folder.names(self.root)
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rechannel.sinks.batch import Batch
@@ -10,7 +11,11 @@ from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
 @dataclass(frozen=True, kw_only=True)
 class WithDeadLetters:
-    """A writer, and beside it one for dead letters: exactly once like the first. path: where those go."""
+    """A writer, and beside it one for dead letters: exactly once like the first. path: where those go.
+
+    A timestep that one of them shows stays there: a driver that dies between showing it and telling the journal
+    leaves it owed, and what is owed is tried again.
+    """
 
     main: SinkWriter
     letters: SinkWriter
@@ -29,7 +34,21 @@ class WithDeadLetters:
         """See `SinkWriter.publish`."""
         self.main.publish(staged, batch)
 
+    def kept(self, batch: Batch) -> bool:
+        """Whether readers see a timestep already where it belongs, as far as the writer can tell."""
+        return shows(self.main, batch)
+
+    def buried(self, batch: Batch) -> bool:
+        """Whether it is among the dead letters already."""
+        return shows(self.letters, batch)
+
     def close(self) -> None:
         """Close both."""
         self.main.close()
         self.letters.close()
+
+
+def shows(writer: SinkWriter, batch: Batch) -> bool:
+    """Whether a writer that can tell says that readers see a timestep."""
+    tell: Callable[[Batch], bool] | None = getattr(writer, "shows", None)
+    return tell is not None and tell(batch)

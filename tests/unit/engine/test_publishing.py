@@ -439,6 +439,33 @@ def test_rows_that_a_sink_cannot_write_go_to_its_dead_letters():
     assert told[0].dropped == "dead letters in dead: StorageError: the disk is full"
 
 
+def burying(shown: str) -> tuple[Bench, Failing, Sink]:
+    """A sink that cannot write any more, with dead letters. shown: which of the two shows the timestep already."""
+    fail, letters = Failing(times=2), Sink()
+    failure = OnFailure(then="dead_letter", attempts=2, pause_ms=0, path="dead")
+    bench = Bench(behind=Sink(before=fail), failure=failure)
+    both = {"main": bench.behind, "letters": letters}
+    both[shown].shows = lambda batch: True  # type: ignore[attr-defined]
+    bench.behind = WithDeadLetters(path="dead", **both)  # type: ignore[assignment]
+    bench.publisher = bench.made()
+    bench.commit(1)
+    while bench.publisher.publish_next():
+        pass
+    return bench, fail, letters
+
+
+def test_what_is_among_the_dead_letters_already_is_not_shown_as_well():
+    bench, fail, letters = burying("letters")
+    assert (fail.failed, letters.calls) == (0, [])
+    assert [e.dropped for e in bench.told if e.sink == "behind"] == ["dead letters in dead"]
+
+
+def test_what_is_shown_already_does_not_become_a_dead_letter_as_well():
+    bench, fail, letters = burying("main")
+    assert (fail.failed, letters.calls) == (2, [])
+    assert [e.dropped for e in bench.told if e.sink == "behind"] == [""]
+
+
 def test_damaged_state_ends_the_job_whatever_was_chosen():
     def fail() -> None:
         raise DamagedStateError("an outbox file is damaged")
