@@ -10,9 +10,9 @@ exactly. A column whose values are `Near` feeds no further operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -281,7 +281,7 @@ class Keyed(Step):
         return self.keys
 
     def minor(self, key: Row) -> int:
-        """What keys of one hash are sorted by before their text is looked at."""
+        """What keys of one hash are sorted by before their values are looked at."""
         return 0
 
     def state(self) -> list[Row]:
@@ -305,17 +305,15 @@ class Keyed(Step):
         raise NotImplementedError
 
 
-def tie(key: Row) -> str:
-    """Which of two keys with one hash comes first."""
-    return repr(tuple(map(_text, key)))
+def tie(key: Row) -> tuple[Any, ...]:
+    """Which of two keys with one hash comes first: by value, column by column, null before all else."""
+    return tuple((value is not None, _rank(value)) for value in key)
 
 
-def _text(value: Any) -> Any:
+def _rank(value: Any) -> Any:
     """A value of a key as the order of keys knows it."""
     if isinstance(value, float):
-        return value + 0.0
-    if isinstance(value, datetime):
-        return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value.encode() if isinstance(value, str) else value
 
 

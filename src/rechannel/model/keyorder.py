@@ -77,8 +77,12 @@ def _ranks(plain: pa.Array) -> IntArray:
 
 
 def _ordered_bits(plain: pa.Array) -> npt.NDArray[np.generic]:
+    """Give whole numbers ordered as the values are; those of floats are their bits, and NaN is the largest."""
     values = numbers(plain)
-    return values if values.dtype == np.int64 else values.view(np.int64)
+    if values.dtype == np.int64:
+        return values
+    bits: IntArray = values.view(np.int64)
+    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)  # of negative ones, more bits mean less
 
 
 def _dense(columns: Sequence[npt.NDArray[np.generic]], rows: int | None = None) -> IntArray:
