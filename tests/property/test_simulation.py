@@ -528,6 +528,6 @@ NEEDED = (
 def test_no_schedule_makes_a_difference(
     part: int, thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    per_part = (5_000 if thorough else 500) // PARTS
+    per_part = (10_000 if thorough else 500) // PARTS
     seeds = range(part * per_part, (part + 1) * per_part)
     check_schedules(simulate, seeds, NEEDED, workers)
