@@ -72,8 +72,8 @@ class PythonReader:
             end = _plain(_latest(self._reader, dict(start)))
         if is_behind(end, start):
             self.complaint = SourceError(
-                f"the Python data source {self._kind!r} says that it ends at {end}, behind {start}, which it has given"
-                " already: nothing is read of it until it is past that again"
+                f"the Python data source {self._kind!r} reports the end {end}, which is before {start}, an end that it"
+                " reported earlier: nothing more is read from it until it has passed that offset again"
             )
             return start
         self.complaint = None
