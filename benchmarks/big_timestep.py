@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,16 @@ TEXTS, TEXT_BYTES = 1_000, 80
 """Rows have texts of so many bytes, of which there are few: the files are small, the rows are not."""
 
 LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What the state has to say at the end. weighted: sum of key times value, which tells keys apart."""
+
+    keys: int
+    rows: int
+    total: int
+    weighted: int
 
 
 @dataclass
@@ -87,7 +98,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     """Write the input, then run over it once per round."""
     folder = Path(bench.scratch) / "input"
     bench.progress.step("input")
-    write_input(folder, rows=parameters["rows"], keys=parameters["keys"], seed=parameters["seed"])
+    truth = write_input(
+        folder, rows=parameters["rows"], keys=parameters["keys"], seed=parameters["seed"]
+    )
     trials = run_trials(
         [
             Variant(
@@ -99,32 +112,38 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         bench,
         rounds=parameters["rounds"],
         timeout=parameters["timeout_seconds"],
-        check=whole,
+        check=partial(whole, truth),
     )
     return result_of(parameters, trials)
 
 
-def write_input(folder: Path, *, rows: int, keys: int, seed: int) -> None:
-    """Parquet files of random keys; `rows` in all."""
+def write_input(folder: Path, *, rows: int, keys: int, seed: int) -> Truth:
+    """Parquet files of random keys; `rows` in all. The weighted sum has to stay below 2**63."""
     folder.mkdir(parents=True)
+    seen, total, weighted = np.zeros(keys, dtype=np.bool_), 0, 0
     draw = np.random.default_rng(seed)
     texts = pa.array([f"{i:0{TEXT_BYTES}}" for i in range(TEXTS)])
     for number, first in enumerate(range(0, rows, FILE_ROWS)):
         with pq.ParquetWriter(folder / f"part-{number:05d}.parquet", SCHEMA) as writer:
             for start in range(first, min(rows, first + FILE_ROWS), GROUP_ROWS):
                 count = min(GROUP_ROWS, rows - start, first + FILE_ROWS - start)
-                columns = [
-                    pa.array(draw.integers(0, keys, count)),
-                    pa.array(draw.integers(0, 1_000, count)),
-                    texts.take(pa.array(draw.integers(0, TEXTS, count))),
-                ]
+                key, value = draw.integers(0, keys, count), draw.integers(0, 1_000, count)
+                text = texts.take(pa.array(draw.integers(0, TEXTS, count)))
+                columns = [pa.array(key), pa.array(value), text]
                 writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
+                seen[key] = True
+                total += int(value.sum())
+                weighted += int((key * value).sum())
+    return Truth(keys=int(seen.sum()), rows=rows, total=total, weighted=weighted)
 
 
-def whole(variant: Variant, measurement: Measurement) -> None:
-    """Raise ValueError unless one timestep read all rows."""
+def whole(truth: Truth, variant: Variant, measurement: Measurement) -> None:
+    """Raise ValueError unless one timestep read all rows and the state has the totals of all of them."""
     if measurement["rows"] != [variant.parameters["rows"]]:
         msg = f"timesteps of {measurement['rows']} rows, not one of {variant.parameters['rows']}"
+        raise ValueError(msg)
+    if measurement["state"] != asdict(truth):
+        msg = f"the state has {measurement['state']}, the input {asdict(truth)}"
         raise ValueError(msg)
     if not measurement["workers"]:
         raise ValueError("no worker was seen")

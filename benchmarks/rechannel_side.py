@@ -78,10 +78,21 @@ def big_timestep(parameters: Parameters) -> dict[str, Any]:
         job = rc.Job("benchmark", totals.write.noop(), state=state, settings=settings).start()
         job.process_all_available()
         facts = job.recent_progress
-        job.stop()
+    (found,) = (
+        job.state("totals")
+        .selectExpr(
+            "count(*) AS keys",
+            "sum(count) AS rows",
+            "sum(total) AS total",
+            "sum(key * total) AS weighted",
+        )
+        .collect()
+    )
+    job.stop()
     return {
         "seconds": [fact["duration_ms"] / 1e3 for fact in facts],
         "rows": [fact["rows_in"] for fact in facts],
+        "state": found.asDict(),
         "workers": [[peaks.anonymous[pid], peaks.resident[pid]] for pid in peaks.anonymous],
     }
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import big_timestep
-from benchmarks.big_timestep import BENCHMARK, WorkerPeaks, result_of, whole, write_input
+from benchmarks.big_timestep import (
+    BENCHMARK,
+    Truth,
+    WorkerPeaks,
+    result_of,
+    whole,
+    write_input,
+)
 from benchmarks.harness import Variant
 from benchmarks.process import Run
 from benchmarks.registry import BENCHMARKS
@@ -20,12 +28,19 @@ def test_the_input_has_as_many_rows_as_it_is_asked_for(
 ) -> None:
     monkeypatch.setattr(big_timestep, "FILE_ROWS", 100)
     monkeypatch.setattr(big_timestep, "GROUP_ROWS", 30)
-    write_input(tmp_path / "input", rows=250, keys=10, seed=1)
+    truth = write_input(tmp_path / "input", rows=250, keys=10, seed=1)
     table = pq.read_table(tmp_path / "input")
     assert len(list((tmp_path / "input").iterdir())) == 3
     assert table.num_rows == 250
     assert set(table["key"].to_pylist()) <= set(range(10))
     assert {len(text) for text in table["text"].to_pylist()} == {big_timestep.TEXT_BYTES}
+    keys, values = table["key"].to_pylist(), table["value"].to_pylist()
+    assert truth == Truth(
+        keys=len(set(keys)),
+        rows=250,
+        total=sum(values),
+        weighted=sum(k * v for k, v in zip(keys, values, strict=True)),
+    )
 
 
 def process(proc: Path, pid: int, command: bytes, own: int, mapped: int) -> None:
@@ -47,13 +62,18 @@ def test_the_peak_of_every_worker_is_seen(tmp_path: Path) -> None:
     assert peaks.resident == {"1": 35 * 1024, "2": 61 * 1024}
 
 
-def test_one_timestep_must_have_read_everything() -> None:
+def test_one_timestep_must_have_read_everything_and_the_state_must_say_so() -> None:
     variant = Variant(name="rechannel", function="a:b", parameters={"rows": 10})
-    whole(variant, {"rows": [10], "workers": [[1, 2]]})
+    truth = Truth(keys=3, rows=10, total=70, weighted=900)
+    good = {"rows": [10], "workers": [[1, 2]], "state": asdict(truth)}
+    whole(truth, variant, good)
     with pytest.raises(ValueError, match="not one of 10"):
-        whole(variant, {"rows": [4, 6], "workers": [[1, 2]]})
+        whole(truth, variant, {**good, "rows": [4, 6]})
     with pytest.raises(ValueError, match="no worker"):
-        whole(variant, {"rows": [10], "workers": []})
+        whole(truth, variant, {**good, "workers": []})
+    for name in asdict(truth):
+        with pytest.raises(ValueError, match="the state has"):
+            whole(truth, variant, {**good, "state": {**asdict(truth), name: 0}})
 
 
 def test_the_bound_is_that_of_the_largest_worker() -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rich.console import Console
 
 import benchmarks
 from benchmarks import command, comparison, environment, memory, process, report, trials
+from benchmarks.big_timestep import Truth
 from benchmarks.clock_source import ClockSource, RowRange, Schedule, scattered
 from benchmarks.comparison import Ratio
 from benchmarks.harness import (
@@ -704,6 +705,8 @@ PROFILED = {
 }
 """And to be a run of a profile."""
 
+TRUTH = Truth(keys=1, rows=2, total=3, weighted=4)
+
 
 @pytest.mark.parametrize("name", list(BENCHMARKS))
 def test_goals_are_ratios_of_the_full_size(
@@ -715,11 +718,12 @@ def test_goals_are_ratios_of_the_full_size(
         made = {**batches, **latency_run(0), **LIVE, **PROFILED}
         if name == "big-timestep":
             made |= {"seconds": [1.0], "rows": [v.parameters["rows"]], "workers": [[1, 2]]}
+            made["state"] = asdict(TRUTH)
         return succeeded(v.name, made)
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)
-    monkeypatch.setattr("benchmarks.big_timestep.write_input", lambda *_, **__: None)
+    monkeypatch.setattr("benchmarks.big_timestep.write_input", lambda *_, **__: TRUTH)
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (0, 1))
     chosen = BENCHMARKS[name]
     tiny = {"rate": 10, "warmup_seconds": 5, "seconds": 10} if name == "latency" else {}
