@@ -17,6 +17,7 @@ RechannelError
 │   └── NewerFormatError         written by a newer version of Rechannel
 ├── FencedError              lost race: another driver took over; this one must stop
 ├── NotReadyError            not yet: ask again later
+│   └── NoAnswerError            the driver did not answer in time: ask how it stands, then again
 ├── DamagedStateError        stored bytes are not what was written: stop, restore, never guess
 │   └── MissingFileError         a file that the journal names is gone
 ├── SourceError              the input is not what was promised
@@ -98,6 +99,10 @@ class FencedError(RechannelError):
 
 class NotReadyError(RechannelError):
     """What was asked for does not exist yet; ask again later."""
+
+
+class NoAnswerError(NotReadyError, TimeoutError):
+    """A running job did not answer in time; the message says whether what was asked for may still be done."""
 
 
 class DamagedStateError(RechannelError):

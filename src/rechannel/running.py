@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
     from rechannel.serve.server import Server
 
-ANSWER_SECONDS = 120.0
-"""A driver answers between two timesteps; whoever waits longer than this hears that it hangs."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
@@ -212,7 +209,7 @@ class RunningJob:
         Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
         """
         how = strategy_of(strategy)
-        now = waited(self._driver.changes.look(self._driver.place), ANSWER_SECONDS)
+        now = waited(self._driver.changes.look(self._driver.place), "the question for a plan")
         state = self._driver.changes.coordination
         cost = self._driver.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
@@ -265,12 +262,13 @@ class RunningJob:
                 supersede=supersede,
             )
             answer = self._driver.changes.ask(request, self._driver.place)
-            return Reconfiguration(self, waited(answer, ANSWER_SECONDS))
+            return Reconfiguration(self, waited(answer, "the request for a reconfiguration"))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
         check_words(reason, "reason")
-        waited(self._driver.changes.cancel(id_, reason, self._driver.place), ANSWER_SECONDS)
+        answer = self._driver.changes.cancel(id_, reason, self._driver.place)
+        waited(answer, f"the abort of {id_}")
 
     @property
     def reconfigurations(self) -> list[dict[str, Any]]:

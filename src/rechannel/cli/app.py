@@ -1,7 +1,8 @@
 """All commands, and what becomes of errors.
 
 Exit codes: 0 it is done; 1 it is done and the answer is bad (files are damaged, results differ);
-2 it could not be done, and one message on standard error says why; 3 (`main`) behind a traceback.
+2 it could not be done, and one message on standard error says why; 3 (`main`) behind a traceback; 4 it goes on
+without the command, which waited for as long as it was to.
 """
 
 from __future__ import annotations

@@ -19,13 +19,18 @@ from rechannel.cli.remote.strategy import (
     StrategyOption,
     strategy_of,
 )
-from rechannel.cli.remote.values import border
+from rechannel.cli.remote.values import border, seconds
 from rechannel.cli.remote.workload import Json
-from rechannel.cli.screen import show, show_json
+from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
 
 NOT_DONE = 1
 """Exit code of `--wait` when the reconfiguration ended otherwise than done."""
+
+GOES_ON = 4
+"""Exit code of `--wait` when the reconfiguration is not over in time: it goes on without the command."""
+
+WAIT = "10min"
 
 _POLL_SECONDS = 0.1
 
@@ -40,6 +45,9 @@ SupersedeOption: TypeAlias = Annotated[
     bool, typer.Option("--supersede", help="In place of what is open for the same operators.")
 ]
 WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is over.")]
+TimeoutOption: TypeAlias = Annotated[
+    str, typer.Option(metavar="TIME", help="How long --wait waits at most, as 30s or 2min.")
+]
 CauseOption: TypeAlias = Annotated[str, typer.Option(help="Who asks and why, for the history.")]
 
 CAUSE = "asked for on the command line"
@@ -57,27 +65,29 @@ def _ask(  # noqa: PLR0913, PLR0917 - the options of the command
     supersede: SupersedeOption = False,
     cause: CauseOption = CAUSE,
     wait: WaitOption = False,
+    timeout: TimeoutOption = WAIT,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     how = strategy_of(strategy, bins, gap, budget, unprepared=no_prepare)
     body = {"change": change, "strategy": how, **_when(at, supersede, cause)}
-    _send(url_of(context), token, body, wait=wait, as_json=as_json)
+    _send(url_of(context), token, body, wait=seconds(timeout) if wait else None, as_json=as_json)
 
 
-def _replay(  # noqa: PLR0917 - the options of the command
+def _replay(  # noqa: PLR0913, PLR0917 - the options of the command
     context: typer.Context,
     plan: Annotated[Path, typer.Option(metavar="FILE", help="That `rechannel plan --save` made.")],
     at: AtOption = None,
     supersede: SupersedeOption = False,
     cause: CauseOption = CAUSE,
     wait: WaitOption = False,
+    timeout: TimeoutOption = WAIT,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Do what a plan says that was made before."""
     body = {"plan": _read(plan), **_when(at, supersede, cause)}
-    _send(url_of(context), token, body, wait=wait, as_json=as_json)
+    _send(url_of(context), token, body, wait=seconds(timeout) if wait else None, as_json=as_json)
 
 
 reconfigure = group(
@@ -99,26 +109,41 @@ def _read(file: Path) -> Any:
         raise RefusedError(msg) from error
 
 
-def _send(url: str, token: str | None, body: dict[str, Any], *, wait: bool, as_json: bool) -> None:
+def _send(
+    url: str, token: str | None, body: dict[str, Any], *, wait: float | None, as_json: bool
+) -> None:
+    """Ask, and wait for so many seconds; None = not at all."""
     with Client(url, token) as job:
         answer = job.post("reconfigure", body=body)
-        if wait:
-            answer = _over(job, answer["id"])
+        if wait is not None:
+            answer = _over(job, answer["id"], wait)
     if as_json:
         show_json(answer)
     else:
         show(_told(answer))
-    if wait and answer["phase"] != "done":
+    if wait is not None and answer["open"]:
+        say(_goes_on(url, answer["id"]))
+        raise typer.Exit(GOES_ON)
+    if wait is not None and answer["phase"] != "done":
         raise typer.Exit(NOT_DONE)
 
 
-def _over(job: Client, id_: str) -> dict[str, Any]:
-    """The reconfiguration once it is over."""
+def _over(job: Client, id_: str, most: float) -> dict[str, Any]:
+    """The reconfiguration once it is over, or as it is after `most` seconds."""
+    until = time.monotonic() + most
     while True:
         facts = job.get("reconfigurations", id_)
-        if not facts["open"]:
+        left = until - time.monotonic()
+        if not facts["open"] or left <= 0:
             return facts
-        time.sleep(_POLL_SECONDS)
+        time.sleep(min(_POLL_SECONDS, left))
+
+
+def _goes_on(url: str, id_: str) -> str:
+    return (
+        f"It is not over in the time of --timeout, and goes on: `rechannel history {url} {id_}` shows how far it is,"
+        f" `rechannel abort {url} {id_}` ends it or leads it back."
+    )
 
 
 def _told(answer: dict[str, Any]) -> str:

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from rechannel.errors import RefusedError
+from rechannel.errors import NoAnswerError, RefusedError
 
 T = TypeVar("T")
 
 Judge: TypeAlias = Callable[[], Callable[[], Any]]
 """Raises what is wrong with a call; what it returns does it, and gives the answer."""
+
+ANSWER_SECONDS = 120.0
+"""A driver answers between two timesteps; a caller that waits longer than this hears that it hangs."""
 
 _ENDED = "the job has ended: nothing can be changed any more; start it again first"
 
@@ -82,15 +85,43 @@ def _answer(call: _Call) -> None:
             raise
 
 
-def waited(answer: Future[T], seconds: float) -> T:
-    """The answer. Raises TimeoutError after so long: then, as when the wait is broken off, the call does not come."""
+def waited(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T:
+    """The answer. When the wait is broken off, the call does not come; or its outcome is known in a moment.
+
+    what: was asked for, in words. Raises NoAnswerError after `seconds`, or, where the driver has begun with it by
+    then, after as long again.
+    """
     try:
         return answer.result(seconds)
     except BaseException as error:
+        late = isinstance(error, TimeoutError) and not answer.done()
         if answer.cancel():
+            if late:
+                raise _unheard(what, seconds) from error
             raise
-        if isinstance(error, TimeoutError):
-            return answer.result(seconds)  # it has begun at the last moment
+        if late:
+            return _once_more(answer, seconds, what)  # it has begun at the last moment
         # The driver's thread is at it: what comes of it is known in a moment.
         answer.exception(seconds)
         raise
+
+
+def _once_more(answer: Future[T], seconds: float, what: str) -> T:
+    try:
+        return answer.result(seconds)
+    except TimeoutError as error:
+        if answer.done():
+            raise
+        msg = (
+            f"the driver began with {what} and has not ended it in {seconds:,.0f} s; it may still be carried out. Look"
+            " at job.status for what the driver waits for, and at job.reconfigurations before you ask again"
+        )
+        raise NoAnswerError(msg) from error
+
+
+def _unheard(what: str, seconds: float) -> NoAnswerError:
+    return NoAnswerError(
+        f"the driver has not come to {what} in {seconds:,.0f} s: it answers between two timesteps, and hangs or has a"
+        " long one under way. The request was taken back: nothing of it will be carried out. Look at job.status for"
+        " what the driver waits for, then ask again"
+    )

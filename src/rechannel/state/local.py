@@ -8,7 +8,7 @@
 
 Paths are strings here, not `Path` objects: this is on the latency path of every task.
 """
-# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH116, PTH123
+# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH116
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ import errno
 import itertools
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rechannel.errors import MissingFileError, StorageError
+from rechannel.errors import DamagedStateError, MissingFileError, StorageError
 from rechannel.state.keys import check_key
 from rechannel.state.maps import map_file
 from rechannel.state.store import Facts, Store
@@ -33,6 +34,10 @@ _PARTS_PER_WRITE = 512
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 _serial = itertools.count()
+
+
+class _NotAFileError(OSError):
+    """What a path names cannot be read to an end."""
 
 
 class Durability(StrEnum):
@@ -90,7 +95,7 @@ class LocalStore:
         """
         path = self._path(key)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = _open_file(path, os.O_RDONLY)
             try:
                 return [_read_span(descriptor, start, stop) for start, stop in spans]
             finally:
@@ -232,7 +237,13 @@ class LocalStore:
             finally:
                 os.close(descriptor)
 
-    def _refusal(self, verb: str, path: str, error: OSError) -> StorageError | MissingFileError:
+    def _refusal(self, verb: str, path: str, error: OSError) -> StorageError | DamagedStateError:
+        if isinstance(error, _NotAFileError):
+            msg = (
+                f"{path} is a directory, a pipe or another thing in place of a file: put back the"
+                " file from a copy of the state directory"
+            )
+            return DamagedStateError(msg)
         if error.errno in _NO_SUCH_FILE and verb == "read":
             missing = (
                 f"{path} is missing. If the journal names it, restore it from a copy of the state"
@@ -263,8 +274,17 @@ def _read_span(descriptor: int, start: int, stop: int) -> bytes:
 
 
 def _read_record(path: str) -> memoryview:
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=_open_file) as file:
         return memoryview(file.readall())
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open a file, and nothing else: to open a pipe waits for a writer, and its bytes may never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _NotAFileError(path)
+    return descriptor
 
 
 def _write_all(descriptor: int, parts: Sequence[memoryview]) -> None:

@@ -25,7 +25,9 @@ def event_files(directory: Path) -> list[tuple[int, Path]]:
     if not directory.is_dir():
         return []
     names = (p for p in directory.iterdir() if p.suffix == _SUFFIX)
-    return sorted((int(p.stem), p) for p in names if len(p.stem) == _DIGITS and p.stem.isdigit())
+    numbered = (p for p in names if len(p.stem) == _DIGITS and p.stem.isdigit())
+    # To open a pipe would wait for its writer.
+    return sorted((int(p.stem), p) for p in numbered if p.is_file())
 
 
 def check_header(line: bytes, path: Path) -> None:

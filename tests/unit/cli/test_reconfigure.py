@@ -65,6 +65,22 @@ def test_what_ends_otherwise_than_done_is_a_bad_answer(rechannel, url, job):
     assert (reaction.code, reaction.lines) == (1, ["Reconfiguration r2 is aborted: no."])
 
 
+def test_waiting_ends_and_the_reconfiguration_goes_on(rechannel, url, job):
+    asked = ("reconfigure", url, "rescale", "users", "--tasks", 4, "--at", 1000, "--wait")
+    reaction = rechannel(*asked, "--timeout", "1ms")
+    assert reaction.code == 4
+    assert reaction.lines[0].startswith("Reconfiguration r1 is ")
+    assert f"rechannel history {url} r1" in reaction.err
+    assert f"rechannel abort {url} r1" in reaction.err
+    assert [one["id"] for one in job.open_reconfigurations] == ["r1"]
+    told = json.loads(rechannel(*asked, "--supersede", "--timeout", "1ms", "--json").out)
+    assert (told["id"], told["open"]) == ("r2", True)
+    for odd in ("soon", "30"):
+        reaction = rechannel(*asked, "--timeout", odd)
+        assert (reaction.code, "write a number and its unit" in reaction.err) == (2, True)
+    assert len(job.reconfigurations) == 2
+
+
 def test_a_plan_is_shown_saved_and_replayed(rechannel, url, job, tmp_path):
     file = tmp_path / "plan.json"
     reaction = rechannel(

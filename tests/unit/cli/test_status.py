@@ -112,3 +112,18 @@ def test_looking_changes_nothing(stopped, rechannel):
         assert rechannel(*command, stopped.directory).code == 0
     assert rechannel("state", stopped.directory, "users").code == 0
     assert fingerprint() == before
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "state", "history", "repair"])
+@pytest.mark.parametrize("key", ["dataflow.json", "journal"])
+def test_a_pipe_in_place_of_a_file_keeps_no_command(rechannel, stopped, command, key):
+    """Whoever opens a pipe waits for its writer: here nobody ever writes."""
+    file = stopped.directory / key
+    if file.is_dir():
+        file = max(file.iterdir())
+    file.unlink()
+    os.mkfifo(file)
+    more = ["users"] if command == "state" else []
+    reaction = rechannel(command, stopped.directory, *more)
+    assert reaction.code in {1, 2}
+    assert "in place of a file" in reaction.out + reaction.err

@@ -19,7 +19,13 @@ from rechannel.engine.measured import Measured
 from rechannel.engine.place import Place
 from rechannel.engine.preparer import Latest, NothingToPrepare
 from rechannel.engine.reconfiguring import Reconfigurer
-from rechannel.errors import NotReadyError, RefusedError, StorageError, UnknownOperatorError
+from rechannel.errors import (
+    NoAnswerError,
+    NotReadyError,
+    RefusedError,
+    StorageError,
+    UnknownOperatorError,
+)
 from rechannel.job import InProcess, Job
 from rechannel.model.routing import Routing, even_starts
 from rechannel.reconfigure import ask
@@ -189,8 +195,9 @@ def test_a_journal_that_cannot_be_written_ends_the_driver_too(monkeypatch, error
 def test_who_stops_waiting_has_not_asked():
     hands = Hands()
     answers = [hands.ask(), hands.ask()]
-    with pytest.raises(TimeoutError):
-        waited(answers[0], 0)
+    with pytest.raises(TimeoutError, match=r"not come to the change .* taken back") as raised:
+        waited(answers[0], "the change", 0)
+    assert isinstance(raised.value, NoAnswerError)
     assert hands.turn()
     assert [r.id for r in hands.changes.coordination.records] == ["r1"]
     assert answers[1].result(0) == "r1"
@@ -215,7 +222,22 @@ def test_who_stops_waiting_when_it_has_begun_gets_what_comes_of_it():
         def cancel(self):
             return answer.cancel()
 
-    assert waited(Late(), 0.25) == "r1"
+    assert waited(Late(), "the change", 0.25) == "r1"
+
+
+def test_who_stops_waiting_while_it_is_done_hears_that_it_may_still_be():
+    answer: Future[str] = Future()
+    answer.set_running_or_notify_cancel()
+    with pytest.raises(NoAnswerError, match=r"began with the change .* may still be carried out"):
+        waited(answer, "the change", 0)
+
+
+def test_a_call_that_itself_ran_out_of_time_says_so_in_its_own_words():
+    answer: Future[str] = Future()
+    answer.set_exception(TimeoutError("a store's"))
+    with pytest.raises(TimeoutError, match="a store's") as raised:
+        waited(answer, "the change", 0)
+    assert not isinstance(raised.value, NoAnswerError)
 
 
 def test_an_abort_is_answered_too():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rechannel
-from rechannel.errors import StorageError
+from rechannel.errors import DamagedStateError, StorageError
 from rechannel.state import local
 from rechannel.state.local import Durability, LocalStore
 
@@ -204,3 +204,14 @@ def test_of_two_processes_one_creates_each_name(store, root):
     assert len(wrote) == 300
     assert {name: wrote.count(name) for name in "ab"} == won
     assert list(root.rglob(".tmp-*")) == []
+
+
+@pytest.mark.parametrize("key", ["a.json", "a.arrow"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_told_and_not_waited_for(store, root, make, key):
+    root.mkdir(parents=True)
+    make(root / key)
+    before = open_descriptors()
+    with pytest.raises(DamagedStateError, match="in place of a file"):
+        store.read(key, 0, 3) if key.endswith("json") else store.fetch(key, [(0, 3)])
+    assert open_descriptors() == before

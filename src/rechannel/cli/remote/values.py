@@ -23,6 +23,15 @@ def milliseconds(text: str) -> float:
     return number * TIMES.get(unit, 1.0)
 
 
+def seconds(text: str) -> float:
+    """`500ms`, `30s`, `2min`, always with a unit. Raises RefusedError."""
+    number, unit = _parts(text)
+    if number is None or unit not in TIMES:
+        msg = f"{text!r} is no length of time: write a number and its unit, as 30s or 2min"
+        raise RefusedError(msg)
+    return number * TIMES[unit] / 1e3
+
+
 def byte_count(text: str) -> int:
     """`10MB`, `512KiB`, or a number of bytes. Raises RefusedError."""
     number, unit = _parts(text)
