@@ -23,7 +23,8 @@ RechannelError
 ├── SourceError              the input is not what was promised
 │   ├── SchemaDriftError         a file or partition has another schema than the stream
 │   └── TraceError               a trace or event log is not one, or says what cannot be
-├── StorageError             the store refused to write (disk full, permissions)
+├── StorageError             the store did not do it (disk full, no connection): it is tried again
+│   └── NotPermittedError        no permission, or read-only: correct that, start again
 └── TimestepError            a timestep failed; nothing of it was committed
     ├── ClusterError             executors, hosts or shuffles were lost: it runs again by itself
     ├── KeyTooLargeError         one key has more rows in a timestep than a task can take
@@ -126,7 +127,11 @@ class TraceError(SourceError):
 
 
 class StorageError(RechannelError):
-    """The store could not write: disk full, no permission, no connection."""
+    """The store could not read or write: disk full, no connection. It may pass."""
+
+
+class NotPermittedError(StorageError):
+    """The store may not be written, or read: no permission, or mounted read-only. Waiting does not help."""
 
 
 class TimestepError(RechannelError):

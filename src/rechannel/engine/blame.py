@@ -16,6 +16,7 @@ from enum import StrEnum
 from rechannel.errors import (
     ClusterError,
     DamagedStateError,
+    NotPermittedError,
     RechannelError,
     StorageError,
 )
@@ -37,6 +38,7 @@ class Blame(StrEnum):
 
 _BY_CLASS: tuple[tuple[type[RechannelError], Blame], ...] = (
     (DamagedStateError, Blame.DAMAGED),
+    (NotPermittedError, Blame.USER),
     (StorageError, Blame.STORE),
     (ClusterError, Blame.CLUSTER),
     (RechannelError, Blame.USER),

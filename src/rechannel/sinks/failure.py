@@ -20,6 +20,7 @@ from rechannel.errors import (
     DamagedStateError,
     DataflowError,
     FencedError,
+    NotPermittedError,
     RefusedError,
     StorageError,
     UserFunctionError,
@@ -32,7 +33,7 @@ _PATIENT_ATTEMPTS = 8
 """Where what failed is a store or a cluster that may come back: with the usual pauses, about a minute."""
 _LONGEST_MS = 60_000
 _FATAL = (FencedError, DamagedStateError)
-_FIRM = (DataflowError, RefusedError, UserFunctionError)
+_FIRM = (DataflowError, NotPermittedError, RefusedError, UserFunctionError)
 """Said once, said for good, unless the user counts attempts."""
 _PASSING = (StorageError, ClusterError)
 
@@ -63,7 +64,7 @@ class OnFailure:
     """How patient a sink is, and what happens then.
 
     attempts: at one timestep; None = 4, 8 where a store does not answer or a cluster lost something, and 1 where a
-    function of the user raised or the sink refuses. pause_ms: after
+    function of the user raised, the sink refuses or permission is missing. pause_ms: after
     the first failed attempt; it doubles, up to a minute. path: of dead letters.
     """
 

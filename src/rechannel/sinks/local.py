@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from rechannel.errors import DataflowError, StorageError
+from rechannel.errors import DataflowError
 from rechannel.sinks.files import WriteRows, missing
 from rechannel.sinks.jsonlines import JsonLines
 from rechannel.sinks.openfiles import BatchFile, OpenFiles
 from rechannel.sinks.partitioned import parts_of
 from rechannel.sinks.writer import Rows
+from rechannel.state.refusals import refusal
 
 _EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
 
@@ -99,18 +100,7 @@ def storing(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        msg = (
-            f"cannot {verb} {path}: {error.strerror or error}. {_free_space(path)}The timestep is"
-            " not published: free space or correct the permissions, and start again"
-        )
-        raise StorageError(msg) from error
-
-
-def _free_space(path: str) -> str:
-    for place in (Path(path), *Path(path).parents):
-        if place.exists():
-            return f"{shutil.disk_usage(place).free / 2**20:,.0f} MiB are free there. "
-    return ""
+        raise refusal(verb, path, error, "The timestep is not published.") from error
 
 
 def arrow_writer(

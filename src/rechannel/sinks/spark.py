@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rechannel.errors import DataflowError, SessionError, StorageError
+from rechannel.errors import DataflowError, NotPermittedError, SessionError, StorageError
 from rechannel.sinks.files import WriteRows, missing
 from rechannel.sinks.writer import Rows
 
@@ -27,6 +27,8 @@ _REFUSALS = (
     "DSQuotaExceededException",
     "NSQuotaExceededException",
 )
+_DENIED = ("Permission denied", "Read-only file system", "AccessControlException")
+"""Those that no waiting mends."""
 _COMPLAINTS = 5000
 
 
@@ -114,7 +116,7 @@ def refusing(path: str) -> Iterator[None]:
             f"cannot write {path}: {reason}. The timestep is not published: free space or correct"
             f" the permissions, and start again. Spark says: {text[:_COMPLAINTS]}"
         )
-        raise StorageError(msg) from error
+        raise _kind(text)(msg) from error
 
 
 @dataclass(frozen=True)
@@ -203,4 +205,10 @@ def _storing(verb: str, path: str) -> Iterator[None]:
         yield
     except Py4JError as error:
         msg = f"cannot {verb} {path}: {str(error)[:_COMPLAINTS]}"
-        raise StorageError(msg) from error
+        raise _kind(str(error))(msg) from error
+
+
+def _kind(text: str) -> type[StorageError]:
+    """Whether what Hadoop says may pass."""
+    denied = any(reason in text for reason in _DENIED)
+    return NotPermittedError if denied else StorageError

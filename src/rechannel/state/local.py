@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from pathlib import Path
 from rechannel.errors import DamagedStateError, MissingFileError, StorageError
 from rechannel.state.keys import check_key
 from rechannel.state.maps import map_file
+from rechannel.state.refusals import refusal
 from rechannel.state.store import Facts, Store
 
 _TEMPORARY = ".tmp-"
@@ -56,7 +56,8 @@ class LocalStore:
     """A store in the directory `root`, which is made on the first write. A value: pickled to
     workers.
 
-    Raises StorageError, naming the path and the free space, when the file system refuses;
+    Raises StorageError, naming the path and the free space, when the file system refuses
+    (NotPermittedError where waiting does not help);
     ValueError for a key that is not a relative path below the root.
     """
 
@@ -250,11 +251,7 @@ class LocalStore:
                 " directory; the job cannot go on without it"
             )
             return MissingFileError(missing)
-        msg = (
-            f"cannot {verb} {path}: {error.strerror or error}. {_free_space(self.root)}"
-            " What is committed stays: free space or correct the permissions, and start again"
-        )
-        return StorageError(msg)
+        return refusal(verb, path, error, "What is committed stays.")
 
 
 def directory_of(store: Store) -> LocalStore | None:
@@ -325,11 +322,3 @@ def _sync(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fsync(descriptor)
-
-
-def _free_space(root: Path) -> str:
-    try:
-        free = shutil.disk_usage(root).free
-    except OSError:
-        return ""
-    return f"{free / 2**20:,.0f} MiB are free there."

@@ -1,5 +1,7 @@
 """A store that bears outages of another one: what fails is tried again, where that is safe, until patience ends.
 
+A full disk is borne too, since space can be freed. Missing permission is not: nothing but a user changes it.
+
 Every call may be repeated: keys are written whole. A create whose outcome is in doubt (the request may have arrived,
 the answer has not) is resolved by reading: what is there is ours if it is what we wrote, to the byte. What is created
 through this store must therefore name its writer: journal entries have the epoch, an `Opened` the id of its opening.
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rechannel.errors import StorageError
+from rechannel.errors import NotPermittedError, StorageError
 from rechannel.model.patience import Patience
 from rechannel.state.store import Store
 
@@ -76,6 +78,8 @@ class PatientStore:
         while True:
             try:
                 result = call()
+            except NotPermittedError:
+                raise
             except StorageError as error:
                 failures += 1
                 wait = self.patience.wait_ms(failures, (self.clock() - began) * 1e3)

@@ -9,6 +9,7 @@ from rechannel.errors import (
     DamagedStateError,
     DataflowError,
     FencedError,
+    NotPermittedError,
     RefusedError,
     StorageError,
     UserFunctionError,
@@ -22,7 +23,8 @@ def test_what_may_pass_is_tried_four_times_and_what_is_said_for_good_once():
     policy = OnFailure()
     verdicts = [policy.verdict(number, OSError("no luck")) for number in (1, 2, 3, 4)]
     assert verdicts == [Verdict.RETRY] * 3 + [Verdict.STOP]
-    for error in (UserFunctionError("mine"), DataflowError("csv"), RefusedError("no")):
+    firm = (UserFunctionError("mine"), DataflowError("csv"), RefusedError("no"))
+    for error in (*firm, NotPermittedError("not yours")):
         assert policy.verdict(1, error) is Verdict.STOP
 
 

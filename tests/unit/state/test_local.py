@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rechannel
-from rechannel.errors import DamagedStateError, StorageError
+from rechannel.errors import DamagedStateError, NotPermittedError, StorageError
 from rechannel.state import local
 from rechannel.state.local import Durability, LocalStore
 
@@ -215,3 +215,29 @@ def test_what_is_no_file_is_told_and_not_waited_for(store, root, make, key):
     with pytest.raises(DamagedStateError, match="in place of a file"):
         store.read(key, 0, 3) if key.endswith("json") else store.fetch(key, [(0, 3)])
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("code", "mends"),
+    [
+        ("EACCES", False),
+        ("EPERM", False),
+        ("EROFS", False),
+        ("ENOSPC", True),
+        ("EDQUOT", True),
+        ("EIO", True),
+    ],
+)
+def test_what_waiting_does_not_mend_is_told_apart(monkeypatch, store, root, code, mends):
+    number = getattr(errno, code)
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(local, "_write_all", refuse)
+    with pytest.raises(StorageError, match=f"cannot write {root}/a.json: ") as raised:
+        store.put("a.json", b"1")
+    assert isinstance(raised.value, NotPermittedError) is not mends
+    assert ("MiB are free there" in str(raised.value)) is mends
+    said = "tries again for as long" if mends else "Waiting does not change that"
+    assert said in str(raised.value)
