@@ -9,8 +9,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 
+from rechannel.errors import RechannelError
+
 _MACHINE = ("169.254.169.254", 80)
 _MACHINE_SECONDS = 1.0
+_MACHINE_NAMES = (_MACHINE[0], "metadata.google.internal")
 
 _KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "s3": (
@@ -64,8 +67,22 @@ def missing(url: str, environment: Mapping[str, str], on_machine: Callable[[], b
     )
 
 
-def machine_has_keys() -> bool:
-    """Whether this machine runs where a service hands out keys."""
+def machine_hands_out(request: Callable[[], object]) -> bool:
+    """Whether the machine hands out keys, as a first request to the store shows.
+
+    The service may be there and have none for this machine: then the request fails with the service's answer.
+    """
+    if not machine_answers():
+        return False
+    try:
+        request()
+    except RechannelError as error:
+        return not any(name in str(error) for name in _MACHINE_NAMES)
+    return True
+
+
+def machine_answers() -> bool:
+    """Whether this machine runs where a service may hand out keys."""
     try:
         with socket.create_connection(_MACHINE, _MACHINE_SECONDS):
             return True

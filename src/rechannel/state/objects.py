@@ -157,7 +157,7 @@ class ObjectStore:
             )
             raise MissingFileError(msg) from error
         said = str(error).partition("\n")[0]
-        msg = f"cannot {verb} {self.url}/{key}: {said}. What is committed stays: start again"
+        msg = f"cannot {verb} {self.url}/{key}: {said}. What is committed stays"
         raise StorageError(msg) from error
 
 

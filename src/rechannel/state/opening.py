@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rechannel.errors import RefusedError, SetUpError
-from rechannel.state.credentials import machine_has_keys, missing
+from rechannel.state.credentials import machine_hands_out, missing
 from rechannel.state.hostcache import check_cache
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.objects import ObjectStore
@@ -57,6 +57,11 @@ def check_keys(store: Store) -> None:
     """Raise SetUpError where a bucket's keys cannot be found, before anything waits for them."""
     backing = store.backing if isinstance(store, SharedStore) else store
     if isinstance(backing, ObjectStore) and not backing.options:
-        said = missing(backing.url, os.environ, machine_has_keys)
+        bucket = backing
+        said = missing(
+            bucket.url,
+            os.environ,
+            lambda: machine_hands_out(lambda: bucket.size("lease.json")),
+        )
         if said is not None:
             raise SetUpError(said)
