@@ -37,6 +37,7 @@ from rechannel.engine.runner import Runner
 from rechannel.engine.sink_rows import RowsOf
 from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
+from rechannel.engine.stopping import Stopping
 from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
 from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
 from rechannel.engine.withdrawal import described, withdrawal
@@ -263,8 +264,13 @@ class Assembly:
         cluster = self._cluster()
         runner, rows_of = self._engine(current, cluster)
         hub = self._hub(configuration)
+        stopping = Stopping(settings.patience.stop_seconds)
         patient = PatientStore(
-            inner=self.store, patience=settings.patience, tell=partial(hub.troubles, STORE)
+            inner=self.store,
+            patience=settings.patience,
+            left=stopping.left,
+            tell=partial(hub.troubles, STORE),
+            sleep=stopping.sleep,
         )
         self.journal.write_through(patient)
         publisher = Publisher(
@@ -275,6 +281,7 @@ class Assembly:
             backlog=settings.publish_backlog,
             tell=hub.published,
             trouble=hub.troubles,
+            stopping=stopping,
         )
         view = StateView(current.plan, program.programs, self._scan())
         exchange = Exchange(
@@ -310,6 +317,7 @@ class Assembly:
             history=History(patient, measured),
             preparer=self._preparer(exchange, cluster, runner),
             limits=cluster,
+            stopping=stopping,
         )
         return RunningJob(
             Parts(

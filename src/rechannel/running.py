@@ -192,9 +192,18 @@ class RunningJob:
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish the timesteps under way, publish them, and end. Raises what the job failed with."""
+        """Finish the timesteps under way, publish them, and end. Raises what the job failed with.
+
+        A store or a sink that fails meanwhile is tried again for `Patience.stop_seconds`. Raises NotReadyError after
+        `timeout` seconds: the job goes on ending, and whatever becomes of it, what is committed stays.
+        """
         self._driver.stop()
-        self.await_termination(timeout)
+        if not self.await_termination(timeout):
+            msg = (
+                f"job {self.name!r} has not ended in {timeout} s: a timestep or a sink takes longer. It goes on ending;"
+                " wait with await_termination, or end the process: what is committed stays"
+            )
+            raise NotReadyError(msg)
 
     def _raise(self) -> None:
         error = self.exception

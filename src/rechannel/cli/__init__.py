@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import traceback
 
 from rechannel.cli.app import execute
@@ -22,7 +24,17 @@ def main() -> None:
         traceback.print_exc()
         code = UNFORESEEN
     _stop_spark()
+    if code and _lingers():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
+
+
+def _lingers() -> bool:
+    """Whether a thread still runs that Python would wait for, for ever if it hangs."""
+    threads = (t for t in threading.enumerate() if t is not threading.main_thread())
+    return any(not thread.daemon for thread in threads)
 
 
 def _stop_spark() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rechannel.cli.remote.client import TokenOption, token_of
+from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
 from rechannel.errors import NotReadyError, RechannelError
 
@@ -73,6 +74,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         list[str] | None,
         typer.Option(metavar="MODULE", help="Requests may name its functions. Repeatable."),
     ] = None,
+    stop_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a stop takes at most, as 30s or 2min.")
+    ] = "10min",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per timestep.")
     ] = False,
@@ -86,6 +90,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     from rechannel.cli.program import find_job, load, split_target
     from rechannel.job import InProcess
 
+    most = seconds(stop_timeout)
     file, name = split_target(target)
     job = find_job(load(file), name)
     with Watcher(json=as_json) as watcher:
@@ -104,7 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
-            _follow(running, watcher, until_idle=until_idle)
+            _follow(running, watcher, until_idle=until_idle, most=most)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
@@ -131,8 +136,11 @@ def _served(
         yield server
 
 
-def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool) -> None:
-    """Show progress until the job is to end, and end it. Raises what the job failed with."""
+def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: float) -> None:
+    """Show progress until the job is to end, and end it.
+
+    most: seconds that the end may take. Raises what the job failed with, NotReadyError where it takes longer.
+    """
     # Only now: Spark takes the signal for itself when a session is made.
     with _asked_to_stop() as asked:
         while not asked.is_set() and not (until_idle and _is_idle(running)):
@@ -140,8 +148,10 @@ def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool) -> None:
             if not until_idle and running.await_termination(_POLL_SECONDS):
                 break
         if asked.is_set():
-            watcher.say("stopping: what is under way is finished and published")
-        running.stop()
+            watcher.say(
+                "stopping: what is under way is finished and published; a second signal ends at once"
+            )
+        running.stop(most)
         watcher.look(running)
 
 

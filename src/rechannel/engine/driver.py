@@ -44,6 +44,7 @@ from rechannel.engine.reconfiguring import Reconfigurer, abilities
 from rechannel.engine.retrying import Retrying
 from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.steps import resolve_combine
+from rechannel.engine.stopping import Stopping
 from rechannel.engine.streamtime import StreamTime
 from rechannel.engine.versions import NOTE, noted, reconciled
 from rechannel.model.configuration import Configuration
@@ -79,6 +80,7 @@ class Driver:
         history: History,
         preparer: Preparer | None = None,
         limits: Limits | None = None,
+        stopping: Stopping | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
 
@@ -86,7 +88,7 @@ class Driver:
         trouble: told when the clock cannot be believed. housekeep: called after every commit with what tells the oldest
         timestep that sinks have still to read. executor: runs units and preparations; None = this
         thread and pools of its own, so that they overlap where they can. preparer: does what can be
-        done ahead of a reconfiguration. limits: of the cluster.
+        done ahead of a reconfiguration. limits: of the cluster. stopping: what all who try again look at.
         """
         self._journal = journal
         self._runner = runner
@@ -120,7 +122,7 @@ class Driver:
             came_back=self._events.put,
         )
         self._follow(exchange.current.plan)
-        self._stopping = threading.Event()
+        self._stopping = stopping or Stopping(settings.patience.stop_seconds)
         self.retrying = Retrying(
             settings.patience, flights=self._flights, runner=runner, tell=listener, clock=clock
         )
@@ -143,8 +145,8 @@ class Driver:
     # What other threads may call -----------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Finish the timesteps under way, publish them, and end."""
-        self._stopping.set()
+        """Finish the timesteps under way, publish them, and end; what fails has few tries left."""
+        self._stopping.ask()
         self._events.put(None)
 
     def drain(self, timeout: float | None = None) -> bool:
@@ -176,12 +178,13 @@ class Driver:
         try:
             self._publisher.start()
             self.recover()
-            while not (self._stopping.is_set() and not self._flights):
+            while not (self._stopping.asked and not self._flights):
                 self._turn()
             self._publisher.drain()
             self._history.finish()
             self._journal.append(Closed(time_ms=int(self._clock())))
         except BaseException as error:
+            self._stopping.ask()  # what is asked of the store from here on must not take its patience again
             known = explained(error, self._intake.readers.values())
             reason = known or reason_of(error, self._journal.fenced, self._runner.gone)
             self.error = self.error or reason
@@ -346,7 +349,7 @@ class Driver:
 
     def _decide(self, now: float) -> Timestep | None:
         """Close the next timestep's source ranges and journal the intent; None when there is nothing to do."""
-        if self._stopping.is_set():
+        if self._stopping.asked:
             return None
         place = self.place()
         decision = self.changes.decide(place)

@@ -29,6 +29,7 @@ from rechannel.engine.physical import SinkPlan
 from rechannel.engine.quarantine import NOTE, owed, put_in, quarantined, released
 from rechannel.engine.runner import Timestep
 from rechannel.engine.sink_rows import RowsOf, Told, kept_for, nobody, unheard
+from rechannel.engine.stopping import Stopping
 from rechannel.errors import NotReadyError, StorageError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict, fatal
@@ -54,14 +55,20 @@ class Publisher:
         backlog: int,
         tell: Told = nobody,
         trouble: Trouble = unheard,
+        stopping: Stopping | None = None,
     ) -> None:
-        """Take the parts; nothing runs yet. trouble: hears of sinks that fail and are tried again."""
+        """Take the parts; nothing runs yet.
+
+        trouble: hears of sinks that fail and are tried again. stopping: bounds how long, once the job is to end.
+        """
         self._tell = tell
         self._trouble = trouble
         self._rows_of = rows_of
         self._journal = journal
         self._backlog = backlog
         self._changed = threading.Condition()
+        self._stopping = stopping or Stopping(0.0)
+        self._stopping.on_asked(self._wake)
         self._noting = threading.Lock()
         self._volatile: dict[tuple[int, str], Staged] = {}
         self._threaded = self._closed = False
@@ -284,9 +291,18 @@ class Publisher:
         if not self._threaded:
             return lane.policy.then != "stop"
         self._trouble(f"sink {lane.name}", error)
-        pause = lane.policy.pause(failures)
+        left, asked = self._stopping.left(), self._stopping.asked
+        pause = min(lane.policy.pause(failures) / 1e3, left, threading.TIMEOUT_MAX)
+        if left <= 0:
+            return False
         with self._changed:
-            return not self._changed.wait_for(lambda: self._closed, timeout=pause / 1e3)
+            self._changed.wait_for(lambda: self._closed or self._stopping.asked != asked, pause)
+            return not self._closed
+
+    def _wake(self) -> None:
+        """Those that pause before another attempt make it now."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _quarantine(self, lane: Lane, work: Work, error: BaseException) -> None:
         reason = said(error)

@@ -11,15 +11,17 @@ class Patience:
 
     seconds: from the first failure in a row to the last try; 0 = nothing is tried again.
     first_seconds: before the second try; every further wait is twice as long. most_seconds: the longest wait.
+    stop_seconds: from the moment at which the job is told to stop to the last try, of the store and of sinks.
     """
 
     seconds: float = 300.0
     first_seconds: float = 0.5
     most_seconds: float = 15.0
+    stop_seconds: float = 5.0
 
     def __post_init__(self) -> None:
         """Refuse what is no length of time."""
-        for name in ("seconds", "first_seconds", "most_seconds"):
+        for name in ("seconds", "first_seconds", "most_seconds", "stop_seconds"):
             value = getattr(self, name)
             if (
                 isinstance(value, bool)

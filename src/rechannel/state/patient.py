@@ -9,6 +9,7 @@ through this store must therefore name its writer: journal entries have the epoc
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,10 +26,16 @@ def nobody(error: StorageError | None) -> None:
     """Nobody is told."""
 
 
+def _endless() -> float:
+    """Nothing but patience ends the tries."""
+    return math.inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientStore:
     """The few files that a driver itself reads and writes. Its calls block for as long as patience lasts.
 
+    left: seconds for which anything may still be tried again, whatever patience says: few when the job is to end.
     tell: told of every failure that is tried again, and then of the success (None). sleep: waits for seconds.
     clock: seconds; only differences count.
     """
@@ -36,6 +43,7 @@ class PatientStore:
     inner: Store
     patience: Patience
     tell: Callable[[StorageError | None], None] = nobody
+    left: Callable[[], float] = _endless
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
@@ -83,10 +91,14 @@ class PatientStore:
             except StorageError as error:
                 failures += 1
                 wait = self.patience.wait_ms(failures, (self.clock() - began) * 1e3)
+                left = self.left()
                 if wait is None:
                     raise
+                if left <= 0:
+                    msg = f"{error}; it is not tried any more, since the job is to end"
+                    raise StorageError(msg) from error
                 self.tell(error)
-                self.sleep(wait / 1e3)
+                self.sleep(min(wait / 1e3, left))
                 continue
             if failures:
                 self.tell(None)

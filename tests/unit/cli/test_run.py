@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -176,6 +177,34 @@ def test_a_signal_stops_gracefully(program, rechannel, tmp_path, number):
     status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
     assert status["condition"] == "stopped"
     assert status["open"] == []
+
+
+def test_a_stop_that_hangs_has_an_end(program, tmp_path):
+    """A function that never returns keeps neither the command nor the process."""
+    more = """
+def hangs(batch):
+    import pathlib, signal, threading, time
+    while signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        time.sleep(0.01)
+    pathlib.Path(STATE, "begun").touch()
+    threading.Event().wait()
+"""
+    path = program(
+        more + "s = rc.read().generator(clicks, schema='user STRING', per_timestep=100)\n"
+        "job = rc.Job('one', s.map_batches(hangs, schema='x INT').write.noop(), state=STATE)\n"
+    )
+    arguments = ["run", str(path), "--in-process", "--stop-timeout", "1ms"]
+    code = f"import sys; from rechannel.cli import main; sys.argv[1:] = {arguments!r}; main()"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as child:
+        try:
+            while not (tmp_path / "state" / "begun").exists():
+                assert child.poll() is None
+                time.sleep(0.01)
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(60) == 2
+            assert b"has not ended in 0.001 s" in child.stderr.read()
+        finally:
+            child.kill()
 
 
 @pytest.mark.parametrize("options", [[], ["--until-idle"]])
