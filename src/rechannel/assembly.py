@@ -21,13 +21,12 @@ from rechannel.engine.held import Held
 from rechannel.engine.history import History
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
-from rechannel.engine.incarnations import NOTE as INCARNATIONS
-from rechannel.engine.incarnations import note_of as incarnations_of
 from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease, process_started
 from rechannel.engine.loading import Loader, load_initial
 from rechannel.engine.measured import Measured
+from rechannel.engine.opening import opening
 from rechannel.engine.physical import SinkPlan
 from rechannel.engine.preparer import Preparer
 from rechannel.engine.preparing import ClusterPreparer
@@ -39,7 +38,7 @@ from rechannel.engine.state_view import Scan, StateView
 from rechannel.engine.steps import first_configuration
 from rechannel.engine.stopping import Stopping
 from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
-from rechannel.engine.versions import NOTE, Program, current_record, note_of, start_program
+from rechannel.engine.versions import NOTE, Program, current_record, start_program
 from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.program import TASK_BYTES
@@ -137,7 +136,7 @@ class Assembly:
             identity = Identity(name=self.name, operators=operators)
             identity.claim(self.store, changed=NOTE in state.notes)
             self.journal.append(self._opened(identity))
-            self._withdraw(replan=replan)
+            self._withdraw(replan=replan, back=program.back is not None)
             if (directory := directory_of(self.store)) is not None:
                 directory.sweep_temporaries()
             return self._run(lease, opener, program, readers)
@@ -214,9 +213,9 @@ class Assembly:
             takeover=takeover,
         )
 
-    def _withdraw(self, *, replan: bool) -> None:
-        state = self.journal.state
-        withdrawn = withdrawal(state, replan=replan, after=self.settings.replan_after)
+    def _withdraw(self, *, replan: bool, back: bool) -> None:
+        state, after = self.journal.state, self.settings.replan_after
+        withdrawn = withdrawal(state, replan=replan, after=after, back=back)
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
             self.journal.append(withdrawn)
@@ -241,23 +240,20 @@ class Assembly:
         self, lease: Lease, opener: Opener, program: Program, readers: Mapping[str, SourceReader]
     ) -> RunningJob:
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
-        note = note_of(self.journal.state, program)
-        if note is not None:
-            self.journal.append(Note(kind=NOTE, body=note))
-        counted = incarnations_of(self.journal.state, self.dataflow)
-        if counted is not None:
-            self.journal.append(Note(kind=INCARNATIONS, body=counted))
         settings = self.settings
-        current = Ready(program=program, readers=readers, writers=opener.writers(program.plan, {}))
         configuration = first_configuration(
             program.plan,
             interval_ms=settings.interval_ms,
             in_flight=settings.in_flight,
             **opener.defaults,
         )
-        for sentence in (*moved, *self._unheeded(configuration)):
-            _LOG.warning("job %r: %s", self.name, sentence)
         now_ms = int(self.clock())
+        for body in opening(self.journal.state, program, configuration, now_ms):
+            self.journal.append(body)
+        current = Ready(program=program, readers=readers, writers=opener.writers(program.plan, {}))
+        told_back = () if program.back is None else (program.back.told(),)
+        for sentence in (*moved, *told_back, *self._unheeded(configuration)):
+            _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(
             program.plan, program.programs, self.journal, configuration, opener.loader, now_ms
         )

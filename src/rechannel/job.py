@@ -88,9 +88,10 @@ class Job:
         """Open the state directory, recover what an earlier driver left, and run in a thread.
 
         takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the
-        program of before a live change, and that is meant. mended: functions of `rc.migrate(using=...)` whose digests
-        differ are meant to take the place of those that failed. replan: timesteps that earlier drivers intended and
-        could not commit are withdrawn and planned anew, in the bounds that this program has. fresh: sources that
+        program of before a live change, and that is meant: it leads back, also where the change converted state.
+        mended: functions of `rc.migrate(using=...)` whose digests differ are meant to take the place of those that
+        failed. replan: timesteps that earlier drivers intended and could not commit are withdrawn and planned anew, in
+        the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
         there is; without: sources that it knows and that are given up with their offsets. remove_later_output: the
         state directory was restored from an older copy on purpose: timesteps in the paths of its sinks that it knows

@@ -34,6 +34,7 @@ def migrate(
     rename: Mapping[str, str] | None = None,
     retype: Mapping[str, pa.DataType | str] | None = None,
     using: Convert | None = None,
+    back: Convert | None = None,
 ) -> Migrate:
     """What becomes of the stored state of an operator whose new logic keeps other columns.
 
@@ -42,6 +43,8 @@ def migrate(
     {old name: new name}. retype: {new name: type} of columns that stay, in a type that holds every
     value of the old one. using: instead of all these, a function of a RecordBatch of key and old
     state columns that answers one of the new state columns, any number of rows, row i from row i.
+    back: the same the other way round, from new state columns to old ones, for a return with
+    `start(revert=True)`; without it columns that were only added or renamed lead back by themselves.
     Raises DataflowError for what contradicts itself.
     """
     made = Migrate(
@@ -50,9 +53,10 @@ def migrate(
         rename=rename or {},
         retype={name: _type_of(name, kind) for name, kind in (retype or {}).items()},
         using=using,
+        back=back,
     )
-    if made.is_empty:
-        msg = "migrate says nothing: give add=, drop=, rename=, retype= or using="
+    if made.is_empty and back is None:
+        msg = "migrate says nothing: give add=, drop=, rename=, retype=, using= or back="
         raise DataflowError(msg)
     return made
 
@@ -66,18 +70,19 @@ class Migrate:
     rename: Mapping[str, str] = field(default_factory=dict)
     retype: Mapping[str, pa.DataType] = field(default_factory=dict)
     using: Convert | None = None
+    back: Convert | None = None
 
     def __post_init__(self) -> None:
         """Freeze the mappings and check that the parts agree."""
         for part in ("add", "rename", "retype"):
             object.__setattr__(self, part, dict(getattr(self, part)))
-        if self.using is not None:
-            if not callable(self.using):
-                msg = f"using needs a function of a RecordBatch, not {type(self.using).__name__}"
+        for part, function in (("using", self.using), ("back", self.back)):
+            if function is not None and not callable(function):
+                msg = f"{part} needs a function of a RecordBatch, not {type(function).__name__}"
                 raise DataflowError(msg)
-            if self.add or self.drop or self.rename or self.retype:
-                msg = "using= makes all columns itself: leave add, drop, rename and retype out"
-                raise DataflowError(msg)
+        if self.using is not None and (self.add or self.drop or self.rename or self.retype):
+            msg = "using= makes all columns itself: leave add, drop, rename and retype out"
+            raise DataflowError(msg)
         both = [name for name in self.rename if name in self.drop]
         if both:
             msg = f"migrate both drops and renames {both[0]!r}"

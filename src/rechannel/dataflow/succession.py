@@ -48,7 +48,7 @@ def migration_between(
     """
     _check_kinds(old, new)
     _check_keys(old.key_schema, new.key_schema)
-    expired = _expired(old, new, now_ms)
+    expired = expired_before(old, new, now_ms)
     said = migrate or Migrate()
     before, after = aggregates_of(old), aggregates_of(new)
     if before is not None and after is not None and said.using is None:
@@ -60,12 +60,23 @@ def migration_between(
         now_ms=now_ms,
         expired_before_ms=expired,
     )
-    needed = not said.is_empty or expired is not None or not _same(old, new)
-    return migration if needed else None
+    if said.is_empty and expired is None and _same(old, new):
+        _check_nothing_back(said)
+        return None
+    return migration
 
 
-def _expired(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -> int | None:
-    """Keys that were last seen before this were gone at the change, and stay so under a longer timeout."""
+def _check_nothing_back(said: Migrate) -> None:
+    if said.back is not None:
+        msg = "migrate(back=...): state stays as it is, so there is nothing to convert back; leave it out"
+        raise RefusedError(msg)
+
+
+def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -> int | None:
+    """Keys that were last seen before this were gone at the change, and stay so under a longer timeout.
+
+    Raises RefusedError where that needs a time and there is none.
+    """
     if not isinstance(old, Tracking) or not isinstance(new, Tracking) or old.timeout_ms is None:
         return None
     if old.timer is not None:  # it is kept with the state

@@ -36,6 +36,7 @@ from rechannel.engine.intents import committed_of, decided_of, intent_of, reads_
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
 from rechannel.engine.measured import Measured
+from rechannel.engine.opening import reconciled
 from rechannel.engine.physical import PhysicalPlan, SourceFrame
 from rechannel.engine.place import Place
 from rechannel.engine.preparer import Preparer
@@ -46,7 +47,7 @@ from rechannel.engine.runner import Report, Runner, Timestep
 from rechannel.engine.steps import resolve_combine
 from rechannel.engine.stopping import Stopping
 from rechannel.engine.streamtime import StreamTime
-from rechannel.engine.versions import NOTE, noted, reconciled
+from rechannel.engine.versions import NOTE, noted
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.resolve import Limits

@@ -27,14 +27,14 @@ from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Runner
 from rechannel.engine.state_view import StateView
+from rechannel.engine.stored import eras_of
 from rechannel.engine.versions import Program, Succession, succeed
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.reconfigure.changes import Change, ChangeProgram, parts_of
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
-from rechannel.state.manifest import Edit, Manifest
-from rechannel.state.segment import open_segment
+from rechannel.state.manifest import Edit
 from rechannel.state.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -76,16 +76,6 @@ def _close_beside(
                 opened.close()
             except Exception as error:
                 _LOG.warning("%r is not used and could not be closed: %s", name, error)
-
-
-def eras_of(store: Store, state: Callable[[], JournalState], operator: str) -> frozenset[str]:
-    """Names of the eras that the segments of an operator are of, in all versions that are kept."""
-    runs = {
-        run.segment
-        for version in state().versions.values()
-        for run in version.manifests.get(operator, Manifest()).state
-    }
-    return frozenset(open_segment(store, key).meta.schema for key in runs)
 
 
 class Ask(Protocol):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rechannel.engine.latencies import Latencies
 from rechannel.engine.measured import Measured
 from rechannel.errors import DamagedStateError, MissingFileError, NotReadyError
-from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.keys import RECONFIGURATIONS
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
@@ -113,11 +113,21 @@ class History:
             self._store.delete(record_key(f"r{oldest}"))
 
     def repair(self, records: Iterable[Record]) -> None:
-        """Write what a driver that died between the journal and the history has left out."""
+        """Write what a driver that died between the journal and the history has left out, and what was undone since."""
         there = set(self._store.list(RECONFIGURATIONS))
         for record in records:
             if not record.open and record_key(record.id) not in there:
                 self._write(record)
+            elif {Phase.DONE, Phase.UNDONE} <= record.times.keys():
+                self._tell_undone(record)
+
+    def _tell_undone(self, record: Record) -> None:
+        """Say of one that was done that it is undone; its latencies stay."""
+        told = _read(self._store, record_key(record.id))
+        if told["phase"] != record.phase:
+            now = summary(record)
+            told |= {name: now[name] for name in ("phase", "reason", "times")}
+            self._store.put(record_key(record.id), seal({"format": FORMAT, **told}))
 
     def committed(self, timestep: int) -> None:
         """Write those again whose timesteps afterwards are there now."""

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rechannel.engine.physical import PhysicalPlan, Stage
-from rechannel.kernels.migrate import Migration, fingerprint
+from rechannel.kernels.migrate import Chain, Migration, fingerprint
 from rechannel.kernels.program import StageProgram
 from rechannel.state.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """From one era of an operator's state to the next. source: name of the era before, as segments carry it."""
+    """From one era of an operator's state to another. source, target: their names, as segments carry them."""
 
     source: str
+    target: str
     migration: Migration
 
 
@@ -30,23 +31,34 @@ def program_of(
     """The program of a stage.
 
     era: name of its present state, as segments carry it; None = the fingerprint of its columns. passages: from every
-    era that may still be stored, oldest first.
+    era that may still be stored, towards the present one.
     """
-    ways = {
-        passage.source: tuple(each.migration for each in passages[number:])
-        for number, passage in enumerate(passages)
-    }
+    present = era or state_fingerprint(stage)
     return StageProgram(
         operator=stage.name,
         root=stage.root,
         store=store,
         logic=stage.logic,
         version=version,
-        fingerprint=era or state_fingerprint(stage),
-        migrations=ways,
+        fingerprint=present,
+        migrations=ways_to(present, passages),
         times=stage.times,
         origins=stage.origins,
     )
+
+
+def ways_to(present: str, passages: Sequence[Passage]) -> dict[str, Chain]:
+    """By era, the migrations that lead from it to the present one, in order."""
+    by_source = {passage.source: passage for passage in passages}
+    ways = {}
+    for source in by_source:
+        era, way = source, list[Migration]()
+        while era != present and era in by_source and len(way) < len(by_source):
+            way.append(by_source[era].migration)
+            era = by_source[era].target
+        if era == present:
+            ways[source] = tuple(way)
+    return ways
 
 
 def programs_of(plan: PhysicalPlan, store: Store) -> dict[str, StageProgram]:

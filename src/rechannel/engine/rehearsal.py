@@ -1,8 +1,8 @@
 """Migrations tried over the state that is there, before the border.
 
-After the border there is no way back from a migration that fails: some state has been written in its new columns, and
-the function that would convert the rest fails. So all live state is read once and converted, piece by piece, and what
-comes out is thrown away. Timesteps go on meanwhile, in their own tasks.
+After the border a migration that fails ends the job: some state has been written in its new columns, and the function
+that would convert the rest fails. Only another start leads on, or back. So all live state is read once and converted,
+piece by piece, and what comes out is thrown away. Timesteps go on meanwhile, in their own tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rechannel.engine.versions import Program
-from rechannel.errors import MissingFileError
+from rechannel.errors import MissingFileError, UserFunctionError
+from rechannel.kernels.migrate import ADVICE
 from rechannel.kernels.program import StageProgram, TaskState
 from rechannel.kernels.scan import scan
 from rechannel.model.eventtime import Clock
@@ -101,6 +102,10 @@ def _convert(
             scan(program, TaskState(own=own, runs=runs), clock(program.operator))
         except MissingFileError:
             continue
+        except UserFunctionError as error:
+            # What to do after the border is no advice before it.
+            msg = str(error).removesuffix(ADVICE)
+            raise UserFunctionError(msg) from error
         return True
     return False
 

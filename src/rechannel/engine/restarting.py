@@ -12,7 +12,7 @@ what to do instead; what only changes functions is not:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from rechannel.dataflow.graph import Dataflow, Source, Stateful
 from rechannel.engine.entries import Json
@@ -156,11 +156,15 @@ def check_sources(
 
 
 def check_age(
-    identity: Mapping[str, Json], known: Mapping[str, Json], current: int, *, fits: bool
+    identity: Mapping[str, Json],
+    known: Mapping[str, Json],
+    current: int,
+    *,
+    why_not: Callable[[], str | None],
 ) -> None:
     """Raise OldProgramError for the text of before a live change.
 
-    known: versions, as the journal keeps them. fits: whether this text understands the present state.
+    known: versions, as the journal keeps them. why_not: why this text cannot lead back, or None where it can.
     """
     for version in sorted(map(int, known)):
         if version < current and known[str(version)]["identity"] == identity:
@@ -169,10 +173,11 @@ def check_age(
                 for later in range(version + 1, current + 1)
                 if str(later) in known
             ]
+            reason = why_not()
             back = (
                 ", or go back on purpose with start(revert=True)"
-                if fits
-                else "; there is no way back with this text, since state is kept otherwise by now"
+                if reason is None
+                else f"; there is no way back with this text: {reason}"
             )
             now = known[str(current)]["identity"]
             differs = sorted(n for n in {*now, *identity} if now.get(n) != identity.get(n))

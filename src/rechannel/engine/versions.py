@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +20,14 @@ from rechannel.dataflow.difference import Difference, differences
 from rechannel.dataflow.graph import Dataflow, Late, Stateful
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.migration_json import mended_json, migration_from_json, migration_to_json
+from rechannel.dataflow.migration_json import mended_json, migration_from_json
 from rechannel.dataflow.provided import Provided, provided_by
-from rechannel.dataflow.succession import migration_between
+from rechannel.engine.carrying import Stored, carried, next_eras
 from rechannel.engine.entries import Json
+from rechannel.engine.eras import directed
 from rechannel.engine.incarnations import operators_of
 from rechannel.engine.journal_state import JournalState
+from rechannel.engine.leading_back import Return, Text, leading_back
 from rechannel.engine.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.restarting import (
@@ -36,7 +39,8 @@ from rechannel.engine.restarting import (
     sources_of,
 )
 from rechannel.engine.steps import first_configuration
-from rechannel.errors import OtherDataflowError, RefusedError, UnknownOperatorError
+from rechannel.engine.stored import eras_of
+from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.kernels.arrange import ArrangeLogic
 from rechannel.kernels.asof import AsofLogic
 from rechannel.kernels.cogroup import CogroupLogic
@@ -44,27 +48,21 @@ from rechannel.kernels.deduplicate import DeduplicateLogic
 from rechannel.kernels.groupwise import ApplyLogic
 from rechannel.kernels.join import JoinLogic
 from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.migrate import Migration
-from rechannel.kernels.migrate import fingerprint as fingerprint_of
 from rechannel.kernels.program import StageProgram
 from rechannel.kernels.sessions import SessionLogic
 from rechannel.kernels.top import TopLogic
 from rechannel.kernels.tracking import Tracking
 from rechannel.kernels.windows import WindowLogic
-from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram
 from rechannel.state.store import Store
 
 NOTE = "program"
 """Kind of the note in the journal: {version as text: what the journal keeps of it}."""
 
-Stored = Callable[[str], frozenset[str] | None]
-"""(operator) -> names of the eras that segments of kept versions are of; None = not known."""
-
 KEPT = 32
 """Versions whose identity is kept, to recognise old program text."""
 
-_PAST = ("text", "identity", "incarnations")
+_PAST = ("text", "identity", "incarnations", "eras")
 """What is kept of a version that does not run any more."""
 
 
@@ -75,8 +73,9 @@ class Program:
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
     its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
     (what they read), `logics` (version of every operator's logic), `eras` (name of the present state of operators that
-    were migrated), `migrations` (by operator, oldest first: `from`, the era before, and `migration`). provided: the
-    functions that it may name.
+    were migrated), `migrations` (by operator: passages, see `engine.eras`), `back_to` (the version that it led back
+    to; absent where it did not). provided: the functions that it may name.
+    back: where it leads back from another version, and that is to be journalled.
     """
 
     version: int
@@ -86,6 +85,7 @@ class Program:
     programs: Mapping[str, StageProgram]
     record: Mapping[str, Json]
     provided: Provided
+    back: Return | None = None
 
 
 def start_program(  # noqa: PLR0913 - what may be meant by a start
@@ -109,39 +109,59 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = _current(state)
-    identity, held = dataflow_identity(dataflow), known.get(str(current), {})
-    if held and held["identity"] != identity and not revert:
-        check_age(identity, known, current, fits=_fits(dataflow, schemas, held))
+    held = known.get(str(current), {})
+    logics = bound(dataflow, schemas)
+    text = Text(
+        identity=dataflow_identity(dataflow),
+        operators=fingerprint(dataflow, schemas),
+        lasting=lasting(dataflow),
+        logics=logics,
+    )
+    there = partial(eras_of, store, lambda: state)
+    back = leading_back(text, known, current, there) if revert else None
+    if held and held["identity"] != text.identity and not revert:
+        check_age(
+            text.identity, known, current, why_not=lambda: _why_not(text, known, current, there)
+        )
     begun = state.last_intended is not None
     given_up = held.get("sources", ()) if revert else without
     check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh, without=given_up)
-    check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
-    check_incarnations(identity, known, present := operators_of(dataflow, state.notes))
+    if back is None:
+        check_state(text.operators, text.lasting, held)
+    check_incarnations(text.identity, known, present := operators_of(dataflow, state.notes))
     provided = provided_by(dataflow, migrations, mended=mended)
-    ways: Mapping[str, Json] = held.get("migrations", {})
+    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
     if mended:
         ways = {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
     record = {
         "text": held.get("text", "the first one"),
-        "identity": identity,
+        "identity": text.identity,
         "incarnations": present,
-        "operators": fingerprint(dataflow, schemas),
-        "lasting": lasting(dataflow),
+        "operators": text.operators,
+        "lasting": text.lasting,
         "sources": sources_of(dataflow),
         "logics": held.get("logics", {}),
         "eras": held.get("eras", {}),
         "migrations": ways,
     }
-    return compile_program(dataflow, schemas, store, current, record, provided)
+    if back is None:
+        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
+        return compile_program(dataflow, schemas, store, current, record, provided)
+    numbers = {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics}
+    record |= {"text": f"back to version {back.to}", "logics": numbers, "eras": back.eras}
+    record["back_to"] = back.to
+    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
+    return replace(made, back=back)
 
 
-def _fits(dataflow: Dataflow, schemas: Mapping[str, pa.Schema], held: Mapping[str, Json]) -> bool:
-    """Whether a program understands the state of a version."""
+def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
+    """Why a text cannot take over with `revert`; None where it can."""
     try:
-        check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
-    except OtherDataflowError:
-        return False
-    return True
+        if leading_back(text, known, current, stored) is None:
+            check_state(text.operators, text.lasting, known[str(current)])
+    except OtherDataflowError as error:
+        return str(error)
+    return None
 
 
 def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
@@ -164,14 +184,6 @@ def _current(state: JournalState) -> int:
 def operators_now(state: JournalState) -> Mapping[str, str] | None:
     """What the operators with state keep, as the version of the dataflow says that runs; None before the first."""
     return current_record(state).get("operators")
-
-
-def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
-    """The note when a version is added or told anew; None where the journal says so already."""
-    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
-    if known.get(str(program.version)) == program.record:
-        return None
-    return noted(known, program.version, program.record)
 
 
 def noted(known: Mapping[str, Json], version: int, record: Mapping[str, Json]) -> dict[str, Json]:
@@ -209,11 +221,16 @@ def compile_program(
         if before is not None and _same_stage(stage.name, before, plan, changed):
             programs[stage.name] = before.programs[stage.name]
             continue
-        passages = [
-            Passage(source=one["from"], migration=migration_from_json(one["migration"], provided))
-            for one in record["migrations"].get(stage.name, ())
-        ]
         logic, era = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
+        way = directed(record["migrations"].get(stage.name, ()), era or "")
+        passages = [
+            Passage(
+                source=one["from"],
+                target=one["to"],
+                migration=migration_from_json(one["migration"], provided),
+            )
+            for one in way
+        ]
         programs[stage.name] = program_of(stage, store, logic, era=era, passages=passages)
     return Program(
         version=version,
@@ -336,9 +353,10 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     changed = [n for n in stages & there if not _same_stage(n, before, plan, other)]
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
-    migrations = _migrations(before, dataflow, schemas, found, dict(migrate or {}), now_ms)
-    record.update(_eras(before, bound(dataflow, schemas), logics, migrations, stored))
-    functions = [made.function for made in migrations.values() if made.function is not None]
+    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
+    made = carried(old, new, found, migrate or {}, now_ms)
+    record.update(next_eras(before.record, old, new, logics, made, stored))
+    functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = before.provided.also(functions)
     program = compile_program(
         dataflow, schemas, store, version, record, provided, before=before, changed=other
@@ -352,70 +370,3 @@ def succeed(  # noqa: PLR0913 - what a version is made of
         logic={name: logics[name] for name in sorted(changed)},
     )
     return Succession(program=program, change=change, difference=found)
-
-
-def _migrations(
-    before: Program,
-    dataflow: Dataflow,
-    schemas: Mapping[str, pa.Schema],
-    found: Difference,
-    migrate: dict[str, Migrate],
-    now_ms: int | None,
-) -> dict[str, Migration]:
-    """What this change does to the state of operators that stay."""
-    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
-    unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
-    if unknown:
-        stay = sorted(old.keys() & new.keys())
-        msg = f"there is nothing to migrate at {unknown}: operators with state that stay are {stay}"
-        raise UnknownOperatorError(msg)
-    asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
-    made = {
-        name: migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
-        for name in sorted(asked)
-    }
-    return {name: migration for name, migration in made.items() if migration is not None}
-
-
-def _eras(
-    before: Program,
-    logics: Mapping[str, StatefulLogic],
-    versions: Mapping[str, int],
-    migrations: Mapping[str, Migration],
-    stored: Stored,
-) -> dict[str, Json]:
-    """Names of the present eras, and migrations from all that may still be stored.
-
-    An era that no segment is of any more, and no older one, needs no migration: merging has rewritten it.
-    """
-    eras: dict[str, str] = {}
-    ways: dict[str, Json] = {}
-    for name, logic in logics.items():
-        if name not in before.programs:
-            continue
-        era = before.record["eras"].get(name)
-        way = list(before.record["migrations"].get(name, ()))
-        if name in migrations:
-            source = era or before.programs[name].fingerprint
-            way.append({"from": source, "migration": migration_to_json(migrations[name])})
-            era = f"{fingerprint_of(logic.key_schema, logic.state_schema)}.{versions[name]}"
-        there = stored(name) if way else None
-        # The present era is written until the border: the way from it stays, whatever is stored now.
-        while there is not None and len(way) > (name in migrations) and way[0]["from"] not in there:
-            way.pop(0)
-        if era is not None:
-            eras[name] = era
-        if way:
-            ways[name] = way
-    return {"eras": eras, "migrations": ways}
-
-
-def reconciled(configuration: Configuration, fresh: Configuration) -> Configuration:
-    """A journalled Configuration for a program text that has other stages than the journal knows of.
-
-    What a restart with edited text brings along: stages that are new start as in `fresh`, those that are gone go.
-    """
-    if fresh.operators.keys() == configuration.operators.keys():
-        return configuration
-    operators = {n: configuration.operators.get(n, new) for n, new in fresh.operators.items()}
-    return replace(configuration, version=configuration.version + 1, operators=operators)

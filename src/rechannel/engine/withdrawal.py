@@ -15,17 +15,22 @@ from rechannel.engine.entries import Withdrawn
 from rechannel.engine.journal_state import JournalState
 
 
-def withdrawal(state: JournalState, *, replan: bool, after: int | None) -> Withdrawn | None:
+def withdrawal(
+    state: JournalState, *, replan: bool, after: int | None, back: bool = False
+) -> Withdrawn | None:
     """What a driver that has just opened the journal withdraws; None = nothing.
 
     replan: somebody asked for it. after: as many drivers may have ended with the oldest open timestep not committed;
-    None = any number.
+    None = any number. back: the program of before a change takes over from the one that planned them.
     """
     if not state.open_intents:
         return None
     oldest = state.open_intents[0].timestep
     if replan:
         return Withdrawn(from_timestep=oldest, reason="asked for at the start of a driver")
+    if back:
+        reason = "the program of before a change cannot run what another one planned"
+        return Withdrawn(from_timestep=oldest, reason=reason)
     failed = state.attempts - 1  # all but the driver that asks
     if after is not None and failed >= after:
         reason = f"{failed} {'driver' if failed == 1 else 'drivers'} ended before it was committed"

@@ -156,7 +156,13 @@ class Migration:
 
 
 Chain = tuple[Migration, ...]
-"""Migrations one behind the other, oldest first."""
+"""Migrations one after the other, oldest first."""
+
+ADVICE = (
+    "\n\nThere are two ways on: mend the function, so that it gives the same for every other row, and start with"
+    " mended=True; or start the program of before the change with start(revert=True), which leads back."
+)
+"""What to do where a migration fails in a timestep, after its border."""
 
 
 def evaluate(step: Compute, batch: pa.RecordBatch) -> pa.Array:
@@ -189,7 +195,7 @@ def converted(
                 given, live = take(given, np.flatnonzero(alive)), live[alive]
             given = migration.apply(given)
     except UserFunctionError as error:
-        msg = f"{origin}: {error}" if origin else str(error)
+        msg = f"{origin}: {error}{ADVICE}" if origin else str(error)
         raise UserFunctionError(msg) from error
     if len(live) == count:
         return given, None

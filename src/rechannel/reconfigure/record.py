@@ -4,6 +4,8 @@ waiting --prepared--> ready --planned--> moving --all steps committed--> done
    |                    |                  |  \\--superseded by another--> superseded
    |                    |                  \\--reversed--> reversing --all steps committed--> undone
    \\--aborted, failed--/
+
+What is done is undone where a driver starts with the program of before: done --finished--> undone.
 """
 
 from __future__ import annotations
@@ -64,6 +66,8 @@ TABLE: Mapping[tuple[Phase, str], frozenset[Phase]] = {
     (Phase.REVERSING, "stepped"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "resumed"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "finished"): frozenset({Phase.UNDONE, Phase.SUPERSEDED, Phase.FAILED}),
+    # A driver has started with the program of before.
+    (Phase.DONE, "finished"): frozenset({Phase.UNDONE}),
 }
 """What may happen in which phase, and which phases it may lead to. Whatever is not here cannot happen."""
 

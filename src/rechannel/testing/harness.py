@@ -17,26 +17,25 @@ from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
 from rechannel.engine.cluster import FixedCluster
 from rechannel.engine.driver import Driver
-from rechannel.engine.entries import Note, Opened
+from rechannel.engine.entries import Opened
 from rechannel.engine.exchange import Exchange, Opener, Ready
 from rechannel.engine.history import History
 from rechannel.engine.housekeeping import Housekeeper
 from rechannel.engine.identity import Identity
-from rechannel.engine.incarnations import NOTE as INCARNATIONS
-from rechannel.engine.incarnations import note_of as incarnations_of
 from rechannel.engine.inprocess import Fault as TaskFault
 from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal, read_only
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.loading import load_initial
 from rechannel.engine.measured import Measured
+from rechannel.engine.opening import opening
 from rechannel.engine.physical import SinkPlan, compile_plan
 from rechannel.engine.preparing import ClusterPreparer
 from rechannel.engine.programs import programs_of
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.state_view import StateView
 from rechannel.engine.steps import first_configuration
-from rechannel.engine.versions import NOTE, Program, bound, note_of, start_program
+from rechannel.engine.versions import NOTE, Program, bound, start_program
 from rechannel.engine.withdrawal import withdrawal
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
@@ -217,15 +216,11 @@ class Harness:
             id=f"opening{next(_OPENINGS)}",
         )
         journal.append(opened)
-        withdrawn = withdrawal(journal.state, replan=replan, after=settings.replan_after)
+        back = program.back is not None
+        after = settings.replan_after
+        withdrawn = withdrawal(journal.state, replan=replan, after=after, back=back)
         if withdrawn is not None:
             journal.append(withdrawn)
-        note = note_of(journal.state, program)
-        if note is not None:
-            journal.append(Note(kind=NOTE, body=note))
-        counted = incarnations_of(journal.state, self.dataflow)
-        if counted is not None:
-            journal.append(Note(kind=INCARNATIONS, body=counted))
         self._process = self._assemble(store, journal, settings, task_faults, program)
         if self._patient:
             journal.write_through(
@@ -248,8 +243,7 @@ class Harness:
         program: Program,
     ) -> Process:
         programs = program.programs
-        writers = self._opener.writers(program.plan, {})
-        current = Ready(program=program, readers=self._readers, writers=writers)
+        now_ms = int(self.clock())
         configuration = self._configure(
             first_configuration(
                 self.plan,
@@ -259,7 +253,10 @@ class Harness:
                 in_flight=settings.in_flight,
             )
         )
-        now_ms = int(self.clock())
+        for body in opening(journal.state, program, configuration, now_ms):
+            journal.append(body)
+        writers = self._opener.writers(program.plan, {})
+        current = Ready(program=program, readers=self._readers, writers=writers)
         load_initial(self.plan, programs, journal, configuration, self._opener.loader, now_ms)
         runner = InProcessRunner(
             self.plan,
