@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.jvms import SHORT_LIVED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -44,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("thorough" if config.getoption("--thorough") else "fast")
+    # Of drivers, also in processes that tests start, and of what starts these.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
 
 
 @pytest.hookimpl(tryfirst=True)

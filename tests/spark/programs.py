@@ -22,6 +22,7 @@ import rechannel as rc
 from rechannel.engine.journal import read_only
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.state.local import Durability, LocalStore
+from tests.support.jvms import SHORT_LIVED
 
 PATIENCE = 300
 """Seconds for what takes one or two on a machine that is not busy."""
@@ -112,8 +113,8 @@ def session(place, master="local[2]", **config):
         **{
             "spark__local__dir": f"{place}/local",
             "spark__driver__memory": "600m",
-            # A process that lives for seconds is not worth an optimising compiler.
-            "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark__driver__extraJavaOptions": SHORT_LIVED,
+            "spark__executor__extraJavaOptions": SHORT_LIVED,
             "spark__sql__warehouse__dir": f"{place}/warehouse",
             **config,
         },
