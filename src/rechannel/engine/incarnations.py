@@ -8,7 +8,7 @@ counts those who bear names. The rules:
 - Removal forgets the id; no serial is ever given again.
 
 The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "since": t}}, "sinks": {...},
-"operators": {...}}`. since: the first timestep that was planned with it; 0 where the journal did not count yet.
+"operators": {...}}`. since: the first timestep that was planned with it, and is not withdrawn; 0 where the journal did not count yet.
 """
 
 from __future__ import annotations
@@ -63,6 +63,20 @@ def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
                 one = {"id": f"{word}-{serial}", "since": since if known else 0}
             note[kind][name] = {**told, "id": one["id"], "since": one["since"]}
     return {"serial": serial, **note}
+
+
+def withdrawn(notes: Mapping[str, Json], from_timestep: int) -> dict[str, Json]:
+    """The notes when timesteps from one on are planned anew: with everything that the program has by then."""
+    known = notes.get(NOTE)
+    if known is None:
+        return dict(notes)
+    note: dict[str, Json] = {"serial": known["serial"]}
+    for kind in _WORDS:
+        note[kind] = {
+            name: {**one, "since": min(one["since"], from_timestep)}
+            for name, one in known.get(kind, {}).items()
+        }
+    return {**notes, NOTE: note}
 
 
 def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:

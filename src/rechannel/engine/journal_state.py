@@ -35,7 +35,7 @@ from rechannel.engine.entries import (
     Reconfiguring,
     Withdrawn,
 )
-from rechannel.engine.incarnations import inherited
+from rechannel.engine.incarnations import inherited, withdrawn
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Clock, Times
@@ -277,7 +277,7 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
         attempts=state.attempts if kept else 0,
         configurations=tuple(dict(holds).items()),
         coordination=state.coordination.withdrawn(since),
-        notes={**state.notes, WITHDRAWN: {"last": state.last_intended}},
+        notes={**withdrawn(state.notes, since), WITHDRAWN: {"last": state.last_intended}},
     )
 
 

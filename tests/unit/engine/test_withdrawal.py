@@ -10,6 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.entries import Committed, Opened
+from rechannel.engine.incarnations import SINKS, incarnation, since
 from rechannel.engine.journal import Journal
 from rechannel.engine.withdrawal import described, withdrawal
 from rechannel.errors import FencedError, RefusedError, UserFunctionError
@@ -227,3 +228,43 @@ def test_a_job_plans_anew_and_says_so(tmp_path, caplog):
     assert running.status["timestep"] == ROWS // 5
     running.stop()
     assert "timestep 1 is planned anew" in caplog.text
+
+
+def test_what_a_restart_added_is_there_from_the_first_timestep_that_is_planned_anew():
+    """A sink was added after timesteps that were open then; planned anew, they have it."""
+    store, source = MemoryStore(), script("k long, v long")
+    ill = True
+
+    def holds(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if ill:
+            raise MemoryError
+        return batch
+
+    def harness(*more: str) -> Harness:
+        rows = rc.read().memory(source, name="in")
+        held = rows.map_batches(holds, schema="k long, v long", name="held").key_by("k")
+        sums = held.aggregate(total=rc.sum("v"), name="sums")
+        ends = [sums.write.memory(name, name=name) for name in ("out", *more)]
+        return Harness(ends, store=store, settings=Settings(in_flight=3))
+
+    def since_of(found: Harness) -> tuple[int, ...]:
+        notes = found.journal_state().notes
+        return tuple(since(notes, SINKS, name) for name in ("out", "late"))
+
+    for _ in range(3):
+        source.push([{"k": 1, "v": 2}])
+    process = harness().start()
+    while process.driver.step():  # intents, and no unit has run
+        pass
+    added = harness("late")
+    added.start()
+    assert [intent.timestep for intent in added.journal_state().open_intents] == [1, 2, 3]
+    assert since_of(added) == (0, 4)
+    ill = False
+    again = harness("late")
+    again.start(replan=True).run()
+    assert since_of(again) == (0, 1)
+    assert list(again.outputs("late")) == [1, 2, 3]
+    assert incarnation(again.journal_state().notes, SINKS, "late") == incarnation(
+        added.journal_state().notes, SINKS, "late"
+    )
