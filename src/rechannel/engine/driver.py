@@ -53,6 +53,7 @@ from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
 from rechannel.sources.reader import explained
+from rechannel.telemetry.ranges import range_of
 from rechannel.telemetry.troubles import Trouble
 
 
@@ -342,7 +343,7 @@ class Driver:
                 decided.number,
                 now_ms=decided.now_ms,
                 at_ms=began,
-                offsets={name: part.end for name, part in decided.slices.items()},
+                offsets={n: range_of(part.start, part.end) for n, part in decided.slices.items()},
                 configuration=decided.configuration.version,
             )
             opened = True

@@ -8,7 +8,8 @@ counts those who bear names. The rules:
 - Removal forgets the id; no serial is ever given again.
 
 The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "since": t}}, "sinks": {...},
-"operators": {...}}`. since: the first timestep that was planned with it, and is not withdrawn; 0 where the journal did not count yet.
+"operators": {...}}`. since: the first timestep that was planned with it, and is not withdrawn; 0 where
+the journal did not count yet.
 """
 
 from __future__ import annotations

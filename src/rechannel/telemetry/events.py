@@ -60,7 +60,7 @@ class TimestepStarted(Record):
     """The intent of a timestep is in the journal, and its tasks may run.
 
     now_ms: the timestep's own time, which timeouts compare with; a replay has the same.
-    offsets: by source, the range it reads, as the journal has it.
+    offsets: by source, `start` and `end` of the range it reads, as far as they differ: see `ranges.py`.
     rows_expected: rows in the range, where sources can tell. configuration: its version.
     """
 

@@ -115,7 +115,8 @@ class Progress:
         operators: by name: tasks, rows_in, rows_out, rows_late, rows_dead, bytes_in, bytes_out, keys, ms (by
         activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
         finished_ms, state_rows and state_bytes (None without state);
-        sources: by name, the offsets that were read; sinks: by name, what was published;
+        sources: by name, `start` and `end` of what was read, in the source's own offsets, as far as the two differ;
+        sinks: by name, what was published;
         failures: how often it has failed and was run again before it succeeded;
         troubles: by topic, what went wrong beside the stream and is tried again.
         """

@@ -373,9 +373,12 @@ def test_progress_and_journal_name_what_was_passed_over(tmp_path):
     job = Job("skips", flow, state=tmp_path / "state").start(in_process=InProcess())
     job.process_all_available(60)
     assert job.memory("out").num_rows == 1
-    (path,) = job.last_progress["sources"]["in"]["skipped"]
+    (path,) = job.last_progress["sources"]["in"]["end"]["skipped"]
     assert path == str(tmp_path / "in" / "b.parquet")
-    assert job.committed_offset("in")["skipped"] == job.last_progress["sources"]["in"]["skipped"]
+    assert (
+        job.committed_offset("in")["skipped"]
+        == job.last_progress["sources"]["in"]["end"]["skipped"]
+    )
     job.stop()
 
 
