@@ -152,8 +152,8 @@ class SinkPlan:
         if self.direct and self.sink.failure.then != "stop":
             msg = (
                 f"sink {self.sink.name!r} ({self.sink.where}) is written straight from a source, before its timestep is"
-                f" committed, so its rows are kept nowhere and on_failure({self.sink.failure.then!r}) cannot be kept:"
-                " put an operator or map_batches(lambda batch: batch, schema=...) between source and sink"
+                f" committed, so its rows are kept nowhere and on_failure({self.sink.failure.then!r}) is not possible:"
+                " put an operator between source and sink, such as select(...) of the columns"
             )
             raise DataflowError(msg)
 

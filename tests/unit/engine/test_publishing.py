@@ -15,13 +15,20 @@ from rechannel.engine.entries import Note, Published
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Timestep
-from rechannel.errors import DamagedStateError, DataflowError, NotReadyError, StorageError
+from rechannel.errors import (
+    DamagedStateError,
+    DataflowError,
+    NotReadyError,
+    RefusedError,
+    StorageError,
+)
+from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Configuration
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure
 from rechannel.sinks.spare import WithDeadLetters
 from rechannel.sinks.writer import Rows
-from rechannel.testing import Harness, script
+from rechannel.testing import Harness, MemoryStore, script
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -479,5 +486,27 @@ def test_damaged_state_ends_the_job_whatever_was_chosen():
 
 def test_a_sink_straight_from_a_source_cannot_be_skipped():
     stream = rc.read().memory(script("k long"), name="in")
-    with pytest.raises(DataflowError, match="put an operator or map_batches"):
-        Harness([stream.write.on_failure("skip").memory("m", name="m")])
+    for write in (
+        stream.write.on_failure("skip"),
+        stream.write.on_failure("dead_letter", path="d"),
+    ):
+        store = MemoryStore()
+        job = Job("j", write.memory("m", name="m"), state=store)
+        with pytest.raises(DataflowError, match=r"sink 'm' .* is not possible: put an operator"):
+            job.start(in_process=InProcess())
+        assert list(store.list("")) == []
+    Harness([stream.select("k").write.on_failure("skip").memory("m", name="m")])
+
+
+def test_a_change_that_would_leave_a_sink_straight_after_its_source_is_refused():
+    """Where an operator reads the source, its rows are kept for sinks too, which may then be skipped."""
+    rows = script("k long", [[{"k": 1}]])
+    stream = rc.read().memory(rows, name="in")
+    operator = stream.select("k", name="s").write.memory("m", name="m")
+    process = Harness([operator, stream.write.on_failure("skip").memory("o", name="o")]).start()
+    process.run()
+    with pytest.raises((DataflowError, RefusedError), match="is not possible: put an operator"):
+        process.reconfigure(rc.remove("m", "s"))
+    rows.push([{"k": 2}])
+    process.run()
+    assert process.journal.state.last_committed == 2
