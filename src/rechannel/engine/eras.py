@@ -25,6 +25,7 @@ Passages = Sequence[Mapping[str, Json]]
 
 UNKNOWN = "the release that made the change did not keep what leads back"
 TIMED = "what it converts follows from the time of the change"
+LOST = "the return gave up columns that the change had added; ask for the change again while the job runs"
 
 
 def directed(way: Passages, present: str) -> list[dict[str, Json]]:
@@ -73,16 +74,30 @@ def turned(
 
 
 def _turned(passage: Mapping[str, Json]) -> dict[str, Json]:
-    forth = passage["migration"]
-    timed = forth["expired_before_ms"] is not None
+    forth, back = passage["migration"], passage.get("back")
+    why_not = _why_once(forth, back)
     return {
         "from": passage["to"],
         "to": passage["from"],
-        "migration": passage.get("back"),
-        "back": None if timed else forth,
-        "no_way_back": TIMED if timed else "",
+        "migration": back,
+        "back": None if why_not else forth,
+        "no_way_back": why_not,
         "why": passage.get("no_way_back", UNKNOWN),
     }
+
+
+def _why_once(forth: Mapping[str, Json], back: Mapping[str, Json] | None) -> str:
+    """Why a passage that is turned around cannot be turned again; "" where it can.
+
+    Which rows have been written anew in between is up to merging. So it must not matter: there and back, nothing may be
+    lost. Of two functions of the user that is their promise.
+    """
+    if forth["expired_before_ms"] is not None:
+        return TIMED
+    promised = back is not None and back["using"] is not None
+    if promised or all("carry" in step for step in forth["steps"]):
+        return ""
+    return LOST
 
 
 def _without_why(passage: Mapping[str, Json]) -> dict[str, Json]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rechannel.engine.eras import TIMED, UNKNOWN, directed, pruned, turned
+from rechannel.engine.eras import LOST, TIMED, UNKNOWN, directed, pruned, turned
 
 
-def migration(name: str, expired: int | None = None) -> dict[str, Any]:
-    return {"name": name, "expired_before_ms": expired}
+def migration(name: str, expired: int | None = None, **more: Any) -> dict[str, Any]:
+    told = {"name": name, "expired_before_ms": expired, "using": None, "steps": [{"carry": 0}]}
+    return told | more
 
 
 def passage(source: str, target: str, back: bool = True, **more: Any) -> dict[str, Any]:
@@ -85,3 +86,13 @@ def test_what_follows_from_the_time_of_the_change_is_turned_once_only():
     assert not isinstance(there, str)
     assert there[0]["back"] is None
     assert turned(there, "b", lambda: None) == TIMED
+
+
+def test_what_loses_something_there_and_back_is_turned_once_only():
+    adds = migration("a>b", steps=[{"carry": 0}, {"fill": "0"}])
+    there = turned([passage("a", "b", migration=adds)], "a", nothing)
+    assert not isinstance(there, str)
+    assert turned(there, "b", lambda: None) == LOST
+    promised = migration("b>a", using={"path": "m:back"})
+    there = turned([passage("a", "b", migration=adds) | {"back": promised}], "a", nothing)
+    assert named(turned(there, "b", nothing)) == [("a", "b", "a>b")]
