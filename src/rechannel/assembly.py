@@ -306,6 +306,7 @@ class Assembly:
             settings=self._sized(settings),
             clock=self.clock,
             steady=steady_clock if self.clock is wall_clock else None,
+            waits=steady_clock,
             trouble=hub.troubles,
             listener=hub,
             housekeep=housekeeper.tick,

@@ -16,7 +16,8 @@ _LOG = logging.getLogger(__name__)
 class Again:
     """Tries of one kind of thing; belongs to the driver's thread, and any thread may look.
 
-    failures: in a row. total: ever since the driver started. due_ms: when the next try is.
+    failures: in a row. total: ever since the driver started. due_ms: when the next try is. Times are of a clock that
+    only passes.
     """
 
     patience: Patience

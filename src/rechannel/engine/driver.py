@@ -74,6 +74,7 @@ class Driver:
         settings: Settings,
         clock: Callable[[], float],
         steady: Callable[[], float] | None = None,
+        waits: Callable[[], float] | None = None,
         trouble: Trouble = unheard,
         listener: Listener,
         housekeep: Callable[[Callable[[], int | None]], None],
@@ -87,6 +88,7 @@ class Driver:
         """Take the parts; nothing runs yet.
 
         clock: Unix milliseconds. steady: milliseconds that pass, whatever is done to the clock; None = the clock.
+        waits: by which what has failed waits for its next try, milliseconds too; None = as steady.
         trouble: told when the clock cannot be believed. housekeep: called after every commit with what tells the oldest
         timestep that sinks have still to read. executor: runs units and preparations; None = this
         thread and pools of its own, so that they overlap where they can. preparer: does what can be
@@ -126,7 +128,11 @@ class Driver:
         self._follow(exchange.current.plan)
         self._stopping = stopping or Stopping(settings.patience.stop_seconds)
         self.retrying = Retrying(
-            settings.patience, flights=self._flights, runner=runner, tell=listener, clock=clock
+            settings.patience,
+            flights=self._flights,
+            runner=runner,
+            tell=listener,
+            steady=waits or steady or clock,
         )
         self._draining = Draining(wake=lambda: self._events.put(None))
         self.measured = measured

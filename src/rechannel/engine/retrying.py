@@ -28,11 +28,11 @@ class Retrying:
         flights: Flights,
         runner: Runner,
         tell: Listener,
-        clock: Callable[[], float],
+        steady: Callable[[], float],
     ) -> None:
-        """Nothing has failed yet. clock: Unix milliseconds."""
+        """Nothing has failed yet. steady: milliseconds that pass; the wall clock may be set while something waits."""
         self._timesteps, self._looks = Again(patience=patience), Again(patience=patience)
-        self._flights, self._runner, self._tell, self._clock = flights, runner, tell, clock
+        self._flights, self._runner, self._tell, self._steady = flights, runner, tell, steady
 
     @property
     def total(self) -> int:
@@ -41,18 +41,18 @@ class Retrying:
 
     @property
     def due_ms(self) -> float | None:
-        """When the next try is of what has failed, Unix milliseconds; None = nothing has."""
+        """When the next try is of what has failed, on the clock that only passes; None = nothing has."""
         due = (self._timesteps.due_ms, self._looks.due_ms)
         return min((at for at in due if at is not None), default=None)
 
     def holds(self) -> bool:
         """Whether nothing may begin now: something has still to come back, or to wait."""
-        now = self._clock()
+        now = self._steady()
         return self._flights.halted or self._timesteps.holds(now) or self._looks.holds(now)
 
     def failed(self, number: int, error: Exception) -> None:
         """A timestep failed: it, and those after it, run again if that may help. Raises the error if not."""
-        wait = self._timesteps.failed(f"timestep {number}", error, self._clock())
+        wait = self._timesteps.failed(f"timestep {number}", error, self._steady())
         self._tell.failed(number, error, again_ms=wait)
         self._flights.halt()
         self._runner.cancel()
@@ -73,7 +73,7 @@ class Retrying:
         try:
             slices = intake.look(now_ms, configuration)
         except Exception as error:
-            wait = self._looks.failed("reading the sources", error, self._clock())
+            wait = self._looks.failed("reading the sources", error, self._steady())
             self._tell.failed(None, error, again_ms=wait)
             return False, None
         if self._looks.well():

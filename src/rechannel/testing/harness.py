@@ -124,6 +124,7 @@ class Harness:
         self.settings = settings or Settings()
         self.clock = clock or ManualClock()
         self._steady = steady
+        self._passed = steady or self.clock
         self.injected: Counter[str] = Counter()
         self.cluster = cluster or FixedCluster()
         self._configure: Configure = configure or (lambda configuration: configuration)
@@ -227,8 +228,8 @@ class Harness:
                 PatientStore(
                     inner=store,
                     patience=settings.patience,
-                    sleep=lambda seconds: self._wait_until(self.clock() + seconds * 1e3),
-                    clock=lambda: self.clock() / 1e3,
+                    sleep=lambda seconds: self._wait_until(self._passed() + seconds * 1e3),
+                    clock=lambda: self._passed() / 1e3,
                 )
             )
         self._process.driver.recover()
@@ -332,9 +333,11 @@ class Harness:
         )
 
     def _wait_until(self, at_ms: float) -> None:
-        """Only on a clock that can be set; on any other, time passes by itself."""
-        if isinstance(self.clock, ManualClock):
-            self.clock.pass_until(at_ms)
+        """Only on clocks that can be set; on any other, time passes by itself."""
+        missing = at_ms - self._passed()
+        for clock in {id(one): one for one in (self.clock, self._passed)}.values():
+            if isinstance(clock, ManualClock):
+                clock.pass_until(clock() + missing)
 
     def _counting(self, faults: TaskFault) -> TaskFault:
         def counted(operator: str, timestep: int, task: int, attempt: int) -> str | None:

@@ -106,7 +106,8 @@ def _nobody_waits(due_ms: float) -> None:
 class Process:
     """One driver and what it needs. `Harness.start` makes it.
 
-    wait_until: lets time pass, to Unix milliseconds, where nothing else can happen than a further try.
+    wait_until: lets time pass, to milliseconds of the clock that only passes, where nothing else can
+    happen than a further try.
 
     Whatever its driver, a sink or a function of the user raises comes out of the call that led to
     it, and ends the driver.

@@ -82,6 +82,43 @@ def test_a_try_waits_for_its_time():
     assert harness.journal_state().last_committed == TIMESTEPS
 
 
+@pytest.mark.parametrize("set_by_ms", [-3_600_000, 3_600_000])
+@pytest.mark.parametrize("what", ["timestep", "source"])
+def test_a_clock_that_is_set_while_something_waits_changes_nothing(
+    set_by_ms, what, monkeypatch, undisturbed
+):
+    class Standing(ManualClock):
+        def pass_until(self, at_ms: float) -> None:
+            """Time passes only when the test says so."""
+
+    looked, failed = MemoryReader.latest, []
+
+    def latest(self: MemoryReader, *given: Any) -> Any:
+        if what == "source" and len(failed) < 2 and harness.journal_state().last_committed == 2:
+            failed.append(given)
+            raise StorageError("the source's store is away")
+        return looked(self, *given)
+
+    monkeypatch.setattr(MemoryReader, "latest", latest)
+    clock, steady = ManualClock(), Standing(0)
+    harness = chained(clock=clock, steady=steady)
+    units = [("sums", 3)] if what == "timestep" else []
+    process = harness.start(task_faults=deaths(*units, tries=2))
+    process.run()
+    assert harness.journal_state().last_committed == 2
+    assert process.driver.retrying.total == 1
+    clock.advance(set_by_ms)
+    process.run()
+    assert harness.journal_state().last_committed == 2  # nor does it begin before its time
+    steady.advance(500)
+    process.run()
+    assert process.driver.retrying.total == 2  # patience is not exhausted either
+    steady.advance(1_000)
+    process.run()
+    assert told(harness)[1] == undisturbed[1]
+    assert harness.journal_state().last_committed == TIMESTEPS
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_later_timesteps_that_are_under_way_run_again_too(seed, undisturbed):
     chance = random.Random(seed)
