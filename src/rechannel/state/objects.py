@@ -15,6 +15,7 @@ import builtins
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
 
 T = TypeVar("T")
+
+RETRY_SECONDS = 20.0
+"""How long the client repeats a request by itself, from its first attempt on; one attempt takes 30 s at most.
+
+What bears longer outages is above it: a command ends within a minute, and a job that is told to stop is not held up.
+"""
 
 _CREATOR = "rechannel-creator"
 _WITHOUT_ATTRIBUTES = ("file://",)
@@ -139,7 +146,11 @@ class ObjectStore:
     def _bucket(self) -> Bucket:
         bucket = _buckets.get(self)
         if bucket is None:
-            opened = obstore().store.from_url(self.url, config=dict(self.options) or None)
+            opened = obstore().store.from_url(
+                self.url,
+                config=dict(self.options) or None,
+                retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+            )
             bucket = _buckets.setdefault(self, opened)
         return bucket
 

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from rechannel.errors import MissingFileError, SetUpError, StorageError
+from rechannel.model.patience import Patience
 from rechannel.state import objects
 from rechannel.state.objects import ObjectStore
 
@@ -88,3 +89,21 @@ def test_without_the_package_its_name_is_said(monkeypatch):
     with pytest.raises(SetUpError, match=r"pip install 'rechannel\[objects\]'"):
         objects.ObjectStore("s3://bucket/job")
     assert refused
+
+
+def test_the_client_gives_up_long_before_a_job_does(monkeypatch):
+    """It repeats a request for minutes if nothing is said: commands and stops would wait for it."""
+    given = []
+
+    def opened(url, **options):
+        given.append(options["retry_config"]["retry_timeout"].total_seconds())
+        return obstore.store.MemoryStore()
+
+    monkeypatch.setattr(obstore.store, "from_url", opened)
+    store = ObjectStore("s3://bucket/no-such-folder")
+    try:
+        store.put("a.arrow", b"x")
+    finally:
+        objects._buckets.pop(store, None)
+    assert given == [20.0]
+    assert Patience().seconds > 2 * given[0]
