@@ -71,7 +71,7 @@ def wall_clock() -> float:
 
 
 def steady_clock() -> float:
-    """Milliseconds that pass, also while the machine sleeps where it can tell; nobody sets this clock."""
+    """Milliseconds that pass, also while the machine sleeps where it can tell; this clock cannot be set."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic() if boot is None else time.clock_gettime(boot)) * 1e3
 
@@ -335,7 +335,7 @@ class Assembly:
         )
 
     def _sized(self, settings: Settings) -> Settings:
-        """The settings with bounds of bytes per timestep and task, by what executors have where nobody says."""
+        """The settings with bounds of bytes per timestep and task, by executors' memory where they do not say."""
         most, each = SLOT_BYTES * self._tasks(), TASK_BYTES
         if self.spark is not None:
             from rechannel.engine.spark.memory import task_bytes, timestep_bytes

@@ -149,7 +149,7 @@ def _place(directory: str | None) -> Path:
 
 
 def _ends(dataflow: Dataflow) -> list[Node]:
-    """Nodes whose rows nobody else takes."""
+    """Nodes whose rows no other node takes."""
     return [node for node in dataflow.nodes if not any(True for _ in dataflow.consumers(node))]
 
 

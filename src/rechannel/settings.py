@@ -124,7 +124,7 @@ class Settings:
 
 
 def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration) -> Iterator[str]:
-    """Operators that have other tasks or bins. Tasks that nobody asked for follow the session: they are not told."""
+    """Operators that have other tasks or bins. Tasks that no setting names follow the session: they are not told."""
     both = sorted(held.operators.keys() & fresh.operators.keys())
     pairs = [(name, held.operators[name], fresh.operators[name]) for name in both]
     tasks = [name for name, one, two in pairs if settings.tasks and one.tasks != two.tasks]

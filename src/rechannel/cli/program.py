@@ -30,7 +30,7 @@ def split_target(target: str) -> tuple[Path, str | None]:
 
 
 def load(file: Path) -> ModuleType:
-    """Import a Python file under a name that is nobody else's, its directory first on the path.
+    """Import a Python file under a name that no other module has, its directory first on the path.
 
     Functions in it are sent to workers by value: no worker has to find the file.
     Raises DataflowError with the traceback of what the file raised.

@@ -1,6 +1,6 @@
 """What errors advise in Python, in the words of the command line.
 
-An error is raised where nobody knows who asks, and says what to do in Python: `start(takeover=True)`. Who typed a
+An error is raised where it is not known who asks, and says what to do in Python: `start(takeover=True)`. Who typed a
 command is told its option: `--takeover`.
 """
 

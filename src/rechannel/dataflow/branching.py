@@ -50,7 +50,7 @@ class Chosen:
 def branches(
     upstream: Node, conditions: Mapping[str, Condition], otherwise: str | None, name: str | None
 ) -> dict[str, Node]:
-    """Nodes by the names of branches. otherwise: what the rest is called, if anybody takes it. Raises DataflowError."""
+    """Nodes by the names of branches. otherwise: what the rest is called, if it is taken. Raises DataflowError."""
     _check(conditions, otherwise)
     stem = anchor(upstream) if name is None else given(name, DerivedName())
     return dict(_cut(upstream, conditions, otherwise, stem))

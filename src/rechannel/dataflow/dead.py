@@ -1,4 +1,4 @@
-"""Which nodes have dead letters, and that somebody reads them: rows never vanish without a word."""
+"""Which nodes have dead letters, and that a sink reads them: rows never vanish without a word."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def need_dead_letters(node: Node) -> None:
 
 
 def check_letters(dataflow: Dataflow) -> None:
-    """Raise DataflowError if nobody reads the dead letters of a node, or somebody those of one without."""
+    """Raise DataflowError if dead letters of a node are not read, or are read of one that has none."""
     for node in dataflow.nodes:
         if isinstance(node, DeadLetters):
             need_dead_letters(node.upstream)

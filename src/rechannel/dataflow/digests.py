@@ -248,7 +248,7 @@ def _global_names(code: CodeType) -> frozenset[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Data that nobody can change behind a function's back."""
+    """Data that cannot be changed behind a function's back."""
     if isinstance(value, tuple | frozenset):
         return all(map(_is_constant, value))
     return isinstance(value, _PLAIN)

@@ -73,9 +73,9 @@ def with_logic(
 def without(dataflow: Dataflow, names: str | Iterable[str]) -> Dataflow:
     """The dataflow without some nodes: sinks, or whole branches.
 
-    Stateless nodes that lead nowhere then go as well. An operator whose rows nobody takes stays,
+    Stateless nodes that lead nowhere then go as well. An operator whose rows no node takes stays,
     with its state, unless it is named. Raises UnknownOperatorError, RefusedError when a node that
-    stays reads one that goes, or when nobody would take the rows of a source.
+    stays reads one that goes, or when no node would take the rows of a source.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     gone = {id(node_of(dataflow, name)) for name in wanted}
@@ -89,7 +89,7 @@ def without(dataflow: Dataflow, names: str | Iterable[str]) -> Dataflow:
         if used or id(node) in gone or isinstance(node, Sink | Stateful):
             continue
         if isinstance(node, Source):
-            msg = f"nobody would take the rows of {label(node)}: remove it too"
+            msg = f"no node would take the rows of {label(node)}: remove it too"
             raise RefusedError(msg)
         gone.add(id(node))
     return _checked(Dataflow(tuple(node for node in dataflow.nodes if id(node) not in gone)))

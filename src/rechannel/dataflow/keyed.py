@@ -195,7 +195,7 @@ class KeyedStream(Generic[Behind]):
     ) -> Behind:
         """The first `n` rows of every key in an order, with their ranks from 1: keys, rank, the other columns.
 
-        Emits every rank whose row has become another one: whoever keeps the latest row of a key and rank has the
+        Emits every rank whose row has become another one: a reader that keeps the latest row of a key and rank has the
         table. n: None = all. by: columns; descending: the largest come first, for all or for each of them. Nulls and
         NaN come last; of rows that are alike, the one that came first is in front. rank: its name; None = without.
         Raises DataflowError, UnknownColumnError.

@@ -1,6 +1,6 @@
 """Which functions a program provides for what its state directory names.
 
-A state directory says by import path which function converts state of before a live change. Whoever can write into it
+A state directory says by import path which function converts state of before a live change. A user who can write to it
 could name any function there is, so a name alone imports and calls nothing. A function counts only if the program
 that is started provides it: it was given to the job (`rc.Job(..., migrations=[f])`), or it stands in a module that the
 program itself is written in, as the same function by its digest.

@@ -1,4 +1,4 @@
-"""Which columns every node has: one walk; whoever has an engine answers what only it knows."""
+"""Which columns every node has: one walk; a caller that has an engine answers what only it knows."""
 
 from __future__ import annotations
 

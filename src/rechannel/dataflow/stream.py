@@ -170,7 +170,7 @@ class Stream(Meeting):
         """Several streams by their names: each row is in the first one whose condition holds; null does not hold.
 
         conditions: Spark's SQL, or a function (RecordBatch) -> one boolean per row. otherwise: names the stream of all
-        other rows; None = nobody takes them. name: begins the names of the nodes. Raises DataflowError.
+        other rows; None = they are dropped. name: begins the names of the nodes. Raises DataflowError.
         """
         made = branches(self.node, conditions, otherwise, name)
         return {each: self._then(node) for each, node in made.items()}

@@ -1,4 +1,4 @@
-"""When the state of a `track` ends for want of rows, and whether somebody is told."""
+"""When the state of a `track` ends for want of rows, and whether a row is emitted then."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The change's own migration tells: a column that it carried over is carried back,
 that it gave up, computed anew or stored in another type cannot be had back from what is stored, and no column starts
 empty silently: then a function of the user's is needed, `rc.migrate(back=...)`.
 
-When somebody goes back is not known when the change is made, so whatever follows from that time has no way back: a
+When the user goes back is not known when the change is made, so whatever follows from that time has no way back: a
 timeout that comes, goes, or gets longer on the way back.
 """
 

@@ -63,7 +63,7 @@ class Writer:
         """Choose what becomes of the sink that follows where it cannot write a timestep.
 
         then: "stop" ends the job (the default); "skip" puts the sink in quarantine: it owes its timesteps until it is
-        released, and delays nobody; "dead_letter" writes the timestep's rows as Parquet under `path` instead.
+        released, and delays no other; "dead_letter" writes the timestep's rows as Parquet under `path` instead.
         attempts: at one timestep before that. pause_ms: after the first; it doubles, up to a minute.
         """
         place = None if path is None else fspath(path)

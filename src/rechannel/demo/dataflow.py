@@ -63,7 +63,7 @@ known). minutes: of delay, 0 for early departures. All others are 1 or 0."""
 def follow(tailnum: str | None, aircraft: Any, flights: Any) -> tuple[Any, ...]:
     """An aircraft and its flights of a timestep -> where it stands behind them, and what they were.
 
-    Flights without a tail number (most of them cancelled) are nobody's: nothing is brought along.
+    Flights without a tail number (most of them cancelled) belong to no aircraft: nothing is brought along.
     """
     departed = None if aircraft is None else aircraft.departed
     behind = None if aircraft is None else aircraft.behind

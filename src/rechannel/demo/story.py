@@ -37,7 +37,7 @@ _MOST_TASKS = 4
 
 
 class Audience(Protocol):
-    """Whoever watches."""
+    """Those who watch the demo."""
 
     def step(self, text: str) -> None:
         """Something new begins."""

@@ -29,7 +29,7 @@ class Again:
     def failed(self, name: str, error: Exception, now_ms: float) -> float:
         """Milliseconds until the next try.
 
-        name: of what failed this time. Raises the error where nobody may hope that it passes, and where patience is
+        name: of what failed this time. Raises the error where it is not known to pass, and where patience is
         exhausted.
         """
         blame = blame_of(error)

@@ -32,7 +32,7 @@ GUESS = 1e-5
 """Milliseconds per byte (100 MB/s) before anything was fetched."""
 
 SOONEST, LATEST = 0.25, 5.0
-"""Seconds until somebody looks how far it is."""
+"""Seconds until the driver looks how far it is."""
 
 
 def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:

@@ -1,8 +1,8 @@
 """Calls of other threads into the driver's thread: judged first, then done, and answered.
 
 Judging changes nothing, so whatever goes wrong there is told to who asked, and the driver goes on. What goes wrong
-while it is done (the journal cannot be written) ends the driver as well. Whoever stops waiting before it was begun
-has not asked.
+while it is done (the journal cannot be written) ends the driver as well. A caller that stops waiting before it
+was begun has not asked.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Calls:
         return happened
 
     def close(self) -> None:
-        """Nobody answers any more."""
+        """Answer no call from now on."""
         with self._lock:
             self._closed = True
         while not self._waiting.empty():

@@ -33,7 +33,7 @@ _DYING_SECONDS = 2.0
 def close_all(steps: Sequence[Step], seconds: float) -> list[str]:
     """Take all steps in order; what went wrong, a sentence each.
 
-    A step that is not over in time goes on in a thread that nobody waits for, and the next one begins.
+    A step that is not over in time goes on in a thread that is not waited for, and the next one begins.
     """
     deadline = time.monotonic() + seconds
     failures = []

@@ -1,4 +1,4 @@
-"""The seam between whoever changes a running stream and what gives it processes: a cluster, or this test.
+"""The seam between what changes a running stream and what gives it processes: a cluster, or this test.
 
 Asking and getting are different things: `request` returns at once, and `executors` shows what came of
 it, seconds or minutes later. What cannot come is refused before it is asked for: `refuses_...` say
@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
     @property
     def application(self) -> str:
-        """In which ids of executors mean something; empty where nobody can tell."""
+        """In which ids of executors mean something; empty where that is not known."""
 
     def executors(self) -> tuple[Executor, ...]:
         """Executors that take tasks now, oldest first; none that is on its way out."""

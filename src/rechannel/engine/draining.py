@@ -36,6 +36,6 @@ class Draining:
             self._idle.notify_all()
 
     def over(self) -> None:
-        """The driver has ended: nobody waits any more."""
+        """The driver has ended: those that wait are let go."""
         with self._idle:
             self._idle.notify_all()

@@ -4,7 +4,7 @@
                journalled                                  journalled               journalled
 
 One thread runs the loop and is the only one that writes to the journal's order of timesteps; units run in a pool; sinks
-publish in a thread of their own, so that a slow one delays nobody until the backlog is full.
+publish in a thread of their own, so that a slow one delays no timestep until the backlog is full.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class Driver:
             if self.changes.may_exchange(decision, place, self._flights.manifests):
                 self._exchange_program(decision, place)
             return self._decide(now)
-        # The interval is the one that the timestep itself would have: whoever shortens it need not wait for it.
+        # The interval is the one that the timestep itself would have: a change that shortens it takes effect at once.
         if not self._intake.may_begin(now, decision.configuration.interval_ms):
             if place.drained and self._intake.rested(now):
                 self._configuration, _ = self.changes.idle(place)

@@ -7,7 +7,7 @@ era (`from`) into state of another (`to`). So passages are a tree, and the prese
 - A live change that converts state adds a passage from the era before to a new one, which is the root from then on.
 - A change that is led back turns its passage around. The era before is the root again: what was written before the
   change and what is written after the return mean the same, and neither goes through the migration that was given up.
-- A leaf of which nothing is stored goes: nobody needs its passage.
+- A leaf of which nothing is stored goes: its passage is not needed.
 
 A passage is a mapping for the journal: `from`, `to`, `migration`, `back` (what converts the other way, or null) and
 `no_way_back` (why there is none). In journals of before there is no `to`: passages were a chain.

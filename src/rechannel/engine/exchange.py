@@ -1,7 +1,7 @@
 """Programs in exchange: versions of the dataflow that are ready, and the border at which one takes over.
 
 Everything that can fail (opening sources and sinks, asking for columns, judging what becomes of state) is done when a
-version is made, in the thread of whoever asks. Taking over is assignment: nothing is under way then.
+version is made, in the thread of the caller. Taking over is assignment: nothing is under way then.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Exchange:
         self._latest = current.program.version
         self._lock = threading.Lock()
         self.making = threading.Lock()
-        """Held by whoever makes a version, from the look at what waits until it waits itself."""
+        """Held by the thread that makes a version, from the look at what waits until it waits itself."""
 
     @property
     def current(self) -> Ready:

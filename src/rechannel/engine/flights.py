@@ -109,7 +109,7 @@ class Flights:
     def due(self, now_ms: int) -> bool:
         """Whether anything waits for the time of a timestep, and it has come. Nothing is under way.
 
-        Processing time goes by it, and it tells of an input of event time that it holds nobody back any more.
+        Processing time goes by it, and it tells of an input of event time that it holds no operator back any more.
         """
         passed = rowless(self._plan, self.times, now_ms)
         for stage in self._plan.stages:
@@ -181,7 +181,7 @@ class Flights:
     def take_back(self) -> list[Timestep]:
         """Every timestep under way, to begin from scratch, once all units have come back; empty until then.
 
-        Files of its attempts carry their names and are nobody's. Then `follow`, from committed state on.
+        Files of its attempts carry their names, and no report names them. Then `follow`, from committed state on.
         """
         if self._schedule.running:
             return []
@@ -243,7 +243,7 @@ class Flights:
         return self._runner.run(number, name, replace(step, memory=self._memory))
 
     def came(self, unit: Unit) -> None:
-        """A unit has come back, and nobody asks what it brings."""
+        """A unit has come back, and what it brings does not count."""
         self._schedule = self._schedule.finish(unit)
 
     def take(self, done: Done) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Versions that somebody reads: their files stay, however far the stream has gone on since.
+"""Versions that are being read: their files stay, however far the stream has gone on since.
 
-Whoever reads says so first and looks then whether the journal still keeps the version. A sweep reads the journal first
+A reader says so first and looks then whether the journal still keeps the version. A sweep reads the journal first
 and asks then what is held. So a version that was found to be kept is in no sweep before it is released.
 """
 

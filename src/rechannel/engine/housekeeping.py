@@ -17,7 +17,7 @@ HOUSEKEEPING = "housekeeping"
 
 
 def nobody(topic: str, error: BaseException | None) -> None:
-    """Nobody is told."""
+    """Tell no one."""
 
 
 class Thread(Protocol):

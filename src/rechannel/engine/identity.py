@@ -58,6 +58,6 @@ class Identity:
 
 
 def read_identity(store: Store) -> Identity:
-    """Whose state directory it is. Raises MissingFileError when nobody's yet."""
+    """Whose state directory it is. Raises MissingFileError where no job has claimed it yet."""
     record: dict[str, Any] = unseal(store.read(IDENTITY), name=IDENTITY, newest=FORMAT)
     return Identity(name=record["name"], operators=record["operators"])

@@ -3,7 +3,7 @@
 A name comes back: a sink is removed while it owes timesteps, and another one is added under its name. So the journal
 counts those who bear names. The rules:
 
-- Whoever appears first, at a start or at a change while the job runs, gets an id with the next serial ("sink-12").
+- A member that is new, at a start or at a change while the job runs, gets an id with the next serial ("sink-12").
 - An id stays as long as the name is in the program and, where a place is known (a path), as long as that is the same.
 - Removal forgets the id; no serial is ever given again.
 
@@ -32,7 +32,7 @@ SOURCES, SINKS, OPERATORS = "sources", "sinks", "operators"
 _WORDS = {SOURCES: "source", SINKS: "sink", OPERATORS: "operator"}
 
 Members = Mapping[str, Mapping[str, Mapping[str, Json]]]
-"""By kind and name, what is told about whoever bears the name. `place` is part of who it is; the rest is not."""
+"""By kind and name, what is told about the member of that name. `place` is part of who it is; the rest is not."""
 
 
 def members_of(dataflow: Dataflow) -> Members:
@@ -114,13 +114,13 @@ def operators_of(dataflow: Dataflow, notes: Mapping[str, Json]) -> dict[str, Jso
 
 
 def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:
-    """Id of whoever bears a name now; "" where the journal does not say."""
+    """Id of the member that bears a name now; "" where the journal does not say."""
     found: str = _told(notes, kind, name).get("id", "")
     return found
 
 
 def since(notes: Mapping[str, Json], kind: str, name: str) -> int:
-    """The first timestep that was planned with whoever bears a name now; 0 where the journal does not say."""
+    """The first timestep that was planned with the member that bears a name now; 0 where the journal does not say."""
     found: int = _told(notes, kind, name).get("since", 0)
     return found
 

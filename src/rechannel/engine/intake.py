@@ -26,7 +26,7 @@ BORDER_MS = 1000.0
 
 
 def unheard(topic: str, error: BaseException | None) -> None:
-    """Nobody hears of troubles."""
+    """Ignore troubles."""
 
 
 class Intake:

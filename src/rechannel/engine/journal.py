@@ -91,7 +91,7 @@ class Journal:
             return self._state
 
     def fenced(self) -> FencedError | None:
-        """Why this driver may not go on, where another one has written since; None = nobody has."""
+        """Why this driver may not go on, where another one has written since; None = none has."""
         with self._lock:
             written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
             return self._fenced() if max(written, default=0) > self._state.number else None

@@ -229,7 +229,7 @@ def _opened(state: JournalState, body: Opened) -> JournalState:
 
 
 def _closed(state: JournalState, _: Closed) -> JournalState:
-    # Whoever ends of its own will has not failed at what is open.
+    # A driver that ends of its own will has not failed at what is open.
     return replace(state, closed=True, attempts=max(0, state.attempts - 1))
 
 

@@ -128,9 +128,9 @@ class Lease:
 
 
 def read_lease(store: Store) -> Holder | None:
-    """Who holds the lease, fresh or not; None when nobody does.
+    """Who holds the lease, fresh or not; None when no driver does.
 
-    A lease torn by a power failure is nobody's: it is no state, and may be lost.
+    A lease torn by a power failure has no holder: it is no state, and may be lost.
     """
     try:
         record = unseal(store.read(LEASE), name=LEASE, newest=FORMAT)

@@ -79,7 +79,7 @@ class Life:
                 self.over.set()
 
     def _gone(self, why: str) -> None:
-        """Nothing can run any more: the driver ends, and if it hangs in a call that nobody answers, without it."""
+        """Nothing can run any more: the driver ends, and if it hangs in a call that is never answered, without it."""
         error = gone_error(why)
         self._driver.fail(error)
         if not self._driver.finished.wait(GRACE_SECONDS):

@@ -16,8 +16,8 @@ Arrow functions always run inside a stage. A DataFrame function joins the frame 
 Arrow function or an
 operator comes next or several nodes do: then its rows are the rows of a front. A sink directly behind frames needs no
 Python at all: it is written straight from its frame. A source that several DataFrame functions read is read by each.
-A front reads the columns that somebody looks at (`pruning`).
-Union has no stage: whoever reads a union reads each of its inputs, as often as it is one. Rows go different *ways*
+A front reads the columns that a function, operator or sink looks at (`pruning`).
+Union has no stage: a consumer of a union reads each of its inputs, as often as it is one. Rows go different *ways*
 through unions and Arrow functions to an operator; the number of the way is the input they arrive at, so that an
 operator which depends on the order of rows sees those of one input of a union behind those of the input before. What
 a sink reads lies all in frames or all in outboxes: where a union mixes the two, its frames become fronts.
@@ -196,7 +196,7 @@ def compile_plan(
         for stage in compiler.stages(node)
     ]
     sinks = [compiler.sink(node) for node in dataflow.nodes if isinstance(node, Sink)]
-    # Rows of a stage that nobody wants are dropped where they are made; those of a frame have to be made first.
+    # Rows of a stage that no sink wants are dropped where they are made; those of a frame have to be made first.
     sinks = [sink for sink in sinks if sink.direct or not isinstance(sink.sink.outlet, NoopOutlet)]
     sources = tuple(node for node in dataflow.nodes if isinstance(node, Source))
     return PhysicalPlan(

@@ -12,7 +12,7 @@ Of all balanced placements, the one that is found moves the fewest tasks: where 
 the same claim to a task, the one that would otherwise lose one has it. Remaining ties go to the
 executor named first.
 
-What it does not know is how heavy tasks are; whoever does puts them somewhere on purpose.
+What it does not know is how heavy tasks are; a user who does puts them somewhere on purpose.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Preparations:
     def go_ahead(
         self, record: Record, now: Callable[[], Now], manifests: Mapping[str, Manifest]
     ) -> None:
-        """Have the next steps prepared, now and then, one thing at a time; nobody waits for it."""
+        """Have the next steps prepared, now and then, one thing at a time; nothing waits for it."""
         self._now_and_then(self._ahead, record, len(record.taken), 0, now, manifests)
 
     def once_more(

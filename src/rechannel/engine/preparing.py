@@ -56,7 +56,9 @@ class ClusterPreparer:
         self.places = places
         self._patience = patience
         self._sleep = sleep
-        self._holds = 0  # what the Configuration has; before anybody has asked: how many there were
+        self._holds = (
+            0  # what the Configuration has; before a change has asked: how many there were
+        )
         self._asked: dict[str, int] = {}
         self._over: set[str] = set()
         # The first timestep whose state a change's migrations were not tried over.
@@ -152,7 +154,7 @@ class ClusterPreparer:
         waited = 0.0
         while len(self.cluster.executors()) < total:
             if id_ in self._over:
-                msg = f"{id_} is over: nobody waits for {total} executors any more"
+                msg = f"{id_} is over: {total} executors are not waited for any more"
                 raise NotReadyError(msg)
             if waited >= self._patience:
                 msg = (

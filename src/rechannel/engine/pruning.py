@@ -1,4 +1,4 @@
-"""Columns that nobody looks at are not read: what a front's rows need to have. Pure.
+"""Columns that are not looked at are not read: what a front's rows need to have. Pure.
 
 From the ends of the tree of branches to its root. An operator says what it takes from rows (`StatefulLogic.reads`); a
 function that knows says what it needs for the columns that are wanted of it (`ColumnFunction`); one that does not,
@@ -40,7 +40,7 @@ def _below(branch: Branch) -> Branch:
 
 
 def _wanted(branch: Branch) -> AbstractSet[str]:
-    """Columns of a branch's rows that somebody looks at."""
+    """Columns of a branch's rows that are looked at."""
     every = set(branch.schema.names)
     if branch.outbox:
         return every

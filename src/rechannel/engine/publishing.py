@@ -96,7 +96,7 @@ class Publisher:
             lane.thread.start()
 
     def recover(self, state: JournalState) -> None:
-        """Publish again what was committed and not published; what is owed to nobody any more is given up."""
+        """Publish again what was committed and not published; what is owed to no present sink is given up."""
         for timestep, staged in sorted(state.unpublished.items()):
             for name, what in staged.items():
                 lane = self._lanes.get(name)
@@ -112,7 +112,7 @@ class Publisher:
             self._forget(who)
 
     def _orphaned(self, timestep: int, name: str, what: Mapping[str, Json]) -> None:
-        """The sink is gone: nobody can show this, and no namesake gets it."""
+        """The sink is gone: this is not shown, and no namesake gets it."""
         reason = "the sink is gone"
         _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, name, reason)
         who = what.get("incarnation", "")

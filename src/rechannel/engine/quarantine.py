@@ -34,7 +34,7 @@ def put_in(
 
 
 def released(notes: Mapping[str, Json], who: str) -> dict[str, Json] | None:
-    """The note without a sink; None where nobody is left."""
+    """The note without a sink; None where no sink is left."""
     left = {other: fact for other, fact in quarantined(notes).items() if other != who}
     return left or None
 
@@ -42,7 +42,7 @@ def released(notes: Mapping[str, Json], who: str) -> dict[str, Json] | None:
 def owed(state: JournalState, sink: str, who: str) -> dict[int, Mapping[str, Json]]:
     """What one incarnation of a sink has still to publish: what was staged, by timestep, in order.
 
-    Journals of before do not name incarnations: what they stage belongs to whoever bears the name.
+    Journals of before do not name incarnations: what they stage belongs to the sink that bears the name.
     """
     return {
         timestep: staged[sink]

@@ -276,7 +276,7 @@ class Reconfigurer:
         return configuration, bool(decision.events or decision.steps) or counted
 
     def _count_turn(self) -> bool:
-        """Count a look at an idle stream; whether that brings anybody nearer to the next step.
+        """Count a look at an idle stream; whether that brings a change nearer to its next step.
 
         What moves next is fetched first: the timestep that comes would have to wait for all of it.
         """
@@ -332,7 +332,7 @@ class Reconfigurer:
         self.wake_waiters()
 
     def close(self) -> None:
-        """Nobody answers any more."""
+        """No call is answered any more."""
         self._preparations.close()
         self._calls.close()
         self.wake_waiters()

@@ -2,7 +2,7 @@
 
 A timestep that failed takes those after it with it: they rest on state that it was to write. All units under way come
 back first; then the timesteps begin from scratch, under the same intents and on committed state. Files of the attempts
-before carry their names and are nobody's.
+before carry their names, and no report names them.
 """
 
 from __future__ import annotations

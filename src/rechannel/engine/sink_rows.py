@@ -1,4 +1,4 @@
-"""What publishing asks of others: the rows of a sink, and somebody who is told when they are shown."""
+"""What publishing asks of others: the rows of a sink, and a function that is told when they are shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Told(Protocol):
 
 
 def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-    """Nobody is told."""
+    """Tell no one."""
 
 
 def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -37,4 +37,4 @@ def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]
 
 
 def unheard(topic: str, error: BaseException | None) -> None:
-    """Nobody hears of troubles."""
+    """Ignore troubles."""

@@ -154,7 +154,7 @@ def task_state(
 ) -> TaskState:
     """State that a task reads and merges.
 
-    rewrite: hashes to write anew, whoever owns them. lasts_us: see `plan_merges`.
+    rewrite: hashes to write anew, whichever task owns them. lasts_us: see `plan_merges`.
     """
     own = routing.intervals_of(task)
     runs, totals = manifest.within(own), manifest.totals(own)

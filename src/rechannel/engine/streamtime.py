@@ -6,7 +6,7 @@ A second clock tells what a wall clock cannot: how much time has passed. The rul
 
 - Within a driver's life the wall clock may be ahead of the time that has passed by `jump_ms`: then it was set right,
   and is believed. What is further ahead is not believed: the stream goes on by the time that passes.
-- Between two drivers nobody knows how much has passed: up to `downtime_ms` are believed, from the last timestep on.
+- Between two drivers it is not known how much has passed: up to `downtime_ms` are believed, from the last timestep on.
   So is the first reading of a stream that has no time yet.
 - A later reading that is within these bounds again is believed again.
 - A wall clock that goes back is believed, but the stream's time waits for it. What was refused is measured from the

@@ -1,12 +1,12 @@
 """When timesteps that were intended and never committed are given up, so that their numbers are planned anew. Pure.
 
 An intent is a promise to the driver that comes after a crash: run exactly this again. Where it cannot be run at all
-(too large for its tasks, a file that nobody can read any more), the promise keeps the job from ever going on. To
+(too large for its tasks, a file that cannot be read any more), the promise keeps the job from ever going on. To
 withdraw it is safe because nothing of such a timestep has happened: its state and output count only from its commit
 on. What was staged for it is swept, and a driver that still runs it finds the next entry of the journal taken.
 
 What changes of the job rode on a withdrawn timestep stays decided: it holds from the first timestep that is planned
-anew. State does not have to be moved back, since a bin is found by whoever owns it.
+anew. State does not have to be moved back, since the task that owns a bin finds it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def withdrawal(
 ) -> Withdrawn | None:
     """What a driver that has just opened the journal withdraws; None = nothing.
 
-    replan: somebody asked for it. after: as many drivers may have ended with the oldest open timestep not committed;
+    replan: the user asked for it. after: as many drivers may have ended with the oldest open timestep not committed;
     None = any number. back: the program of before a change takes over from the one that planned them.
     """
     if not state.open_intents:

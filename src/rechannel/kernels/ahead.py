@@ -3,8 +3,8 @@ which started it has ended. So fetching takes no task's place, and a timestep do
 
     nobody -- attend --> fetching -- attend: how far? --> ... --> done -- attend: what was done --> nobody
 
-All processes of a host look after an errand together. Its file in the host's cache is locked by whoever fetches, and
-holds how far that is; the lock goes with the process that holds it, and the next one to look goes on.
+All processes of a host look after an errand together. Its file in the host's cache is locked by the one that fetches,
+and holds how far that is; the lock goes with the process that holds it, and the next one to look goes on.
 """
 # ruff: noqa: PTH103, PTH108
 
@@ -31,7 +31,7 @@ PAUSE = 1.0
 _MARK = ".ahead-"
 _BUFFER = 1 << 16
 _FORGOTTEN_SECONDS = 3600.0
-"""A file that nobody has written for so long is of a driver that is gone: nobody asks how far its errand is."""
+"""A file that was not written for so long is of a driver that is gone: no one asks how far its errand is."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _go_on(descriptor: int, work: Iterator[Attended]) -> None:
 
 
 def _tidy(directory: str, before: float) -> None:
-    """Remove files that were not written since (seconds since 1970) and that nobody works on."""
+    """Remove files that were not written since (seconds since 1970) and that no process works on."""
     for entry in os.scandir(directory):
         if not entry.name.startswith(_MARK):
             continue

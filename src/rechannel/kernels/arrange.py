@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 class ArrangeLogic(ManyRows):
     """Rows as they came, later, in the order of column `on`: a `StatefulLogic`.
 
-    keys: key columns. row_schema: the stream's columns. keep_late: late rows are somebody's.
+    keys: key columns. row_schema: the stream's columns. keep_late: late rows are read.
     """
 
     keys: pa.Schema

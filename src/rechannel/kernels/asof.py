@@ -35,7 +35,7 @@ class AsofLogic(TwoSided):
 
     keys: the common keys. left, right, slots: columns of both sides, which have event times. how: "left" shows rows
     that meet none as well, with nulls; "inner" does not. tolerance_us: how far apart the two are at most; None = any.
-    keep_late: late rows are somebody's.
+    keep_late: late rows are read.
     """
 
     keys: pa.Schema
@@ -100,7 +100,7 @@ class AsofLogic(TwoSided):
         return needed
 
     def gone(self, due: int, clock: Clock) -> bool:
-        """Whether nobody can meet right rows of before then any more."""
+        """Whether no row can meet right rows of before then any more."""
         return bool(self._far(np.array([due]), clock)[0])
 
     def _far(self, due: IntArray, clock: Clock) -> Mask:

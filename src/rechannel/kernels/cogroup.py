@@ -29,7 +29,7 @@ class CogroupLogic(WholeWindows, TwoSided):
 
     keys: the common keys; the last one is the start of a window where there are windows. left, right, slots: columns of
     both sides. function, fields: what is called, and the columns of what it answers. window_us: length of the windows;
-    offset_us: one begins there. keep_late: late rows are somebody's.
+    offset_us: one begins there. keep_late: late rows are read.
     """
 
     keys: pa.Schema

@@ -71,7 +71,7 @@ class Select:
     columns: tuple[tuple[str, str | Computed], ...]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that can be made of those that are there: others nobody looks at."""
+        """The columns that can be made of those that are there: others are not looked at."""
         there = set(batch.schema.names)
         made = {
             name: batch.column(of) if isinstance(of, str) else of.of(batch)

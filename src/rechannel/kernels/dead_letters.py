@@ -160,7 +160,7 @@ class Malformed:
 
 
 def need_rows_fault(error: UserFunctionError, rows: int) -> None:
-    """Raise an error again that is nobody's but the job's, whatever rows there are."""
+    """Raise an error again that is the job's, whatever rows there are."""
     if rows == 0 or not error.blames_rows or isinstance(error.__cause__, MemoryError):
         raise error
 

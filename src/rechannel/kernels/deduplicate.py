@@ -6,7 +6,7 @@ how they were cut into timesteps. A row of before the one that passed is the sam
 
 A row is late if what it would be remembered for is over: if the watermark of the timestep before is `within` behind
 it. So a key has to be known for that much longer than until then, lest a row that is not late passes once more; then it
-costs nothing: it is skipped by whoever looks, and merging drops it. A row without a time is late, as in windows.
+costs nothing: every look-up skips it, and merging drops it. A row without a time is late, as in windows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DeduplicateLogic(EveryRow):
     """The first row of every key, for ever or within a time: a `StatefulLogic`.
 
     row_schema: columns of the rows, in and out. within_us: how long after the event time, in column `on`, of a row that
-    passed others are the same; None = for ever. keep_late: late rows are somebody's.
+    passed others are the same; None = for ever. keep_late: late rows are read.
     """
 
     key_schema: pa.Schema

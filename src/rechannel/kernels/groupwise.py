@@ -144,7 +144,7 @@ class ApplyLogic(WholeWindows):
     """What a function makes of the rows of a key in a window: a `StatefulLogic`.
 
     keys: the last one is the window's start. rows: the other columns. row_schema: the stream's own columns. function,
-    fields: what is called, and the columns of what it answers. keep_late: late rows are somebody's.
+    fields: what is called, and the columns of what it answers. keep_late: late rows are read.
     """
 
     keys: pa.Schema

@@ -55,7 +55,7 @@ class JoinLogic(TwoSided):
     keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
     inner, left, right, full, semi, anti. least_us, most_us: by how much the right row's time may be beyond the left
     one's; None = time does not matter. window_us: length of the windows; offset_us: one begins there. keep_late: late
-    rows are somebody's.
+    rows are read.
     """
 
     keys: pa.Schema

@@ -293,7 +293,7 @@ class StatefulLogic(Protocol):
         """Event time that each state row waits for, or is there for; None where it is there whatever the time."""
 
     def gone(self, due: int, clock: Clock) -> bool:
-        """Whether state rows that waited for this event time, or an earlier one, are of no use to anybody any more."""
+        """Whether state rows that waited for this event time, or an earlier one, are of no use any more."""
 
     @property
     def lasts_us(self) -> int | None:

@@ -2,7 +2,7 @@
 
 How rows are cut into parts (by tasks, batches, or not at all) must not decide whether a timestep fails. Sums of parts
 are kept in the type of the whole, since nearly all of them fit. Where one does not, its rows go on one by one, each a
-state of its own, and whoever has all of them adds them up at once, which is exact (`aggregates.integers`).
+state of its own, and the task that has all of them adds them up at once, which is exact (`aggregates.integers`).
 """
 
 from __future__ import annotations

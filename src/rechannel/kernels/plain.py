@@ -246,7 +246,7 @@ def as_they_came(
 def late_rows(
     arrivals: Arrivals, rows: IntArray, columns: tuple[pa.Schema, pa.Schema], schema: pa.Schema
 ) -> Late:
-    """Rows that came too late, for whoever wants them."""
+    """Rows that came too late, where they are read."""
     owners = arrivals.groups.ids[rows]
     batch = as_they_came(arrivals, rows, owners, columns, schema)
     return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])

@@ -123,7 +123,7 @@ class RunWriter:
 class OpenRuns(Sequence[OpenRun]):
     """Runs of one task, newest first, each of them opened when it is looked at.
 
-    Raises DamagedStateError then for one whose columns nobody can read any more.
+    Raises DamagedStateError then for one whose columns no program can read any more.
     """
 
     def __init__(self, program: StageProgram, runs: Sequence[Run]) -> None:
@@ -166,7 +166,7 @@ class OpenRuns(Sequence[OpenRun]):
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
-    """Map the run's segment. Raises DamagedStateError for one whose columns nobody can read any more."""
+    """Map the run's segment. Raises DamagedStateError for one whose columns no program can read any more."""
     segment = open_segment(program.store, run.segment, run.digest)
     base, era = run.level == BASE_LEVEL, segment.meta.schema
     if era == program.fingerprint:

@@ -45,7 +45,7 @@ class SessionLogic(ManyRows):
 
     inner: over the user's keys. row_schema: the stream's columns. on: the column of event times; None = the time of the
     timestep. gap_us: how far apart rows of one session are at most, exclusive. on_close: emit a session when it is
-    complete, and when a row comes to it after that; else with every change. keep_late: late rows are somebody's.
+    complete, and when a row comes to it after that; else with every change. keep_late: late rows are read.
     early_ms: sessions that are not complete are shown at this interval, as windows are (`WindowLogic`).
     """
 

@@ -226,7 +226,7 @@ def _untangle(
     starts: first row of every hash. tangled: rows that have another key than the row before, and its hash.
 
     Two random keys collide once in 2^64 pairs, but a null leaves a hash as it is: (1, null, 2) and
-    (1, 2, null) always do; and whoever chooses keys can choose any number of them with one hash.
+    (1, 2, null) always do; and an attacker who chooses keys can choose any number of them with one hash.
     """
     owners = np.zeros(rows, dtype=np.int64)
     owners[starts[1:]] = 1

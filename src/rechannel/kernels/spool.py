@@ -62,7 +62,7 @@ class Spool:
                 mapped.madvise(drop)
 
     def close(self) -> None:
-        """Let go of the file. What is mapped stays readable while somebody holds it."""
+        """Let go of the file. What is mapped stays readable while it is held."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -70,7 +70,7 @@ class Storing:
             return Edit(add=self.writer.write(fresh, state.own, self.step.timestep, level))
 
     def merges(self) -> Edit:
-        """Merge what is due, and let go of runs that nobody needs any more; nothing where all was written anew."""
+        """Merge what is due, and let go of runs that are not needed any more; nothing where all was written anew."""
         if self.rewritten:
             return Edit()
         logic, state = logic_of(self.program), self._state
@@ -145,7 +145,7 @@ def all_of(edits: Sequence[Edit]) -> Edit:
 
 
 def _still(fresh: Rows, alive: npt.NDArray[np.bool_] | None) -> Rows:
-    """Changed keys without those that nobody would look at any more."""
+    """Changed keys without those that would not be looked at any more."""
     if alive is None:
         return fresh
     return fresh.where(alive if fresh.dropped is None else alive | fresh.dropped)

@@ -91,7 +91,7 @@ class Timer:
         *,
         keep: bool,
     ) -> Late | None:
-        """Rows that are late, as they came if somebody wants them."""
+        """Rows that are late, as they came if they are read."""
         if not len(rows):
             return None
         if not keep:

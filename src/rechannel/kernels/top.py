@@ -1,8 +1,8 @@
 """`top`: the rows of every key that come first in an order, with their ranks.
 
 State: a row for every rank. What comes is put in order together with what was there; ranks whose row is another one
-then are written, and shown: whoever keeps the latest row of every key and rank has the table. In windows, all ranks of
-a window are shown when it is complete.
+then are written, and shown: a reader that keeps the latest row of every key and rank has the table. In windows, all
+ranks of a window are shown when it is complete.
 
 Of rows that are alike in the order, the one that came first (or last) is in front; so the order is total, and the
 result is that of a batch.
@@ -48,7 +48,7 @@ class TopLogic(ManyRows):
     last is in front. ties: rows that are alike to the last one are in as well. ranking: how rows that are
     alike are numbered, see `RANKINGS`; other than `row_number` in windows only. rank: what the rank is called; None =
     it is not shown. window_us: length of the windows; offset_us: one begins there, None = anywhere. row_schema: the
-    stream's columns. keep_late: late rows are somebody's.
+    stream's columns. keep_late: late rows are read.
     """
 
     keys: pa.Schema
@@ -197,7 +197,7 @@ class TopLogic(ManyRows):
         whole: Columns,
         hashes: npt.NDArray[np.uint64],
     ) -> Changed:
-        """Ranks that changed, and tombstones of those that nobody has any more."""
+        """Ranks that changed, and tombstones of those that no row has any more."""
         held = held_by(arrivals)
         owners = held.owners[gone]
         ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]

@@ -67,7 +67,7 @@ class TrackLogic(Tracking):
 
     @property
     def ends(self) -> bool:
-        """Whether somebody is told."""
+        """Whether a row is emitted then."""
         return self.expired is not None
 
     @property
@@ -265,7 +265,7 @@ class TrackBatchesLogic(Tracking):
 
     @property
     def ends(self) -> bool:
-        """Whether somebody is told."""
+        """Whether a row is emitted then."""
         return self.expired is not None
 
     def updated(self, arrivals: Arrivals) -> Updated:

@@ -3,7 +3,7 @@
 State of a key: the user's columns and, when there is a timeout, `_seen`: the time (Unix
 milliseconds) of the last timestep that brought rows for the key. A key whose `_seen` is longer ago
 than the timeout counts as absent. Nothing
-happens at that moment: whoever looks at the state skips it (`live`), and merging drops it.
+happens at that moment: every look at the state skips it (`live`), and merging drops it.
 
 With a timer (`kernels.timers`) it is `_until` instead, when the timer goes off; the key is then shown
 once more, if there is a function for that, and absent from then on.
@@ -59,8 +59,8 @@ class Tracking(EveryRow, MayDivide):
     fields: the user's state columns.
     timeout_ms: how long a key may stay without rows, in milliseconds of timestep time; None = for
     ever.
-    timer: how its timers are set, instead of a timeout that nobody hears of. keep_late: late rows
-    are somebody's.
+    timer: how its timers are set, instead of a timeout that emits nothing. keep_late: late rows
+    are read.
     """
 
     key_schema: pa.Schema

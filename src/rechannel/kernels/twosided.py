@@ -41,7 +41,7 @@ class TwoSided(ManyRows):
 
         @property
         def keep_late(self) -> bool:
-            """Late rows are somebody's."""
+            """Whether late rows are read."""
 
     @property
     def key_schema(self) -> pa.Schema:

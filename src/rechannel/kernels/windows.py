@@ -2,7 +2,7 @@
 
 A window is [start, start + size). It is complete when the watermark has come to its end, and gone when the watermark is
 `lateness` beyond that; a row that would belong to a window that was gone in the timestep before is late. What is gone
-costs nothing more: it is skipped by whoever looks, and merging drops it.
+costs nothing more: every look-up skips it, and merging drops it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class WindowLogic:
 
     inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
     begin there and every `size_us`; None = elsewhere too. on_close: emit a window when it is complete, and when a row
-    comes to it after that; else with every change. keep_late: late rows are somebody's: all columns travel.
+    comes to it after that; else with every change. keep_late: late rows are read: all columns travel.
     processing: windows are of the time of timesteps, not of the rows' own. early_ms: windows that are not complete are
     shown at this interval, those that got rows since: the state then also says which timestep brought the last ones.
     """
@@ -192,7 +192,7 @@ class WindowLogic:
 
     @property
     def combinable(self) -> bool:
-        """A late row that somebody wants must arrive as it is."""
+        """A late row that is read must arrive as it is."""
         return self.inner.combinable and not self.keep_late
 
     @property
@@ -232,7 +232,7 @@ class WindowLogic:
 
     @property
     def behind_us(self) -> int:
-        """A window's time is its start or its end, and that belongs to whoever completes it."""
+        """A window's time is its start or its end, and that belongs to the step that completes it."""
         return 0
 
     def due(self, keys: Columns, state: Columns) -> IntArray:
@@ -266,7 +266,7 @@ class WindowLogic:
         return clock.before, clock.watermark
 
     def _completes(self, clock: Clock) -> bool:
-        """Whether a window may become complete: else nobody has to look for one."""
+        """Whether a window may become complete: else none has to be looked for."""
         return completes(clock, self.size_us, self.offset_us)
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:

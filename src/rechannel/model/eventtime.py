@@ -32,8 +32,8 @@ class TimeInput:
     """Where an operator has its event time from.
 
     name: of the node that declares it, or of the operator with event time. delay_us: how much later than the latest
-    one rows may come. idle_ms: without rows for longer, the input holds nobody back; None = it always does. finished:
-    all its rows are in the next timestep. processing: its time is that of the timesteps, whatever rows say.
+    one rows may come. idle_ms: without rows for longer, the input holds no operator back; None = it always does.
+    finished: all its rows are in the next timestep. processing: its time is that of the timesteps, whatever rows say.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Rows that each last from one time to another, by the hundred million: blocks in the order in which rows came.
 
-Every block knows the first begin and the last end of its rows, so whoever asks for a span of time reads only the blocks
+Every block knows the first begin and the last end of its rows, so a question for a span of time reads only the blocks
 that may have some of it. Rows that come nearly in the order of time, as logs and traces have them, make blocks that
 hardly overlap. Blocks are held in memory up to `HELD` bytes; all of them lie in one temporary file beyond that, which
 goes with the object.

@@ -141,7 +141,7 @@ class Live:
             if again:
                 rows = self.tasks.since(what, min(again), max(again), index)
                 old = [row["info"] for row in rows if row["info"][number] in again]
-            # What is there no more was over, and forgotten before anybody saw that.
+            # What is there no more was over, and forgotten before it was looked at.
             for key in [k for k in known if k[0] in again - {info[number] for info in old}]:
                 del known[key]
                 self._lost += 1

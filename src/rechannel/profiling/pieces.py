@@ -106,7 +106,7 @@ class Pieces:
     ) -> Pieces:
         """rows: of a piece, about; `ROWS` by default."""
         begins = np.array([start for start, _ in windows], dtype=np.int64)
-        # Whoever waits does so in every window.
+        # A worker that waits does so in every window.
         waiting = np.arange(len(begins)) * len(source.names.workers)
         group = ((source.before(begins) + waiting) // (rows or ROWS)).astype(np.int64)
         starts = np.flatnonzero(np.diff(group, prepend=-1))

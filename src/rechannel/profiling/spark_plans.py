@@ -70,7 +70,7 @@ class Plans:
     _of: dict[int, list[int]] = field(default_factory=dict)
 
     def see(self, event: object) -> None:
-        """A plan; or, while it runs, another one in its place; or its end, after which nobody asks for it."""
+        """A plan; or, while it runs, another one in its place; or its end, after which it is not asked for."""
         match event:
             case SqlPlanned():
                 found = counted(event.plan)

@@ -44,7 +44,7 @@ TASK = np.dtype(
 )
 """Times and lengths in ns. core: of its executor, -1 before it is known. arrive: when it came to its core.
 
-good: whether it was of use. killed: nobody waited for its end, for another attempt was faster, or its result was not
+good: whether it was of use. killed: its end was not waited for, since another attempt was faster, or its result was not
 wanted any more. number: its id.
 """
 

@@ -13,7 +13,7 @@
   begins to fetch (a control message of a nanosecond), and a data message of each arrives when the fetching is over.
   Meanwhile it waits. What comes from its own core alone is an activity, fetch wait. Executors that have gone are not
   asked. A parent that was skipped is the stage of the same RDD that ran: so every stage of an adaptive query is.
-- A task that was killed does not answer: nobody waits for it, neither a faster attempt nor a job that is over.
+- A task that was killed does not answer: neither a faster attempt nor a job that is over waits for it.
 """
 
 from __future__ import annotations

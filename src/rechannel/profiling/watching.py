@@ -1,4 +1,4 @@
-"""A running session that is looked at in a thread of its own, as long as somebody wants to know."""
+"""A running session that is looked at in a thread of its own, as long as a caller wants to know."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Watch:
             start = end
 
     def _tell(self, found: Analysis) -> None:
-        """Nobody is told any more by a function that failed."""
+        """A function that failed is told nothing any more."""
         if self.tell is None:
             return
         try:

@@ -1,7 +1,7 @@
 """Which task should own which bin: targets that even out load and move as little as that takes. Pure.
 
 Two questions, two answers. Another *number* of tasks: every task gets its share of the hash space, and keeps what it
-has up to that share. Another *load* with the same tasks: bins go from the busiest task to the idlest until nobody is
+has up to that share. Another *load* with the same tasks: bins go from the busiest task to the idlest until no task is
 far above the mean; each move is the one that evens out the pair best.
 """
 

@@ -38,7 +38,7 @@ PROGRAM = "*program"
 """What a change of the dataflow itself touches: everything."""
 
 MOST_COMPLAINTS = 20
-"""That anybody reads."""
+"""That a person would read."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -100,7 +100,7 @@ class Coordination:
 def _forgotten(records: list[Record], ended: str) -> frozenset[str]:
     """Those that are over and have no place any more: all but the ones that ended last, as many as the bounds admit.
 
-    ended: which one ended just now; it stays, so that whoever ended it can tell of it. What is open always stays.
+    ended: which one ended just now; it stays, so that its caller can tell of it. What is open always stays.
     """
     over = [record for record in records if not record.open]
     over.sort(key=lambda record: (record.id == ended, record.ended_ms))

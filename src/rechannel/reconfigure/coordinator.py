@@ -4,16 +4,16 @@ The rules:
 
 - Of two changes of one operator the earlier one is finished first; changes of different operators go side by side.
 - A change for a timestep (or a time, or an event time) holds from exactly there: it does not wait for its preparation,
-  and what another one has still to move of the same operators is moved at once. Until then it blocks nobody; at that
+  and what another one has still to move of the same operators is moved at once. Until then it blocks no other; at that
   border nothing else of the same operators begins, and of two for one border the earlier one is made at once.
 - Every other change waits until it is prepared.
 - A change is judged when it is asked for, against what will be when those before it are done; and again when its turn
   comes. What is no longer possible then fails, and nothing of it has happened.
 - A change of the program begins when no timestep is under way: after a crash all timesteps that run again
   belong to one program.
-- What several changes move at one border shares their budgets: whoever comes later has what is left of its own, and
+- What several changes move at one border shares their budgets: a later one has what is left of its own, and
   waits where that is less than a bin.
-- Whoever aborts a change that is under way is led back by the same strategy.
+- A change that is aborted while it is under way is led back by the same strategy.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _near(state: Coordination, record: Record, now: Now) -> bool:
         pace = max(now.configuration.interval_ms, NEAR_MS // NEAR)
         return 0 < record.at_ms - now.time_ms <= NEAR * pace
     if record.at_event is not None:
-        return False  # nobody knows how fast event time goes
+        return False  # it is not known how fast event time goes
     before = [r for r in _before(state, record) if meet(r.touches, record.touches)]
     under_way = all(other.under_way for other in before)
     return bool(before) and under_way and sum(len(other.left) for other in before) <= NEAR
@@ -137,8 +137,8 @@ def beginning(state: Coordination, record: Record, now: Now) -> Now:
 def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
     """Records that may do something at this border, and whether they have to do all of it.
 
-    Those under way come first, then those that are for exactly this border, then all others. Whoever has one for
-    exactly this border behind it, of the same operators, is hurried; and nothing begins beside such a one.
+    Those under way come first, then those that are for exactly this border, then all others. A record that
+    has one for exactly this border after it, of the same operators, is hurried; and nothing begins beside such a one.
     """
     under_way = [record for record in state.open if record.under_way]
     fixed = [record for record in state.open if not record.under_way and _fixed(record)]
@@ -250,7 +250,7 @@ def _plan(record: Record, now: Now) -> Event:
 def _affordable(step: Step, budget: float | None, moved: float) -> int | None:
     """How many of a step's moves a budget admits beside the bytes that others have moved; None = all.
 
-    Where nobody has moved anything, at least one.
+    Where no change has moved anything, at least one.
     """
     if budget is None or step.size <= (room := max(0.0, budget - moved)):
         return None
@@ -285,7 +285,7 @@ def resume(
 
     elsewhere: executors have other names than for that driver.
     """
-    # Where no timestep runs again, nobody else will say of those that have made their last step that they are over.
+    # Where no timestep runs again, nothing else will say of those that have made their last step that they are over.
     # But what a withdrawn timestep was to write anew is written by the one that is planned in its place.
     done = settled(state, now.timestep, now.time_ms) if now.drained else ()
     over = [event for event in done if not state.find(event.id).rewrites(now.timestep)]

@@ -25,7 +25,7 @@ class _Event(BaseModel):
 
 
 class Requested(_Event):
-    """Somebody asked and was not refused.
+    """A change was asked for and not refused.
 
     change, strategy: as JSON. cause: who or what asked, in words. at_timestep, at_ms, at_event: when it shall hold
     from; all None = as soon as possible. steps: fixed ones, of a plan that was made before; None = they are planned at

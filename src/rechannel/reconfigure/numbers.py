@@ -1,4 +1,4 @@
-"""Numbers in what is asked for: numbers, and no texts that look like some, whoever asks and however.
+"""Numbers in what is asked for: numbers, and no texts that look like some, however they are asked for.
 
 The command line makes numbers of what is typed; in Python, over HTTP and in plan files they are numbers already.
 """

@@ -31,7 +31,7 @@ Task: TypeAlias = Annotated[int, Field(ge=0, lt=MOST_TASKS)]
 
 
 class Closed(BaseModel):
-    """Fields that nobody knows are refused, and numbers that are none."""
+    """Unknown fields are refused, and numbers that are none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

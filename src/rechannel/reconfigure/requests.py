@@ -23,7 +23,7 @@ from rechannel.reconfigure.strategies import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What somebody asks for. at_timestep, at_ms, at_event: at most one; none = as soon as possible."""
+    """What a user asks for. at_timestep, at_ms, at_event: at most one; none = as soon as possible."""
 
     change: Change
     strategy: Strategy

@@ -16,7 +16,7 @@ HEAD_SECONDS = 10.0
 """How long the first line and the headers of a request may take to arrive."""
 
 MOST_CONNECTIONS = 256
-"""At a time. Whoever comes then takes the place of the one that has been silent for longest."""
+"""At a time. The next one takes the place of the one that has been silent for longest."""
 
 
 class Impatient(H11Protocol):

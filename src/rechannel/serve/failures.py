@@ -22,7 +22,7 @@ class MalformedError(RefusedError):
 
 
 class ForbiddenError(RefusedError):
-    """Whoever asks may not have this, whatever the state of the job."""
+    """The client may not have this, whatever the state of the job."""
 
 
 class NoSuchError(NotReadyError):

@@ -1,4 +1,4 @@
-"""The figures of a job for Prometheus: read from the job whenever somebody looks, held nowhere else.
+"""The figures of a job for Prometheus: read from the job at every request, held nowhere else.
 
 What happens is told in counters and histograms since the driver started, how things are in gauges. Names end in their
 unit; every one bears the job's name. (`job` itself is the label that Prometheus gives to what it asks.)

@@ -1,6 +1,6 @@
 """From the bytes of a request to a checked value. Pure.
 
-JSON is read strictly: "8" is no number, true is none either, fields that nobody knows are refused. What is no change
+JSON is read strictly: "8" is no number, true is none either, unknown fields are refused. What is no change
 and no plan never reaches the driver, whose thread must not stumble.
 """
 
@@ -38,7 +38,7 @@ def read_body(kind: type[V], raw: bytes) -> V:
 
 
 def _check_json(text: bytes) -> None:
-    """Refuse what is no JSON, and JSON whose numbers or depth nobody means."""
+    """Refuse what is no JSON, and JSON whose numbers or depth cannot be meant."""
     if text.count(b",") > MOST_VALUES:
         msg = f"the body holds more than {MOST_VALUES} values"
         raise MalformedError(msg)

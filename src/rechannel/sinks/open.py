@@ -82,7 +82,7 @@ def open_sink(
     if isinstance(outlet, NoopOutlet):
         return NoopWriter()
     msg = (
-        f"nobody knows how to write {outlet.describe()!r} ({type(outlet).__name__});"
+        f"no writer is known for {outlet.describe()!r} ({type(outlet).__name__});"
         " use an outlet of rechannel.sinks.outlets"
     )
     raise DataflowError(msg)

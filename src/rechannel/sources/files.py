@@ -145,7 +145,7 @@ class FilesReader:
             return ()
 
     def _looked_into(self, file: SeenFile) -> tuple[int, ...]:
-        """Bytes of the parts. Raises SourceError for what cannot be read, where somebody wants to know so early."""
+        """Bytes of the parts. Raises SourceError for what cannot be read, where that is asked for so early."""
         if self.native:
             facts = self._facts[file.path] = facts_of(file.path)
             return facts.groups

@@ -1,4 +1,4 @@
-"""Finished DataFrames as a source: one for a batch run, or one per micro-batch that somebody else hands over."""
+"""Finished DataFrames as a source: one for a batch run, or one per micro-batch that a query hands over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def to_take(committed: Offset, number: int, query: str | None, accepted: str | N
     A query numbers its batches without gaps and sends at most the last one again; its id is kept in its checkpoint. So
     any other number, and any other id, is of another checkpoint, whose rows may be there already or have never come.
 
-    committed: the offset that counts; empty before the first. query: id of the query, None where nobody tells.
+    committed: the offset that counts; empty before the first. query: id of the query, None where that is not known.
     accepted: id of a query that may go on in place of the one before. Raises SourceError.
     """
     last, before = committed.get("batch", -1), committed.get("query")
@@ -80,7 +80,7 @@ class Handover:
             return {"batch": number, "query": query} if query else {"batch": number}
 
     def get(self, number: int) -> Any:
-        """A batch; waits for it. Raises SourceError when nobody hands it over."""
+        """A batch; waits for it. Raises SourceError when it is not handed over."""
         with self._changed:
             if not self._changed.wait_for(lambda: number in self._batches, PATIENCE):
                 msg = (

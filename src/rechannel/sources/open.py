@@ -64,7 +64,7 @@ def open_source(
 
         return PythonReader(connector)
     msg = (
-        f"source {name!r}: nobody knows how to read {connector.describe()!r}"
+        f"source {name!r}: no reader is known for {connector.describe()!r}"
         f" ({type(connector).__name__}); use a connector of rechannel.sources.connectors"
     )
     raise DataflowError(msg)

@@ -1,6 +1,6 @@
 """Local Parquet files read by tasks themselves: pyarrow, one thread, no JVM.
 
-Columns have the types that Spark shows them with, whoever wrote the file; a file that does not fit
+Columns have the types that Spark shows them with, whatever wrote the file; a file that does not fit
 the stream's columns is refused by name on the driver, before a timestep is decided.
 """
 
@@ -185,7 +185,7 @@ def _has_nanos(kind: pa.DataType) -> bool:
 def check_columns(file: str, found: Mapping[str, pa.DataType], expected: pa.Schema) -> None:
     """Raise SchemaDriftError unless a file has all columns, of their types or narrower ones.
 
-    found: types as Spark shows them. Columns that nobody expects do not matter.
+    found: types as Spark shows them. Columns that are not expected do not matter.
     """
     for field in expected:
         kind = found.get(field.name)
@@ -217,7 +217,7 @@ def _is_int96(leaf: pq.ColumnSchema) -> bool:
 
 @contextmanager
 def _opened(file: str) -> Iterator[pq.ParquetFile]:
-    """A file, read and not mapped: whoever owns it may cut it short, and that kills who maps it."""
+    """A file, read and not mapped: its owner may cut it short, and that kills a process that maps it."""
     try:
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             yield parquet

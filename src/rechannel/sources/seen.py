@@ -8,7 +8,7 @@ holds the files numbered [first, first + n) and names the pages before it, so th
 *head*, stands for the whole log. Offsets name the head. Hence:
 
 - Pages are written before the journal names them. A page that a driver wrote and whose offset it
-  never journalled is not part of any chain: it is ignored, whoever wrote it.
+  never journalled is not part of any chain: it is ignored, whichever driver wrote it.
 - The name of a page contains a digest of what is in it. Two drivers that both believe to be in
   charge write different pages, or the same page twice; neither can change what the other reads.
 

@@ -3,7 +3,7 @@
     bytes of the file, at their places | up to the next 64 KiB | one byte per 64 KiB: whether it is here
 
 Content and presence are one file, so that they can only vanish together. All processes of a host
-write into it, without locks: whoever writes a block writes the same bytes, and says that it is here
+write into it, without locks: all that write a block write the same bytes, and says that it is here
 when they are. At worst two of them fetch one block.
 
 The map is *private* (copy on write): what other processes write is seen, and nothing written
@@ -192,7 +192,7 @@ def write_whole(path: str, facts: Facts, parts: Sequence[memoryview]) -> bool:
 
 
 def _beside(path: str) -> str:
-    """A name beside it that nobody else uses, also no process of another container."""
+    """A name beside it that nothing else uses, also no process of another container."""
     return f"{path}.{secrets.token_hex(8)}"
 
 

@@ -1,8 +1,8 @@
 """A store that fails on command: the scripted half of a simulation.
 
 Every write (put, create, delete) takes the next item of the script: None lets it through, a `Fault`
-does not. There is no chance in here; whoever writes the script decides. After a crash the store is
-dead for whoever holds it, as files are for a dead process: every later call raises `Crash` again.
+does not. There is no chance in here; the author of the script decides. After a crash the store is
+dead for the process that holds it, as files are for a dead process: every later call raises `Crash` again.
 The restarted process is another `FaultyStore` around the same inner store.
 """
 

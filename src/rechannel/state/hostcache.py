@@ -4,7 +4,7 @@ It may be deleted at any time, whole or in part. Nothing is ever looked up in it
 file's name holds the version of what it was fetched from, so what was replaced is not found again.
 Files of segments that are gone are not used any more, and so go first when room is made.
 
-The bound is of allocated bytes. It is kept by whoever has fetched or written a sixteenth of it since
+The bound is of allocated bytes. It is kept by the process that has fetched or written a sixteenth of it since
 it last looked: it may be exceeded by that much per process, and by what open files that were deleted
 still hold. A segment larger than the bound is not kept.
 """
@@ -124,7 +124,7 @@ class HostCache:
         return found
 
     def _make(self) -> bool:
-        """Whether there is a directory, and nobody but this user can change what lies in it."""
+        """Whether there is a directory, and no other user can change what lies in it."""
         try:
             owned_folder(Path(self.directory))
         except OSError:

@@ -1,7 +1,7 @@
-"""Folders that nobody else on the machine may change, and files that nobody else may read.
+"""Folders that no other user of the machine may change, and files that no other may read.
 
 A folder of a well-known name can be made by anyone who comes first, and who owns a folder may exchange whatever lies in
-it. So a folder is used only if this user owns it, if nobody else may write into it, and if nobody can put
+it. So a folder is used only if this user owns it, if no other may write into it, and if no other can put
 another one in its place.
 """
 
@@ -49,7 +49,7 @@ def why_not_owned(path: Path) -> str | None:
         return f"belongs to another user (uid {found.st_uid}, not {os.geteuid()})"
     if found.st_mode & _OTHERS_WRITE:
         return f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
-    # Whoever may write into the folder above may move this one away, unless that one is sticky, as /tmp is.
+    # A user who may write into the folder above may move this one away, unless that one is sticky, as /tmp is.
     above = path.parent.stat()
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
         return f"lies in a folder in which all users may exchange it ({path.parent})"

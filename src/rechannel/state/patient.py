@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def nobody(error: StorageError | None) -> None:
-    """Nobody is told."""
+    """Tell no one."""
 
 
 def _endless() -> float:

@@ -65,7 +65,7 @@ class SegmentMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A segment that was written. size: in bytes. digest: of its content, for whoever will open it."""
+    """A segment that was written. size: in bytes. digest: of its content, for those that will open it."""
 
     size: int
     digest: str

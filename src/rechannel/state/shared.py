@@ -3,7 +3,7 @@
     backing: every byte, for all hosts, durable        (a mounted directory, or a bucket)
     cache:   some bytes of segments, for this host     (see `hostcache`)
 
-Whoever writes a segment puts it into the backing store and keeps a copy in its host's cache. Whoever
+A task that writes a segment puts it into the backing store and keeps a copy in its host's cache. One that
 reads one asks for `ranges`, and fetches the bytes that it touches and that its host does not have.
 Everything else (journal, outboxes, the order of events) is the backing store's, unchanged: `read`
 never looks into the cache, so that what is verified is what is durable.

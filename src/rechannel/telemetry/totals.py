@@ -1,7 +1,7 @@
 """What a job did since its driver started, as sums that only grow: a fold of the event stream. Pure.
 
-Whoever looks every so often at figures of the latest timestep misses all others. From sums nothing is lost: rates and
-quantiles are differences of them, over whatever time is asked for.
+A reader that looks every so often at figures of the latest timestep misses all others. From sums nothing is lost: rates
+and quantiles are differences of them, over whatever time is asked for.
 """
 
 from __future__ import annotations

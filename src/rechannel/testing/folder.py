@@ -6,7 +6,7 @@
     disk.published("/out")                     # what a reader sees: rows by timestep
 
 Every change (write, make, rename, remove, settle) takes the next item of the script, as in
-`FaultyStore`. After a crash the folder is dead for whoever holds it.
+`FaultyStore`. After a crash the folder is dead for the process that holds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rechannel.state.faulty import Crash, Fault, FaultKind
 T = TypeVar("T")
 
 SHOWN = "timestep="
-"""Begins the names of directories that readers look into; others are hidden or somebody else's."""
+"""Begins the names of directories that readers look into; others are hidden or not ours."""
 
 
 class MemoryFolder:

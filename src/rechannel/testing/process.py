@@ -85,7 +85,7 @@ class StepThread:
         return self._end is not None and not self._end.done()
 
     def join(self, timeout: float | None = None) -> None:
-        """Nobody waits where one thread does everything."""
+        """Return at once: one thread does everything."""
 
 
 class PromptExecutor(StepExecutor):
@@ -190,13 +190,15 @@ class Process:
         if not self.runner.stragglers:
             return False
         late = self.runner.stragglers.pop(0)
-        with suppress(DamagedStateError):  # it may find what it reads swept: nobody waits for it
+        with suppress(
+            DamagedStateError
+        ):  # it may find what it reads swept: its result does not count
             late()
         return True
 
 
 class Silent:
-    """A listener that nobody hears."""
+    """A listener that ignores what it is told."""
 
     def started(self, timestep: int, **facts: Any) -> None:
         """Ignore."""

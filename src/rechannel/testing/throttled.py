@@ -1,7 +1,7 @@
 """A store behind a slow line: reads take as long as their bytes over a stated bandwidth.
 
 All processes that name the same line share it, as those of a host share its network card: who reads
-reserves the line for as long as the bytes take, behind whoever reserved it before, and sleeps until
+reserves the line for as long as the bytes take, after those that reserved it before, and sleeps until
 then. The line is a file with one number, the time at which it is free again, on the clock that all
 processes of a machine share.
 """

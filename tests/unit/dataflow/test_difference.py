@@ -301,7 +301,7 @@ def test_a_whole_branch_goes_with_what_led_there():
     ("names", "error", "reason"),
     [
         (["seen"], RefusedError, "sink 'end' .* takes the rows of 'seen': remove it too"),
-        (["out", "counts", "end", "seen"], RefusedError, "nobody would take the rows of source"),
+        (["out", "counts", "end", "seen"], RefusedError, "no node would take the rows of source"),
         ("ends", UnknownOperatorError, "did you mean 'end'"),
     ],
 )

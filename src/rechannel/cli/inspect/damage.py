@@ -120,7 +120,7 @@ def _read_all(
 
 
 def _numbered(store: Store, prefix: str) -> Iterator[str]:
-    """Entries or snapshots; what else lies there is nobody's."""
+    """Entries or snapshots; what else lies there is none."""
     return (key for key in store.list(prefix) if number_of(key) is not None)
 
 

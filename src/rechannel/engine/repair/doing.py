@@ -1,4 +1,4 @@
-"""Does what somebody has chosen about findings, while no driver runs."""
+"""Does what the user has chosen about findings, while no driver runs."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int |
 
     What is large is listed and not read: `rechannel verify` reads it.
     """
-    # The lease and what was known of the journal first: whoever writes meanwhile is then further, not behind.
+    # The lease and what was known of the journal first: a driver that writes meanwhile is then further, not behind.
     lease, head = read_lease(store), told_head(store)
-    # What has no number is nobody's: the journal does not look at it either.
+    # What has no number is no entry: the journal does not look at it either.
     entries, snapshots = (
         tuple(key for key in store.list(prefix) if number_of(key) is not None)
         for prefix in (JOURNAL, SNAPSHOTS)

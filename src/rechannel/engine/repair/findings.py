@@ -41,7 +41,7 @@ class Finding:
     """Something that is wrong.
 
     id: to name it by. what: it, in a sentence. consequence: what follows if nothing is done. action: None = nothing
-    can be done here. advised: whether to do it is right whatever the reason; else somebody has to decide that.
+    can be done here. advised: whether to do it is right whatever the reason; else the user has to decide that.
     """
 
     id: str
@@ -98,7 +98,7 @@ def sinks_that_are_gone(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             id=f"unpublished-{name}",
             what=f"{which} ({len(timesteps)} in all) wait to be published by sink {name!r}, which is gone",
-            consequence="nobody shows these rows, and the files that hold them stay",
+            consequence="no sink shows these rows, and the files that hold them stay",
             action=Action(words="give them up: their rows are not shown", bodies=bodies),
             advised=False,
         )
@@ -207,7 +207,7 @@ def files(seen: Evidence) -> Iterator[Finding]:
 
 
 def lease(seen: Evidence) -> Iterator[Finding]:
-    """A lease that nobody holds any more."""
+    """A lease whose driver is gone."""
     if seen.lease is not None and not seen.held:
         yield Finding(
             id="lease",

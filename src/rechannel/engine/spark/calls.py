@@ -127,7 +127,7 @@ _BLOCK_BITS = 44
 class FrameFrontCall:
     """mapInArrow function of a front behind DataFrame functions.
 
-    order: "task" (nobody cares), "file" (hidden columns say where rows come from; files: path -> number), or "rows"
+    order: "task" (no matter which), "file" (hidden columns say where rows come from; files: path -> number), or "rows"
     (the functions lost the rows' origin: rows are put in the order of their own hash, which no run can change).
     """
 

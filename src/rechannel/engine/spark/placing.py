@@ -135,7 +135,7 @@ class Placing:
             return None if anchors is None else self._decide(operator, configuration, anchors)
 
     def anchors(self) -> Anchors | None:
-        """What holds tasks in place, for whoever places others; None where Spark offers nothing for it."""
+        """What holds tasks in place, for a caller that places others; None where Spark offers nothing for it."""
         with self._lock:
             return self._opened_once()
 

@@ -191,7 +191,7 @@ class SparkPreparer(ClusterPreparer):
         _warmed(record, lambda: self._pass(tally, _coming(record, now), now, manifests))
 
     def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was fetched ahead in all, also after it was prepared. Nobody looks after what is under way any more."""
+        """What was fetched ahead in all, also after it was prepared. What is under way is looked after no more."""
         tally = self._tallies.pop(record.id, None)
         if tally is None:
             return {}

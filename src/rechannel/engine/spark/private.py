@@ -83,7 +83,7 @@ class SharedExchange:
 def steady(spark: SparkSession) -> Iterator[None]:
     """Make exchanges whose output Spark takes for what it is: determinate.
 
-    Attempts of one task differ in a few bytes of their reports, and in nothing that anybody computes with. Spark would
+    Attempts of one task differ in a few bytes of their reports, and in nothing that is computed with. Spark would
     otherwise compare checksums of all rows, and where an executor is lost end jobs that had read of it already. The
     session keeps its own settings for whatever else runs on it: a copy of it is active meanwhile.
     """

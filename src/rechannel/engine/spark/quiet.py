@@ -39,7 +39,7 @@ def errors_only_raised() -> Iterator[None]:
 
 
 def print_unless_hung_up(*words: Any, **how: Any) -> None:
-    """Print, but not that whoever asked for a task has gone: that is how tasks are cancelled and sessions stopped."""
+    """Print, but not that what asked for a task has gone: that is how tasks are cancelled and sessions stopped."""
     text = " ".join(map(str, words))
     hung_up = "BrokenPipeError" in text or "ConnectionResetError" in text
     if not (hung_up and text.startswith("PySpark daemon failed to flush")):

@@ -40,7 +40,7 @@ class ScanCall:
 def scan_frame(
     spark: SparkSession, program: StageProgram, tasks: list[TaskState], clock: Clock
 ) -> DataFrame:
-    """Live state as a DataFrame; it reads immutable files, which somebody must hold until it is read."""
+    """Live state as a DataFrame; it reads immutable files, which the caller must hold until it is read."""
     count = len(tasks)
     call: Any = ScanCall(Shipped.of(program), tuple(tasks), clock)
     schema = from_arrow_schema(logic_of(program).shown_schema)

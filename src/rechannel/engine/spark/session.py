@@ -1,4 +1,4 @@
-"""A Spark session fit for timesteps, and what is missing on one that somebody else made."""
+"""A Spark session fit for timesteps, and what is missing on one that the user made."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _ONE = threading.Lock()
 def answer(
     spark: SparkSession, query: str, view: StateView, take: Callable[[], Hold], timestep: int | None
 ) -> DataFrame:
-    """The answer to a query as a DataFrame; its version is held as long as anybody has a DataFrame made of it.
+    """The answer to a query as a DataFrame; its version is held as long as there is a DataFrame made of it.
 
     take: holds the version. Nothing is read before an action needs it. Temporary views of the user's session are
     neither seen nor touched; tables of its catalog are there. Raises UnknownOperatorError, RefusedError, NotReadyError,
