@@ -13,10 +13,12 @@ import rechannel as rc
 from rechannel.dataflow import evolution
 from rechannel.dataflow.specs import TrackSpec
 from rechannel.engine import preparing
+from rechannel.engine.entries import Note
 from rechannel.engine.history import read_history, read_one
 from rechannel.engine.rehearsal import Rehearsal
 from rechannel.engine.versions import NOTE
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
+from rechannel.job import InProcess
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy
@@ -32,7 +34,7 @@ def doubled(batch):
     return pa.record_batch({{"twice": pc.multiply(batch["total"], 2)}})
 
 def halved(batch):
-    return pa.record_batch({{"total": pc.divide(batch["twice"], 2)}})
+    return pa.record_batch({{"total": {halves}}})
 
 def twice_summed(key, state, rows):
     return (state or 0) + 2 * sum(rows["v"])
@@ -40,6 +42,7 @@ def twice_summed(key, state, rows):
 def summed(key, state, rows):
     return (state or 0) + sum(rows["v"])
 """
+HALVES = 'pc.divide(batch["twice"], 2)'
 TOTAL, TWICE = "total bigint", "twice bigint"
 
 
@@ -50,8 +53,8 @@ def rules(tmp_path, monkeypatch) -> Any:
     monkeypatch.setattr(preparing, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=0))
     numbers = count()
 
-    def write(stumble: str = "") -> Any:
-        text = RULES.format(stumble=stumble) + "#" * next(numbers)
+    def write(stumble: str = "", halves: str = HALVES) -> Any:
+        text = RULES.format(stumble=stumble, halves=halves) + "#" * next(numbers)
         (tmp_path / "led_back_rules.py").write_text(text)
         sys.modules.pop("led_back_rules", None)
         import led_back_rules
@@ -400,3 +403,104 @@ def test_a_way_back_is_refused_where_there_is_nothing_to_convert(rules):
     same = rc.change_logic("op", module.twice_summed, migrate=rc.migrate(back=module.halved))
     with pytest.raises(RefusedError, match="there is nothing to convert back"):
         harness.process.reconfigure(same)
+
+
+# Around it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_came_with_the_change_goes():
+    harness, source = counted()
+    other = script("k string, v bigint", [[{"k": "k1", "v": 5}]])
+    more = rc.read().memory(other, name="more").key_by("k").aggregate(n=rc.count(), name="beside")
+    added = rc.add(more.write.memory("told", name="told"))
+    harness.process.reconfigure([rc.change_logic("op", BOTH), added])
+    feed(source, harness, "k1")
+    assert set(harness.journal_state().offsets) == {"in", "more"}
+    harness = back_to_counts(harness, source)
+    feed(source, harness, "k1")
+    assert set(harness.journal_state().offsets) == {"in"}
+    assert values(harness)["k1"] == 3
+
+
+def as_before(record: dict[str, Any]) -> dict[str, Any]:
+    """What the release before this one kept of a version."""
+    ways = {
+        name: [{one: passage[one] for one in ("from", "migration")} for passage in way]
+        for name, way in record["migrations"].items()
+    }
+    return {**record, "migrations": ways}
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_journal_of_before_leads_back_where_nothing_has_to_be_converted(written):
+    harness, source = counted()
+    harness.process.reconfigure(rc.change_logic("op", BOTH))
+    harness.process.run()
+    if written:
+        feed(source, harness, "k1")
+    journal = harness.process.journal
+    known = {n: as_before(one) for n, one in journal.state.notes[NOTE].items()}
+    journal.append(Note(kind=NOTE, body=known))
+    harness.process.stop()
+    both = counts(source, harness.store, **BOTH)
+    both.start()
+    assert values(both)["k1"]["n"] == 1 + written
+    both.process.stop()
+    again = counts(source, harness.store)
+    if written:
+        with pytest.raises(OtherDataflowError, match="did not keep what leads back"):
+            again.start(revert=True)
+        return
+    again.start(revert=True)
+    feed(source, again, "k1")
+    assert values(again)["k1"] == 2
+
+
+def test_a_function_that_fails_on_the_way_back_is_mended(rules):
+    module = rules()
+    harness, source = running(module)
+    to_twice(harness, module, back=module.halved)
+    feed(source, harness, "k1", "k2")
+    harness.process.stop()
+    other = rules(stumble="k2", halves=f"pc.abs({HALVES})")
+    again = tracked(source, harness.store, other.summed)
+    with pytest.raises(OtherDataflowError, match="start with mended=True"):
+        again.start(revert=True)
+    again.start(revert=True, mended=True)
+    feed(source, again, "k1")
+    assert {key: values(again)[key] for key in ("k1", "k2", "k3")} == {"k1": 3, "k2": 2, "k3": 1}
+    again.process.stop()
+    tracked(source, harness.store, other.summed).start()
+
+
+def test_a_job_is_led_back(tmp_path, caplog):
+    source = script("k string, v bigint")
+
+    def job() -> rc.Job:
+        keyed = rc.read().memory(source, name="in").key_by("k")
+        flow = keyed.aggregate(**ONE, name="op").write.memory("out", name="out")
+        return rc.Job("led-back", flow, state=tmp_path / "state")
+
+    def push(*keys: str) -> None:
+        source.push([{"k": key, "v": 1} for key in keys])
+        running.process_all_available(60)
+
+    running = job().start(in_process=InProcess())
+    push("a", "b")
+    running.reconfigure(rc.change_logic("op", BOTH)).wait(60)
+    push("a")
+    running.stop()
+    with pytest.raises(OldProgramError, match=r"start\(revert=True\)"):
+        job().start(in_process=InProcess())
+    running = job().start(in_process=InProcess(), revert=True)
+    assert (
+        "leads back to it; state of ['op'] that was written since is converted back" in caplog.text
+    )
+    push("a", "c")
+    assert {row["k"]: row["n"] for row in running.state("op").to_pylist()} == {
+        "a": 3,
+        "b": 1,
+        "c": 1,
+    }
+    assert [one["phase"] for one in running.reconfigurations] == ["undone"]
+    running.stop()
