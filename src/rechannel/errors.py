@@ -14,6 +14,7 @@ RechannelError
 │   ├── StateInUseError          another driver runs on this state directory
 │   ├── OtherDataflowError       the state directory belongs to another dataflow
 │   ├── OldProgramError          the program text of before a change that was made while it ran
+│   ├── OtherHistoryError        a path shows what another copy of the state directory published
 │   └── NewerFormatError         written by a newer version of Rechannel
 ├── FencedError              lost race: another driver took over; this one must stop
 ├── NotReadyError            not yet: ask again later
@@ -88,6 +89,10 @@ class OtherDataflowError(RefusedError):
 
 class OldProgramError(RefusedError):
     """The program is that of before a live change; the message says what has changed since."""
+
+
+class OtherHistoryError(RefusedError):
+    """A path shows other rows than this state directory committed; nothing may be written in their place."""
 
 
 class NewerFormatError(RefusedError):

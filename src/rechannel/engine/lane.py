@@ -80,9 +80,11 @@ class Lane:
         return Batch(timestep=timestep, incarnation=self.who, digest=digest)
 
     def from_journal(self, rows_of: RowsOf, timestep: int, what: Mapping[str, Any]) -> Work:
-        """What an earlier driver staged for this sink and did not see published."""
-        batch = self.batch(timestep)
-        batch = replace(batch, digest=what.get("digest", batch.digest))
+        """What an earlier driver staged for this sink and did not see published.
+
+        Journals of before do not name digests, nor did what published them leave marks: "" stands for both.
+        """
+        batch = replace(self.batch(timestep), digest=what.get("digest", ""))
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
             rows = partial(rows_of, self.sink, None, kept)

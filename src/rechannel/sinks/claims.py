@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from rechannel.errors import RefusedError
+from rechannel.errors import OtherHistoryError, RefusedError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.folder import Folder
 
@@ -148,20 +148,25 @@ def marks_of(folder: Folder, path: str) -> list[str]:
     return [name for name in folder.names(path) if name.startswith(_MARK)]
 
 
-def check_published(folder: Folder, target: str, batch: Batch) -> None:
-    """Check that a directory which exists already shows this very batch. Raises RefusedError.
+def is_of(folder: Folder, target: str, batch: Batch) -> bool:
+    """Whether a directory which exists shows this very batch.
 
     Output of versions before, whose journals did not name digests either, is taken as published.
     """
     mark = mark_of(batch)
-    if mark is None or mark in marks_of(folder, target):
+    return mark is None or mark in marks_of(folder, target)
+
+
+def check_published(folder: Folder, target: str, batch: Batch) -> None:
+    """Check that a directory which exists already shows this very batch. Raises OtherHistoryError."""
+    if is_of(folder, target, batch):
         return
     msg = (
         f"{target} exists already and does not show what this job committed as timestep {batch.timestep}: another copy"
         " of the state directory has published it, or it was made by hand. Write to another path, restore the newer"
         " state directory, or move that directory away and start again"
     )
-    raise RefusedError(msg)
+    raise OtherHistoryError(msg)
 
 
 def published_name(timestep: int, column: str = TIMESTEP) -> str:

@@ -9,7 +9,8 @@ The rename fails where the name exists, so publishing twice shows the first and 
 
 What earlier drivers staged and never committed is swept: of everything that lay there when this
 writer was opened, a timestep that is staged again removes what is from itself on, and a timestep
-that is published the rest of itself. Nothing that another driver writes later is ever touched.
+that is published the rest of itself, with what this writer staged for it before. Nothing that
+another driver writes later is ever touched.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rechannel.sinks.claims import (
     check,
     check_published,
     claim,
+    is_of,
     is_staged,
     mark_of,
     published_name,
@@ -64,6 +66,7 @@ class FileWriter:
     trial: Callable[[str], None] | None = None
     _numbers: count[int] = field(default_factory=count)
     _stale: dict[str, int] = field(default_factory=dict)
+    _own: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Claim the path, compare it with the journal, and look for what earlier drivers left."""
@@ -87,7 +90,7 @@ class FileWriter:
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows under a hidden name, durably. See `SinkWriter.stage`."""
-        self._sweep(lambda _, number: number >= batch.timestep)
+        self._sweep(self._stale, lambda _, number: number >= batch.timestep)
         name = f"{batch.timestep:012d}-{self.token}-{next(self._numbers)}"
         path = f"{self._staging}/{name}"
         try:
@@ -98,6 +101,7 @@ class FileWriter:
         if not written:
             self.folder.remove(path)
             return {"rows": 0}
+        self._own[name] = batch.timestep
         mark = mark_of(batch)
         if mark is not None:
             self.folder.make(f"{path}/{mark}")
@@ -107,7 +111,8 @@ class FileWriter:
     def publish(self, staged: Staged, batch: Batch) -> None:
         """Rename the directory to what readers see. See `SinkWriter.publish`."""
         name = staged.get("staging")
-        self._sweep(lambda other, number: number == batch.timestep and other != name)
+        for left in (self._stale, self._own):
+            self._sweep(left, lambda other, number: number == batch.timestep and other != name)
         if name is None:
             return
         source, target = (
@@ -117,20 +122,23 @@ class FileWriter:
         if not self.folder.rename(source, target):
             check_published(self.folder, target, batch)
             self.folder.remove(source)
-        self._stale.pop(name, None)
+        for known in (self._stale, self._own):
+            known.pop(name, None)
 
     def shows(self, batch: Batch) -> bool:
-        """Whether readers see a timestep already."""
-        return published_name(batch.timestep, self.column) in self.folder.names(self.root)
+        """Whether readers see this very batch already."""
+        name = published_name(batch.timestep, self.column)
+        there = name in self.folder.names(self.root)
+        return there and is_of(self.folder, f"{self.root}/{name}", batch)
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _sweep(self, is_stale: Callable[[str, int], bool]) -> None:
-        for name, number in list(self._stale.items()):
+    def _sweep(self, left: dict[str, int], is_stale: Callable[[str, int], bool]) -> None:
+        for name, number in list(left.items()):
             if is_stale(name, number):
                 self.folder.remove(f"{self._staging}/{name}")
-                self._stale.pop(name, None)
+                left.pop(name, None)
 
 
 def missing(source: str) -> MissingFileError:

@@ -19,16 +19,20 @@ from rechannel.errors import (
     DamagedStateError,
     DataflowError,
     NotReadyError,
+    OtherHistoryError,
     RefusedError,
     StorageError,
 )
 from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Configuration
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.claims import published_name
 from rechannel.sinks.failure import OnFailure
+from rechannel.sinks.files import FileWriter
 from rechannel.sinks.spare import WithDeadLetters
 from rechannel.sinks.writer import Rows
 from rechannel.testing import Harness, MemoryStore, script
+from rechannel.testing.folder import MemoryFolder
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -153,6 +157,15 @@ def test_after_a_crash_what_the_journal_says_is_published_again():
     # Nobody waits for what a sink that is gone has not shown, so that its files can go.
     assert bench.entries == [(3, "gone"), (3, "direct"), (4, "behind")]
     assert [entry.dropped for entry in bench.told] == ["the sink is gone", "", ""]
+
+
+def test_what_a_journal_of_before_owes_is_published_without_a_digest():
+    unpublished = {4: {"behind": {"outbox": {"counts": ["400"]}}}}
+    bench = Bench(state=JournalState(unpublished=unpublished, digests={4: "ab"}))
+    bench.publisher.recover(bench.state)
+    while bench.publisher.publish_next():
+        pass
+    assert bench.behind.batches == [Batch(timestep=4)]
 
 
 def test_the_backlog_is_counted_in_timesteps():
@@ -482,6 +495,25 @@ def test_damaged_state_ends_the_job_whatever_was_chosen():
     assert bench.publisher.publish_next()
     with pytest.raises(DamagedStateError):
         bench.publisher.publish_next()
+
+
+def test_what_another_history_shows_is_neither_taken_as_published_nor_a_dead_letter():
+    disk, letters = MemoryFolder(), Sink()
+    failure = OnFailure(then="dead_letter", attempts=1, pause_ms=0, path="dead")
+    state = JournalState(unpublished={1: {}}, digests={1: "ab"})
+    bench = Bench(failure=failure, state=state)
+    main = FileWriter(root="/out", owner="o", token="t", folder=disk, write=disk.write)
+    bench.behind = WithDeadLetters(main=main, letters=letters, path="dead")  # type: ignore[assignment]
+    bench.publisher = bench.made()
+    bench.commit(1)
+    bench.publisher.publish_next()  # the other sink
+    theirs = f"/out/{published_name(1)}"
+    disk.put(pa.table({"k": [7]}), f"{theirs}")
+    disk.make(f"{theirs}/_rechannel-sink-1-ff")
+    with pytest.raises(OtherHistoryError, match="does not show what this job committed"):
+        bench.publisher.publish_next()
+    assert letters.calls == []
+    assert bench.entries == [(1, "direct")]
 
 
 def test_a_sink_straight_from_a_source_cannot_be_skipped():

@@ -133,6 +133,16 @@ def test_directories_made_by_hand_are_not_ours_and_those_of_before_are():
     assert shown(disk) == {2: [5]}
 
 
+def test_a_timestep_is_shown_where_the_directory_says_that_it_is_this_one():
+    disk = MemoryFolder()
+    writer = opened(disk)
+    assert not writer.shows(batch(4, "aa"))
+    show(writer, batch(4, "aa"), 1)
+    assert writer.shows(batch(4, "aa"))
+    assert not writer.shows(batch(4, "bb"))
+    assert writer.shows(Batch(timestep=4))  # as journals of before name it
+
+
 def test_later_output_is_refused_at_open_or_removed_on_purpose():
     disk = MemoryFolder()
     writer = opened(disk, ledger=ledger("a"))

@@ -10,6 +10,7 @@ from rechannel.errors import (
     DataflowError,
     FencedError,
     NotPermittedError,
+    OtherHistoryError,
     RefusedError,
     StorageError,
     UserFunctionError,
@@ -48,7 +49,10 @@ def test_the_user_chooses_what_comes_at_last():
     assert letters.verdict(1, FULL) is Verdict.DEAD_LETTER
 
 
-@pytest.mark.parametrize("error", [FencedError("gone"), DamagedStateError("torn"), SystemExit()])
+@pytest.mark.parametrize(
+    "error",
+    [FencedError("gone"), DamagedStateError("torn"), OtherHistoryError("theirs"), SystemExit()],
+)
 def test_what_no_repetition_mends_stops(error):
     assert OnFailure(then="skip", attempts=9).verdict(1, error) is Verdict.STOP
 

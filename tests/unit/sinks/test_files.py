@@ -121,6 +121,19 @@ def test_other_attempts_at_a_committed_timestep_are_swept(tmp_path):
     assert staged(tmp_path) == []
 
 
+def test_what_the_same_driver_staged_before_is_swept_with_the_timestep_that_is_shown(tmp_path):
+    writer = opened(tmp_path)
+    first = writer.stage(rows(1), Batch(timestep=1))
+    again = writer.stage(rows(1), Batch(timestep=1))
+    later = writer.stage(rows(2), Batch(timestep=2))
+    assert staged(tmp_path) == [first["staging"], again["staging"], later["staging"]]
+    writer.publish(again, Batch(timestep=1))
+    assert staged(tmp_path) == [later["staging"]]
+    writer.publish(later, Batch(timestep=2))
+    assert staged(tmp_path) == []
+    assert seen(tmp_path) == {1: [1], 2: [2]}
+
+
 def test_a_driver_that_was_replaced_does_not_touch_what_the_new_one_staged(tmp_path):
     old = opened(tmp_path)
     new = opened(tmp_path, token="two")
