@@ -71,6 +71,34 @@ class Endless(Pages):
         return iter([]), {"at": start["at"] + 1}
 
 
+class Parts(Pages):
+    """Parts of four rows, "a" and so on; the number of the row starts again with each."""
+
+    def initialOffset(self) -> dict:  # noqa: N802
+        return {"part": "a", "row": 0}
+
+    def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
+        at = place(start)
+        if at < ROWS and start["row"] == 4:
+            return iter([]), {"part": chr(ord(start["part"]) + 1), "row": 0}
+        end = {"part": start["part"], "row": min(4, start["row"] + ROWS - at)}
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: dict, end: dict) -> Iterator[tuple]:  # noqa: N802
+        return (tuple(row.values()) for row in rows_of(place(start), place(end)).to_pylist())
+
+
+def place(offset: dict) -> int:
+    return 4 * (ord(offset["part"]) - ord("a")) + offset["row"]
+
+
+class Lagging(Pages):
+    """After its first two rows a replica answers that has one."""
+
+    def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
+        return (super().read(start)) if start["at"] == 0 else (iter([]), {"at": 1})
+
+
 class Users(DataSource):
     def schema(self) -> str:
         return "user STRING, at TIMESTAMP_NTZ"
@@ -84,6 +112,16 @@ class PagedUsers(Users):
 class LimitedUsers(Users):
     def streamReader(self, schema: Any) -> Limited:  # noqa: N802
         return Limited()
+
+
+class UsersInParts(Users):
+    def simpleStreamReader(self, schema: Any) -> Parts:  # noqa: N802
+        return Parts()
+
+
+class LaggingUsers(Users):
+    def simpleStreamReader(self, schema: Any) -> Lagging:  # noqa: N802
+        return Lagging()
 
 
 class EndlessUsers(Users):
@@ -107,7 +145,7 @@ def run(stream: Any, **options: Any) -> list[tuple[str, int, int]]:
         )
 
 
-@pytest.mark.parametrize("source", [PagedUsers, LimitedUsers])
+@pytest.mark.parametrize("source", [PagedUsers, LimitedUsers, UsersInParts])
 def test_sources_that_bound_themselves_are_read_to_their_end_in_one_timestep(source):
     assert run(rc.read().python(source, name="rows")) == WINDOWS
 
@@ -148,6 +186,13 @@ def test_what_has_no_end_is_refused(monkeypatch):
         run(rc.read().python(EndlessUsers, name="rows"))
     with pytest.raises(DataflowError, match=r"'rows' is handed over by a query.*inputs="):
         run(rc.read().handover(SCHEMA, name="rows"))
+
+
+def test_an_end_that_goes_backwards_is_not_taken_for_the_end():
+    with pytest.raises(
+        SourceError, match=r"reports the end \{'at': 1\}, which is before \{'at': 2\}"
+    ):
+        run(rc.read().python(LaggingUsers, name="rows"))
 
 
 def test_rows_of_a_second_timestep_are_an_error(monkeypatch):

@@ -2,10 +2,12 @@
 
 An offset is a data source's own JSON, so only its numbers can be compared, each with the one at the same place:
 
-- Where a mapping has numbers as keys, these are partitions, and each one counts for itself: one that went back is
-  enough.
-- Anywhere else (a file and a line, a day and an hour) one number may start again while another one grows: only an
-  offset in which something shrank and nothing grew is behind.
+- Where a mapping has numbers as keys and as values, these are partitions, and each one counts for itself: one that
+  went back is enough, and others may come and go.
+- Anywhere else (a file and a line, a day and an hour) one number may start again while something else moves on. What
+  moves on need not be a number: a file's name, a date, a cursor. So an offset in which anything but numbers changed,
+  or a member came or went, cannot be compared and is not behind; otherwise one in which something shrank and nothing
+  grew is.
 
 Texts are not compared, but for those that are whole numbers.
 """
@@ -13,30 +15,59 @@ Texts are not compared, but for those that are whole numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Any
+
+
+class _Change(Enum):
+    """What became of one place of an offset."""
+
+    GREW = auto()
+    SHRANK = auto()
+    PARTITION_SHRANK = auto()
+    OTHER = auto()
+    """Nobody can say which of the two comes first."""
 
 
 def is_behind(now: Any, before: Any) -> bool:
     """Whether an offset is behind another one, as far as their numbers tell."""
-    signs = list(_signs(now, before, of_partition=False))
-    shrank = any(sign < 0 for sign, _ in signs)
-    grew = any(sign > 0 for sign, _ in signs)
-    return any(sign < 0 and partition for sign, partition in signs) or (shrank and not grew)
+    changes = set(_changes(now, before))
+    if _Change.OTHER in changes:
+        return False
+    return _Change.PARTITION_SHRANK in changes or (
+        _Change.SHRANK in changes and _Change.GREW not in changes
+    )
 
 
-def _signs(now: Any, before: Any, *, of_partition: bool) -> Iterator[tuple[int, bool]]:
-    """Of every number at a place that both have: -1, 0 or 1, and whether it is that of a partition."""
-    if isinstance(now, dict) and isinstance(before, dict):
-        partitions = bool(before) and all(key.isdecimal() for key in before)
+def _changes(now: Any, before: Any) -> Iterator[_Change]:
+    one, other = _number(now), _number(before)
+    if one is not None and other is not None:
+        if one < other:
+            yield _Change.SHRANK
+        elif one > other:
+            yield _Change.GREW
+    elif _are_partitions(now) and _are_partitions(before):
         for key in now.keys() & before.keys():
-            yield from _signs(now[key], before[key], of_partition=partitions)
-    elif isinstance(now, list) and isinstance(before, list):
-        for one, other in zip(now, before, strict=False):
-            yield from _signs(one, other, of_partition=False)
-    else:
-        one, other = _number(now), _number(before)
-        if one is not None and other is not None:
-            yield (one > other) - (one < other), of_partition
+            if _Change.SHRANK in _changes(now[key], before[key]):
+                yield _Change.PARTITION_SHRANK
+    elif isinstance(now, dict) and isinstance(before, dict):
+        for key in now.keys() & before.keys():
+            yield from _changes(now[key], before[key])
+        both = {**before, **now}
+        if not all(_are_partitions(both[key]) for key in now.keys() ^ before.keys()):
+            yield _Change.OTHER
+    elif isinstance(now, list) and isinstance(before, list) and len(now) == len(before):
+        for pair in zip(now, before, strict=True):
+            yield from _changes(*pair)
+    elif now != before:
+        yield _Change.OTHER
+
+
+def _are_partitions(value: Any) -> bool:
+    """Whether a member has one number per partition."""
+    return isinstance(value, dict) and all(
+        key.isdecimal() and _number(number) is not None for key, number in value.items()
+    )
 
 
 def _number(value: Any) -> float | int | None:

@@ -81,7 +81,7 @@ class FiniteReader:
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """The source's present end at the first look, and then no further. See `SourceReader`.
 
-        Raises SourceError for a source that has always more.
+        Raises SourceError for a source that has always more, or that says why it gives nothing at its last look.
         """
         del bound
         return start if "to" in start else {**start, "to": self._ends(start["from"], now_ms)}
@@ -100,6 +100,10 @@ class FiniteReader:
                 )
                 raise SourceError(msg)
             at = end
+        # Nothing new is the end only where the source does not complain: there may be rows that it could not give.
+        complaint: SourceError | None = getattr(self._inner, "complaint", None)
+        if complaint is not None:
+            raise complaint
         return ends
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
