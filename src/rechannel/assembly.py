@@ -39,7 +39,7 @@ from rechannel.engine.steps import first_configuration
 from rechannel.engine.stopping import Stopping
 from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
 from rechannel.engine.versions import NOTE, Program, current_record, start_program
-from rechannel.engine.withdrawal import described, withdrawal
+from rechannel.engine.withdrawal import described, held_back, withdrawal
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
@@ -219,6 +219,8 @@ class Assembly:
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
             self.journal.append(withdrawn)
+        elif why := held_back(state, after):
+            _LOG.warning("job %r: %s", self.name, why)
 
     def _opened(self, identity: Identity) -> Opened:
         return this_opened(

@@ -37,7 +37,8 @@ class Settings:
     downtime_ms: how far it may be ahead of the last timestep when a driver starts.
     replan_after: drivers that may end, one after the other, before the timestep that they were to run again is planned
     anew from the last committed offsets, in the bounds of the present program; None = never by itself, only by
-    `start(replan=True)` or `rechannel repair`.
+    `start(replan=True)` or `rechannel repair`. By itself never either where a `for_each_batch` straight after a source
+    may have shown it: that is told.
     durability: POWER = what a commit names survives a power cut (fsync); PROCESS = it survives the death of
     every process
         (what Spark's own state stores promise on a local file system).

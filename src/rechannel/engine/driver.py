@@ -21,6 +21,7 @@ from typing import Any
 
 from rechannel.engine.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
 from rechannel.engine.draining import Draining
+from rechannel.engine.early import early_note
 from rechannel.engine.entries import (
     Closed,
     ConfigurationChanged,
@@ -255,6 +256,7 @@ class Driver:
         self._history.repair(state.coordination.records)
         self._configuration = self.changes.resume(self.place())
         self._publisher.recover(state)
+        self._tell_early()
 
     def _known(self, configuration: Configuration) -> Configuration:
         """A journalled Configuration under a program text that may have other stages without state."""
@@ -423,7 +425,14 @@ class Driver:
         self._configuration = decision.configuration
         self._intake.exchange(ready.readers, self._journal.state.offsets)
         self._follow(ready.plan)
+        self._tell_early()
         self.changes.know(*abilities(ready.plan, ready.readers))
+
+    def _tell_early(self) -> None:
+        """Let the journal know, before it runs, which sinks of a program show timesteps that are not committed."""
+        note = early_note(self._journal.state, self._exchange.current.plan.sinks)
+        if note is not None:
+            self._journal.append(note)
 
     def _counted(self, version: int, place: Place) -> dict[str, Any]:
         """Who bears which name from the border on: in the same entry as the version."""

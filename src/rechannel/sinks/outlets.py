@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rechannel.errors import DataflowError
 from rechannel.sinks.batch import Batch
@@ -86,6 +86,8 @@ class ForEachBatchOutlet:
     """
 
     function: BatchWriter
+    shows_at_once: ClassVar[bool] = True
+    """Who looks sees the rows as soon as it is called: before the commit where that comes later."""
 
     def __post_init__(self) -> None:
         """Check that it can be called."""

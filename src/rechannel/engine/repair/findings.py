@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rechannel.engine import early
 from rechannel.engine.entries import Body, Note, Published, Withdrawn
 from rechannel.engine.history import record_file, record_key
 from rechannel.engine.incarnations import NOTE, SINKS, incarnation
@@ -60,6 +61,7 @@ def open_timesteps(seen: Evidence) -> Iterator[Finding]:
     if state is None or not state.open_intents or seen.held:
         return
     first, last = state.open_intents[0].timestep, state.open_intents[-1].timestep
+    shown = early.warning(state)
     many = "once" if state.attempts <= 1 else f"{state.attempts} times"
     yield Finding(
         id="open-timesteps",
@@ -67,10 +69,11 @@ def open_timesteps(seen: Evidence) -> Iterator[Finding]:
         f" the first was begun {many}",
         consequence="the next driver runs them again exactly as they were planned",
         action=Action(
-            words="withdraw them: the next driver plans these numbers anew, in the bounds of its program",
+            words="withdraw them: the next driver plans these numbers anew, in the bounds of its program"
+            + (f". But {shown}" if shown else ""),
             bodies=(Withdrawn(from_timestep=first, reason="asked for by rechannel repair"),),
         ),
-        advised=state.attempts > 1,
+        advised=state.attempts > 1 and not shown,
     )
 
 
