@@ -165,6 +165,26 @@ def need_rows_fault(error: UserFunctionError, rows: int) -> None:
         raise error
 
 
+def misfits(rows: Sequence[int], made: Callable[[Sequence[int]], object]) -> dict[int, str]:
+    """Rows whose answers do not fit the declared columns, and why not: of what does not fit, halves are tried.
+
+    made: makes something of the answers for some rows. Raises UserFunctionError if one does not fit.
+    """
+    found: dict[int, str] = {}
+    pending = [rows]
+    while pending:
+        some = pending.pop()
+        try:
+            made(some)
+        except UserFunctionError as error:
+            if len(some) == 1:
+                found[some[0]] = error_text(error)
+            else:
+                middle = len(some) // 2
+                pending += [some[:middle], some[middle:]]
+    return found
+
+
 def error_text(error: BaseException) -> str:
     """What a dead letter says of an error: "ValueError: what it says", without places in code."""
     if isinstance(error, UserFunctionError) and error.raised and error.__cause__:
@@ -201,12 +221,38 @@ def row_texts(rows: pa.RecordBatch) -> list[str]:
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
-    values: list[Any]
     try:
-        values = column.to_pylist()
-    except (ValueError, OverflowError):  # years that Python does not have
-        values = column.cast(pa.string()).to_pylist()
-    return [_plain(value, column.type) for value in values]
+        return [_plain(value, column.type) for value in column.to_pylist()]
+    except (ValueError, OverflowError):  # values that Python does not have
+        return [_plain_scalar(value) for value in column]
+
+
+def _plain_scalar(value: pa.Scalar) -> Any:
+    """As `_plain`, of a value that may have parts which Python does not have: those become the text that Arrow has."""
+    kind = value.type
+    try:
+        return _plain(value.as_py(), kind)
+    except (ValueError, OverflowError):
+        pass
+    if pa.types.is_struct(kind):
+        return {f.name: _plain_scalar(value[i]) for i, f in enumerate(kind.fields)}
+    if pa.types.is_map(kind):
+        pairs = ((_plain_scalar(each[0]), _plain_scalar(each[1])) for each in value.values)
+        return {str(name): held for name, held in pairs}
+    if pa.types.is_nested(kind):
+        return [_plain_scalar(each) for each in value.values]
+    return _text(value)
+
+
+def _text(value: pa.Scalar) -> str:
+    """A value as Arrow writes it, with signs in place of bytes that are no text."""
+    buffer = getattr(value, "as_buffer", None)
+    if buffer is not None:
+        return bytes(buffer()).decode(errors="replace")
+    try:
+        return str(value.cast(pa.string()).as_py())
+    except (pa.ArrowException, ValueError, OverflowError):
+        return f"a value of type {value.type} that cannot be told"
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:

@@ -228,7 +228,9 @@ class ReduceLogic(Prompt):
         name = function_name(self.function)
         if keys is None:
             return f"{name} for {groups.sizes[group]} rows of one key"
-        key = python_keys([column.slice(group, 1) for column in keys], 1)[0]
+        key = python_keys(
+            [column.slice(group, 1) for column in keys], self.key_schema.names, 1, {}
+        )[0]
         return f"{name} for key {key!r}"
 
 

@@ -10,7 +10,7 @@ letters (`kernels.dead_letters`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,10 @@ from rechannel.kernels.dead_letters import (
     Run,
     error_text,
     letters_of,
+    misfits,
+    row_texts,
 )
-from rechannel.kernels.track_rows import check_tuples, columns_of, python_rows
+from rechannel.kernels.track_rows import Unheld, check_tuples, columns_of, python_rows
 from rechannel.kernels.user_errors import function_name, user_error
 
 
@@ -37,7 +39,7 @@ class RowMap(MayDivide):
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply the function to every row. Raises UserFunctionError naming the row."""
-        rows = rows_of(batch)
+        rows = rows_of(batch, self.function)
         answers: list[Any] = []
         try:
             answers.extend(map(self.function, rows))
@@ -65,7 +67,7 @@ class RowFlatMap(MayDivide):
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply the function to every row. Raises UserFunctionError naming the row."""
         answers: list[Any] = []
-        for row in rows_of(batch):
+        for row in rows_of(batch, self.function):
             try:
                 answers.extend(self.function(row))
             except Exception as error:
@@ -89,7 +91,7 @@ class RowFilter(MayDivide):
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Ask the function about every row. Raises UserFunctionError naming the row."""
-        rows = rows_of(batch)
+        rows = rows_of(batch, self.function)
         keep: list[bool] = []
         try:
             keep.extend(bool(self.function(row)) for row in rows)
@@ -107,9 +109,22 @@ class RowFilter(MayDivide):
         return [batch.filter(pa.array(keep, pa.bool_()))], letters_of(batch, failed)
 
 
-def rows_of(batch: pa.RecordBatch) -> list[Any]:
-    """Every row of a batch as a NamedTuple."""
-    return python_rows(batch.columns, tuple(batch.schema.names), batch.num_rows)
+def rows_of(batch: pa.RecordBatch, function: object) -> list[Any]:
+    """Every row of a batch as a NamedTuple. Raises UserFunctionError naming a row that Python cannot hold."""
+    rows, unheld = _held_rows(batch)
+    if unheld:
+        row = min(unheld)
+        (text,) = row_texts(batch.slice(row, 1))
+        msg = f"{function_name(function)} cannot be called with the row {text}: {unheld[row]}"
+        raise UserFunctionError(msg)
+    return rows
+
+
+def _held_rows(batch: pa.RecordBatch) -> tuple[list[Any], Unheld]:
+    """Every row of a batch as a NamedTuple, and those that have values which Python does not have."""
+    unheld: Unheld = {}
+    names = tuple(batch.schema.names)
+    return python_rows(batch.columns, names, batch.num_rows, unheld=unheld), unheld
 
 
 def _tried(
@@ -117,8 +132,11 @@ def _tried(
 ) -> tuple[dict[int, Any], dict[int, str]]:
     """What a function answers for rows, and what it raises for others, by row."""
     answers: dict[int, Any] = {}
-    failed: dict[int, str] = {}
-    for number, row in enumerate(rows_of(batch)):
+    rows, failed = _held_rows(batch)
+    each: Iterable[tuple[int, Any]] = enumerate(rows)
+    if failed:
+        each = [(number, row) for number, row in each if number not in failed]
+    for number, row in each:
         try:
             answers[number] = function(row)
         except MemoryError:
@@ -133,18 +151,17 @@ def _fitting(
 ) -> pa.RecordBatch:
     """Answers as a batch; rows with one that does not fit fail. answers: several for each row."""
     schema, function = made_by.schema, made_by.function
+
+    def made(some: Sequence[int]) -> pa.RecordBatch:
+        return _batch([each for row in some for each in answers[row]], schema, function)
+
+    rows = list(answers)
     try:
-        return _batch([each for mine in answers.values() for each in mine], schema, function)
+        return made(rows)
     except UserFunctionError:
-        fit: list[Any] = []
-        for row, mine in answers.items():
-            try:
-                _batch(mine, schema, function)
-            except UserFunctionError as error:
-                failed[row] = error_text(error)
-            else:
-                fit.extend(mine)
-        return _batch(fit, schema, function)
+        unfit = misfits(rows, made)
+    failed.update(unfit)
+    return made([row for row in rows if row not in unfit])
 
 
 def _batch(answers: list[Any], schema: pa.Schema, function: object) -> pa.RecordBatch:

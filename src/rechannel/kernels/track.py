@@ -7,7 +7,7 @@ Python objects per key, because that is what was asked for; all conversions are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.dead_letters import divides, error_text, need_rows_fault
+from rechannel.kernels.dead_letters import divides, error_text, misfits, need_rows_fault
 from rechannel.kernels.groups import Groups, IntArray
 from rechannel.kernels.logic import Arrivals, Columns
 from rechannel.kernels.plain import keys_between
@@ -24,6 +24,7 @@ from rechannel.kernels.track_frame import FrameAnswer, KeyedFrame, read_answer
 from rechannel.kernels.track_rows import (
     LazyColumns,
     Rows,
+    Unheld,
     check_tuples,
     column_of,
     columns_of,
@@ -78,32 +79,52 @@ class TrackLogic(Tracking):
     def updated(self, arrivals: Arrivals) -> Updated:
         """Call the user's function once per key. Raises UserFunctionError naming the key."""
         count = arrivals.groups.count
-        keys = python_keys(arrivals.keys, count)
-        present = self.present(arrivals)
-        calls = _Calls(
-            keys=keys,
-            states=self._states(arrivals, present),
-            rows=LazyColumns(arrivals.values, tuple(self.value_schema.names)),
-            starts=arrivals.groups.starts.tolist(),
-            ends=arrivals.groups.ends.tolist(),
-        )
         failed: dict[int, str] = {}
-        if self.initialise is None or present.all():
-            results = self._update(calls, failed)
+        calls = self._calls(arrivals, failed)
+        keys = calls.keys
+        if failed and not divides(self):
+            key, why = min(failed.items())
+            msg = f"{function_name(self.update)} cannot be called for key {keys[key]!r}: {why}"
+            raise UserFunctionError(msg)
+        some = calls.without(failed) if failed else calls
+        broken: dict[int, str] = {}
+        if some.firsts is None or self.initialise is None:
+            results = self._update(some, broken)
         else:
-            firsts = self._firsts(arrivals, present)
-            results = self._begin(calls, self.initialise, firsts, failed)
+            results = self._begin(some, self.initialise, some.firsts, broken)
+        if failed:
+            where = np.delete(np.arange(count), list(failed))
+            broken = {int(where[place]): why for place, why in broken.items()}
+            results = _scatter(results, where, count)
+        failed |= broken
         try:
             return self._made(results, keys, failed)
         except UserFunctionError:
             if not divides(self):
                 raise
-        for number, (key, result) in enumerate(zip(keys, results, strict=True)):
-            try:
-                self._made([result], [key], {})
-            except UserFunctionError as error:
-                results[number], failed[number] = None, error_text(error)
-        return self._made(results, keys, failed)
+
+        def made(some: Sequence[int]) -> Updated:
+            return self._made([results[i] for i in some], [keys[i] for i in some], {})
+
+        unfit = misfits(range(count), made)
+        for number in unfit:
+            results[number] = None
+        return self._made(results, keys, failed | unfit)
+
+    def _calls(self, arrivals: Arrivals, failed: dict[int, str]) -> _Calls:
+        """What there is to call. failed: gets the keys for which Python does not have what they are called with."""
+        present = self.present(arrivals)
+        count = arrivals.groups.count
+        keys = python_keys(arrivals.keys, self.key_schema.names, count, failed)
+        begins = self.initialise is not None and not present.all()
+        return _Calls(
+            keys=keys,
+            states=self._states(arrivals, present, failed),
+            firsts=self._firsts(arrivals, present, failed) if begins else None,
+            rows=LazyColumns(arrivals.values, tuple(self.value_schema.names)),
+            starts=arrivals.groups.starts.tolist(),
+            ends=arrivals.groups.ends.tolist(),
+        )
 
     def _made(self, results: list[Any], keys: list[Any], failed: dict[int, str]) -> Updated:
         """States as columns; None where a key has none any more. Raises UserFunctionError."""
@@ -129,7 +150,8 @@ class TrackLogic(Tracking):
         """Call the user's function once per key. Raises UserFunctionError naming the key."""
         if self.expired is None:
             return super().ended(keys, state)
-        names, states = python_keys(keys, len(state[0])), self._python_states(state)
+        names = python_keys(keys, self.key_schema.names, len(state[0]))
+        states = self._python_states(state)
         results: list[Any] = []
         try:
             for key, old in zip(names, states, strict=True):
@@ -140,27 +162,33 @@ class TrackLogic(Tracking):
         shown = [r for r in results if r is not None]
         return np.flatnonzero(~silent), self._columns(shown, names, silent, self.expired)
 
-    def _states(self, arrivals: Arrivals, present: Mask) -> list[Any]:
-        """State of every key as Python sees it; None where there is none."""
+    def _states(self, arrivals: Arrivals, present: Mask, failed: dict[int, str]) -> list[Any]:
+        """State of every key as Python sees it; None where there is none. failed: as for `_calls`."""
         old = arrivals.old[: len(self.fields)]
         if present.all():
-            return self._python_states(old)
+            return self._python_states(old, failed)
         where = np.flatnonzero(present)
-        known = self._python_states([column.take(pa.array(where)) for column in old])
+        unheld: Unheld = {}
+        known = self._python_states([column.take(pa.array(where)) for column in old], unheld)
+        failed |= {int(where[place]): why for place, why in unheld.items()}
         return _scatter(known, where, len(present))
 
-    def _firsts(self, arrivals: Arrivals, present: Mask) -> list[Any]:
-        """First row of every key without state; None for the others."""
+    def _firsts(self, arrivals: Arrivals, present: Mask, failed: dict[int, str]) -> list[Any]:
+        """First row of every key without state; None for the others. failed: as for `_calls`."""
         where = np.flatnonzero(~present)
         index = pa.array(arrivals.groups.starts[where])
         columns = [column.take(index) for column in arrivals.values]
-        rows = python_rows(columns, tuple(self.value_schema.names), len(where))
+        unheld: Unheld = {}
+        names = tuple(self.value_schema.names)
+        rows = python_rows(columns, names, len(where), unheld=unheld)
+        failed |= {int(where[place]): why for place, why in unheld.items()}
         return _scatter(rows, where, len(present))
 
-    def _python_states(self, columns: Columns) -> list[Any]:
+    def _python_states(self, columns: Columns, unheld: Unheld | None = None) -> list[Any]:
+        names = tuple(self.fields.names)
         if len(columns) == 1:
-            return python_values(columns[0])
-        return python_rows(columns, tuple(self.fields.names), len(columns[0]), "State")
+            return python_values(columns[0], names[0], unheld)
+        return python_rows(columns, names, len(columns[0]), "State", unheld)
 
     def _update(self, calls: _Calls, failed: dict[int, str]) -> list[Any]:
         update, results = self.update, list[Any]()
@@ -231,13 +259,33 @@ class TrackLogic(Tracking):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Calls:
-    """What the user's function is called with: key, state or None, and rows from start to end."""
+    """What the user's function is called with: key, state or None, and rows from start to end.
+
+    firsts: first rows of the keys without state, None for the others; None = `initialise` is not called.
+    """
 
     keys: list[Any]
     states: list[Any]
+    firsts: list[Any] | None
     rows: LazyColumns
     starts: list[int]
     ends: list[int]
+
+    def without(self, failed: Collection[int]) -> _Calls:
+        """Those for other keys."""
+        stay = [number for number in range(len(self.keys)) if number not in failed]
+
+        def of(values: list[Any]) -> list[Any]:
+            return [values[number] for number in stay]
+
+        return _Calls(
+            keys=of(self.keys),
+            states=of(self.states),
+            firsts=None if self.firsts is None else of(self.firsts),
+            rows=self.rows,
+            starts=of(self.starts),
+            ends=of(self.ends),
+        )
 
 
 def _call(function: Callable[..., Any], key: Any) -> str:

@@ -1,7 +1,8 @@
 """Arrow columns as the Python values that a user's function of rows wants, and back.
 
 Whole columns are converted at once and only when they are asked for: per key, a list is sliced and
-nothing is built.
+nothing is built. Of a column with a value that Python does not have (a time in the year 14645, text
+that is no UTF-8), every value is converted by itself, so that only rows with such values suffer.
 """
 
 from __future__ import annotations
@@ -29,8 +30,51 @@ def row_type(names: tuple[str, ...], title: str = "Row") -> Any:
     return namedtuple(title, names, rename=True)
 
 
-def python_values(column: pa.Array) -> list[Any]:
-    """Every value as Python's own type; null is None, an instant is a datetime in UTC."""
+Unheld = dict[int, str]
+"""Rows with a value that Python does not have, and what is wrong with it."""
+
+_UNHELD = (ValueError, OverflowError)  # UnicodeDecodeError and pa.ArrowInvalid are ValueErrors
+
+
+def python_values(column: pa.Array, name: str = "", unheld: Unheld | None = None) -> list[Any]:
+    """Every value as Python's own type; null is None, an instant is a datetime in UTC.
+
+    name: of the column, for messages. unheld: gets the rows whose values Python does not have, which are None then.
+    Raises UserFunctionError for such a value where it is None.
+    """
+    try:
+        return _converted(column)
+    except _UNHELD:
+        values, wrong = _by_halves(column)
+    told = f"column {name!r}" if name else "a column"
+    for row, why in wrong.items():
+        what = f"{told} has a value that Python does not have ({why})"
+        if unheld is None:
+            raise UserFunctionError(what)
+        unheld.setdefault(row, what)
+    return values
+
+
+def _by_halves(column: pa.Array) -> tuple[list[Any], Unheld]:
+    """Values, None where Python does not have them, and why it does not."""
+    values: list[Any] = []
+    wrong: Unheld = {}
+    pending = [(0, len(column))]
+    while pending:
+        start, stop = pending.pop()
+        try:
+            values += _converted(column.slice(start, stop - start))
+        except _UNHELD as error:
+            if stop - start == 1:
+                values.append(None)
+                wrong[start] = f"{type(error).__name__}: {error}"
+                continue
+            middle = (start + stop) // 2
+            pending += [(middle, stop), (start, middle)]
+    return values, wrong
+
+
+def _converted(column: pa.Array) -> list[Any]:
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return _numbers(column)
@@ -52,18 +96,26 @@ def _numbers(column: pa.Array) -> list[Any]:
     return values
 
 
-def python_keys(columns: Columns, rows: int) -> list[Any]:
-    """One Python value per key: a scalar for one key column, else a tuple."""
-    if len(columns) == 1:
-        return python_values(columns[0])
-    return list(zip(*map(python_values, columns), strict=True)) if columns else [()] * rows
+def python_keys(
+    columns: Columns, names: Sequence[str], rows: int, unheld: Unheld | None = None
+) -> list[Any]:
+    """One Python value per key: a scalar for one key column, else a tuple. unheld: as for `python_values`."""
+    values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
+    if len(values) == 1:
+        return values[0]
+    return list(zip(*values, strict=True)) if values else [()] * rows
 
 
 def python_rows(
-    columns: Columns, names: tuple[str, ...], rows: int, title: str = "Row"
+    columns: Columns,
+    names: tuple[str, ...],
+    rows: int,
+    title: str = "Row",
+    unheld: Unheld | None = None,
 ) -> list[Any]:
-    """Every row as a NamedTuple."""
-    return list(map(row_type(names, title)._make, _cells(list(map(python_values, columns)), rows)))
+    """Every row as a NamedTuple. unheld: as for `python_values`."""
+    values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
+    return list(map(row_type(names, title)._make, _cells(values, rows)))
 
 
 def _cells(columns: Sequence[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
@@ -71,8 +123,32 @@ def _cells(columns: Sequence[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]
     return zip(*columns, strict=True) if columns else repeat((), rows)
 
 
+class _Gapped(list[Any]):
+    """Values of a column that raise UnheldError where one that Python does not have is asked for."""
+
+    def __init__(self, values: list[Any], unheld: Unheld) -> None:
+        super().__init__(values)
+        self._unheld = unheld
+        self._gaps = np.array(sorted(unheld), dtype=np.int64)
+
+    def __getitem__(self, which: Any) -> Any:
+        """A value, or those of a slice without a step."""
+        start, stop = (which.start, which.stop) if isinstance(which, slice) else (which, which + 1)
+        first, last = np.searchsorted(self._gaps, [start, stop])
+        if first < last:
+            raise UnheldError(self._unheld[int(self._gaps[first])])
+        return super().__getitem__(which)
+
+
+class UnheldError(ValueError):
+    """A function asked for a value that Python does not have."""
+
+
 class LazyColumns(dict[str, list[Any]]):
-    """Columns by name, each turned into a list of Python values when it is first asked for."""
+    """Columns by name, each turned into a list of Python values when it is first asked for.
+
+    A value that Python does not have is missed by whoever asks for its row, and by nobody else.
+    """
 
     __slots__ = ("arrays", "names", "row")
 
@@ -85,9 +161,10 @@ class LazyColumns(dict[str, list[Any]]):
         if name not in self.names:
             msg = f"rows have no column {name!r}; they have {', '.join(self.names) or 'none'}"
             raise KeyError(msg)
-        values = python_values(self.arrays[self.names.index(name)])
-        self[name] = values
-        return values
+        unheld: Unheld = {}
+        values = python_values(self.arrays[self.names.index(name)], name, unheld)
+        self[name] = _Gapped(values, unheld) if unheld else values
+        return self[name]
 
     def all(self) -> list[list[Any]]:
         """Every column, in order."""
@@ -173,7 +250,7 @@ def column_of(values: Sequence[Any], field: pa.Field, what: Label) -> pa.Array:
     try:
         return pa.array(values, type=field.type)
     except _REFUSALS as error:
-        row = next(i for i, value in enumerate(values) if not _fits(value, field))
+        row = _first_unfit(values, field)
         raise _unfit(values[row], field, what(row)) from error
 
 
@@ -190,9 +267,21 @@ def _refuse_fractions(values: Sequence[Any], field: pa.Field, what: Label) -> No
 _FRACTIONS = (float, np.floating, Decimal)
 
 
-def _fits(value: object, field: pa.Field) -> bool:
+def _first_unfit(values: Sequence[Any], field: pa.Field) -> int:
+    """Where the first value is that does not fit, if one does not: by halves, as a column is fast and a value slow."""
+    start, stop = 0, len(values)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        if _fit(values[start:middle], field):
+            start = middle
+        else:
+            stop = middle
+    return start
+
+
+def _fit(values: Sequence[Any], field: pa.Field) -> bool:
     try:
-        pa.array([value], type=field.type)
+        pa.array(values, type=field.type)
     except _REFUSALS:
         return False
     return True
