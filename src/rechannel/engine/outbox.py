@@ -26,17 +26,37 @@ def outbox_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class OutboxRows:
-    """mapInArrow function over one number per partition: the rows of the file of that number."""
+    """mapInArrow function over one number per partition: the rows of the file of that number.
+
+    schema: columns that Spark expects, which it takes by their places; None = those of the files.
+    """
 
     store: Store
     keys: tuple[str, ...]
+    schema: pa.Schema | None = None
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Numbers in, rows out."""
         for batch in numbers:
-            yield from outbox_tables(
-                self.store, (self.keys[i] for i in batch.column(0).to_pylist())
-            )
+            keys = (self.keys[i] for i in batch.column(0).to_pylist())
+            for rows in outbox_tables(self.store, keys):
+                yield rows if self.schema is None else as_expected(rows, self.schema)
+
+
+def as_expected(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the columns of a schema, by their names; null where there is no such column.
+
+    A timestep that is owed may have been committed by another version of the program, with other columns.
+    """
+    if rows.schema.names == schema.names:
+        return rows
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 def outbox_frame(
@@ -44,11 +64,11 @@ def outbox_frame(
 ) -> DataFrame:
     """Rows of outbox files as a DataFrame, one partition per file; no files give no rows.
 
-    store: one that can be pickled and that executors reach. schema: columns of all the files.
+    store: one that can be pickled and that executors reach. schema: columns of the frame.
     """
     from rechannel.sources.spark import empty_frame, spark_schema
 
     if not keys:
         return empty_frame(spark, schema)
     numbers = spark.range(0, len(keys), 1, len(keys))
-    return numbers.mapInArrow(OutboxRows(store, tuple(keys)), spark_schema(schema))
+    return numbers.mapInArrow(OutboxRows(store, tuple(keys), schema), spark_schema(schema))

@@ -1,0 +1,40 @@
+"""Rows that were committed by another version of the program, in the columns of the one that shows them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from rechannel.engine.outbox import OutboxRows, as_expected
+from rechannel.state.rowsfile import write_rows
+from rechannel.testing import MemoryStore
+
+NOW = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def test_columns_go_by_their_names():
+    rows = pa.record_batch({"k": ["a"], "total": [70], "n": pa.array([1], pa.int32())})
+    shown = as_expected(rows, NOW)
+    assert shown.schema.names == ["k", "n"]
+    assert shown.to_pylist() == [{"k": "a", "n": 1}]
+    assert as_expected(shown, NOW) is shown
+
+
+def test_a_column_that_was_not_there_is_null():
+    assert as_expected(pa.record_batch({"k": ["a"]}), NOW).to_pylist() == [{"k": "a", "n": None}]
+
+
+def test_what_does_not_fit_is_an_error():
+    with pytest.raises(pa.ArrowInvalid):
+        as_expected(pa.record_batch({"n": ["many"], "k": ["a"]}), NOW)
+
+
+def test_files_are_read_so():
+    store = MemoryStore()
+    write_rows(store, "outbox/op/1.arrow", [pa.record_batch({"n": [1], "total": [7], "k": ["a"]})])
+    numbers = [pa.record_batch({"id": [0]})]
+    keys = ("outbox/op/1.arrow",)
+    (shown,) = OutboxRows(store, keys, NOW)(numbers)
+    assert shown.to_pylist() == [{"k": "a", "n": 1}]
+    (plain,) = OutboxRows(store, keys)(numbers)
+    assert plain.schema.names == ["n", "total", "k"]
