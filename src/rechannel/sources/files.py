@@ -8,7 +8,6 @@ files of the layout and asks no directory again.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,13 @@ from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.cutting import cut
+from rechannel.sources.facts import (
+    changed,
+    refuse_other_size,
+    refuse_unreadable,
+    stat_of,
+    why_changed,
+)
 from rechannel.sources.listing import bare, hidden, is_remote, local_files, meant_literally
 from rechannel.sources.malformed import line_of, sentence
 from rechannel.sources.parquet import (
@@ -108,13 +114,18 @@ class FilesReader:
         new = choose(self._unseen(), None if most is None else max(0, most - len(begun)))
         self._facts, self._passed = {}, {}
         files = [*begun, *new]
-        taken, stop = cut(map(self._sizes, files), bound.bytes, start.get("groups", 0))
+        done = start.get("groups", 0)
+        sizes = (
+            self._sizes(file, done if number < len(begun) else 0)
+            for number, file in enumerate(files)
+        )
+        taken, stop = cut(sizes, bound.bytes, done)
         if not taken:
             return start
         end = {name: start[name] for name in SeenLog.start()}
         if chosen := new[: taken - len(begun)]:
             self._keep_schema()
-            end = self._log.append(chosen)
+            end = self._log.append([self._as_read(file) for file in chosen])
         if skipped := self._skipped(files[:taken]):
             end = {**end, "skipped": skipped}
         return end if stop is None else {**end, "groups": stop}
@@ -130,31 +141,48 @@ class FilesReader:
         """The file that the timestep before has read in part."""
         return self._log.between(_from(start), start)
 
-    def _sizes(self, file: SeenFile) -> tuple[int, ...]:
-        """Bytes of the parts of a file, none of which can be cut; none of a file that is passed over."""
+    def _as_read(self, file: SeenFile) -> SeenFile:
+        """A file as it was when it was looked into, which is later than when it was listed."""
+        return self._facts[file.path].seen if file.path in self._facts else file
+
+    def _sizes(self, file: SeenFile, done: int) -> tuple[int, ...]:
+        """Bytes of the parts of a file, none of which can be cut; none of a file that is passed over.
+
+        done: parts that the timestep before has read. A file of which there are any must still be the same one: what
+        has become of it is no damage that could be passed over.
+        """
         connector, path = self._connector, file.path
         if {path, path.rpartition("/")[2]}.intersection(connector.skip):
             self._passed[path] = "the program says so"
             return ()
         try:
-            return self._looked_into(file)
+            why = why_changed(file, stat_of(path)) if done else None
+            sizes = () if why else self._looked_into(file)
         except SourceError as error:
             if connector.on_damage == "fail" or isinstance(error, SchemaDriftError):
                 raise
             self._passed[path] = str(error)
             return ()
+        if done and not why and done >= len(sizes):
+            why = f"is now read in {len(sizes)} parts, of which {done} were read"
+        if why:
+            raise changed(path, why)
+        return sizes
 
     def _looked_into(self, file: SeenFile) -> tuple[int, ...]:
-        """Bytes of the parts. Raises SourceError for what cannot be read, where that is asked for so early."""
+        """Bytes of the parts.
+
+        Raises SourceError for what is gone or damaged, where somebody wants to know so early, and StorageError for what
+        cannot be read now.
+        """
         if self.native:
             facts = self._facts[file.path] = facts_of(file.path)
             return facts.groups
         if self._connector.on_damage == "skip":
+            if self._local:
+                refuse_unreadable(file.path)
             if self._connector.format in _SELF_DESCRIBED:
                 self._format().columns(file.path)
-            elif self._local and not os.access(file.path, os.R_OK):
-                msg = f"{file.path} is gone, or may not be read"
-                raise SourceError(msg)
         return (file.size,)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
@@ -198,12 +226,12 @@ class FilesReader:
         """
         if {"groups"} & (start.keys() | end.keys()) or any("nanos" in split for split in layout):
             return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
-        files = list(dict.fromkeys(split["file"] for split in layout))
-        missing = next((f for f in files if self._local and not Path(f).exists()), None)
-        if missing is not None:
-            msg = f"{missing} is gone, though the source has picked it up; restore it"
-            raise SourceError(msg)
-        return self._format(spark).frame(self.schema, files)
+        # The size of a Parquet file that is cut into splits is `bytes`, and `size` that of the split.
+        sizes = {s["file"]: s["bytes"] if "bytes" in s else s["size"] for s in layout}
+        if self._local:
+            for file, size in sizes.items():
+                refuse_other_size(file, size)
+        return self._format(spark).frame(self.schema, list(sizes))
 
     def explain(self, error: BaseException) -> SourceError | None:
         """What an error of Spark says of a record of this source's files, with the line where it is."""

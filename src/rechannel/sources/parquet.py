@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rechannel.errors import SchemaDriftError, SourceError
+from rechannel.errors import SchemaDriftError, SourceError, StorageError
 from rechannel.model.ddl import UTC_TIMESTAMP, type_name
+from rechannel.sources.facts import WITHOUT, refuse_other_size, refused, stat_of
 from rechannel.sources.reader import Split
+from rechannel.sources.seen import SeenFile
 
 SPLIT_BYTES = 64 << 20
 """About how many bytes (of decompressed pages) one split holds."""
 
 FILE_BITS = 40
 """`split["order"]` is the file's number in the timestep, shifted by this, plus the row group."""
-
-_WITHOUT = "files(..., skip=[...]) and start(replan=True)"
 
 _BATCH_ROWS = 1 << 18
 
@@ -108,24 +107,35 @@ def columns_of(file: str) -> pa.Schema | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What the footer of a file says. groups: bytes of the decompressed row groups. bytes: of the file as it is."""
+    """What the footer of a file says, and the file as it was then. groups: bytes of the decompressed row groups."""
 
-    file: str
     columns: Mapping[str, pa.DataType]
     groups: tuple[int, ...]
-    bytes: int
+    seen: SeenFile
+
+    @property
+    def file(self) -> str:
+        """Its path."""
+        return self.seen.path
 
 
 def facts_of(file: str) -> FileFacts:
-    """Read the footer of a file. Raises SourceError for one that cannot be read."""
+    """Read the footer of a file.
+
+    Raises SourceError for one that is gone or is no Parquet, StorageError for one that cannot be read now.
+    """
+    before = stat_of(file)
     with _opened(file) as parquet:
         groups = range(parquet.num_row_groups)
-        return FileFacts(
-            file=file,
+        facts = FileFacts(
             columns=_found(parquet),
             groups=tuple(parquet.metadata.row_group(i).total_byte_size for i in groups),
-            bytes=Path(file).stat().st_size,
+            seen=before,
         )
+    if stat_of(file) != before:
+        msg = f"{file} changed while its footer was read"
+        raise StorageError(msg)
+    return facts
 
 
 def split_files(
@@ -169,7 +179,7 @@ def _split_file(
                 "file": facts.file,
                 "groups": [first, stop],
                 "size": size,
-                "bytes": facts.bytes,
+                "bytes": facts.seen.size,
                 **({"nanos": True} if nanos else {}),
             }
             first, size = stop, 0
@@ -221,28 +231,27 @@ def _opened(file: str) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             yield parquet
-    except FileNotFoundError as error:
-        msg = (
-            f"{file} is gone, though the source has picked it up; restore it and start again; or do without it,"
-            f" {_WITHOUT}"
-        )
-        raise SourceError(msg) from error
-    except (pa.ArrowException, OSError) as error:
-        msg = (
-            f"{file} cannot be read as Parquet: {error}. Nothing of the timestep was committed:"
-            f" restore the file or move it away, and start again; or do without it, {_WITHOUT}"
-        )
-        raise SourceError(msg) from error
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
+        pa.ArrowKeyError,
+        pa.ArrowTypeError,
+    ) as error:
+        raise _damaged(file, error) from error
+    except OSError as error:
+        # What pyarrow says of the content has no number; what the file system refuses has one.
+        raise _damaged(file, error) if error.errno is None else refused(file, error) from error
+
+
+def _damaged(file: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"{file} cannot be read as Parquet: {error}. Nothing of the timestep was committed:"
+        f" restore the file or move it away, and start again; or do without it, {WITHOUT}"
+    )
 
 
 def _check_unchanged(split: Split) -> None:
-    size = Path(split["file"]).stat().st_size
-    if size != split["bytes"]:
-        msg = (
-            f"{split['file']} has {size} bytes and had {split['bytes']} when it was picked up."
-            " Files that a stream has seen may not change: restore it and start again"
-        )
-        raise SourceError(msg)
+    refuse_other_size(split["file"], split["bytes"])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel.engine.blame import Blame, blame_of
 from rechannel.errors import (
     DataflowError,
+    NotPermittedError,
     SchemaDriftError,
     SessionError,
     SourceError,
@@ -24,7 +27,7 @@ from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.files import FilesReader
 from rechannel.sources.reader import Bound
-from rechannel.sources.seen import SeenLog
+from rechannel.sources.seen import SeenFile, SeenLog
 from rechannel.state.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.memory import MemoryStore
 
@@ -348,6 +351,95 @@ def test_a_file_that_was_begun_may_be_gone(tmp_path):
     assert middle["groups"] == 1
     (tmp_path / "a").unlink()
     assert timesteps(reader, bound, middle) == [[("b", [0, 1])], [("b", [1, 2])]]
+
+
+@pytest.mark.parametrize("on_damage", ["fail", "skip"])
+@pytest.mark.parametrize("what", ["size", "time", "damage"])
+def test_a_file_that_was_begun_must_stay_the_same(tmp_path, on_damage, what):
+    grouped(tmp_path / "a", 1, 3)
+    reader = opened(tmp_path, schema="n bigint", on_damage=on_damage)
+    bound = Bound(bytes=8_500)
+    middle = reader.latest(reader.initial(), 0, bound)
+    if what == "damage":
+        damaged(tmp_path / "a", 1)
+    else:
+        grouped(tmp_path / "a", 2 if what == "time" else 1, 1 if what == "size" else 3)
+    with pytest.raises(SourceError, match=r"/a (has|was).*a timestep before has read a part of it"):
+        reader.latest(middle, 0, bound)
+    grouped(tmp_path / "a", 1, 3)
+    assert timesteps(reader, bound, middle) == [[("a", [1, 2])], [("a", [2, 3])]]
+
+
+def test_no_timestep_begins_after_the_end_of_a_file(tmp_path):
+    grouped(tmp_path / "a", 1, 3)
+    reader = opened(tmp_path, schema="n bigint", on_damage="skip")
+    middle = reader.latest(reader.initial(), 0, Bound(bytes=8_500))
+    with pytest.raises(SourceError, match="/a is now read in 3 parts, of which 3 were read"):
+        reader.latest({**middle, "groups": 3}, 0)
+
+
+def test_a_file_is_written_down_as_it_was_looked_into(tmp_path, monkeypatch):
+    grouped(tmp_path / "a", 2, 3)
+    listed = SeenFile(path=str(tmp_path / "a"), modified_ms=1_000, size=5)
+    monkeypatch.setattr("rechannel.sources.files.local_files", lambda *_: iter([listed]))
+    reader = opened(tmp_path, schema="n bigint")
+    bound = Bound(bytes=17_000)
+    middle = reader.latest(reader.initial(), 0, bound)
+    monkeypatch.undo()
+    assert timesteps(reader, bound, middle) == [[("a", [2, 3])]]
+
+
+def test_what_passes_is_no_damage(tmp_path, monkeypatch):
+    put(tmp_path / "a", 1)
+    reader = opened(tmp_path, schema="n bigint", on_damage="skip")
+    failed = []
+
+    def busy(*_: object, **__: object) -> None:
+        failed.append(1)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rechannel.sources.parquet.pq.ParquetFile", busy)
+        with pytest.raises(
+            StorageError, match="/a cannot be read now: Too many open files"
+        ) as told:
+            reader.latest(reader.initial(), 0)
+    assert failed
+    assert blame_of(told.value) is Blame.STORE
+    end = reader.latest(reader.initial(), 0)
+    assert "skipped" not in end
+    assert names(reader, reader.initial(), end) == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_a_file_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch, kind):
+    put(tmp_path / "a", 1)
+    connector = FilesConnector(path=str(tmp_path), format=kind, schema="n bigint", on_damage="skip")
+    reader = FilesReader(connector, store=MemoryStore(), name="in", spark=object())  # type: ignore[arg-type]
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("rechannel.sources.parquet.pq.ParquetFile", denied)
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(NotPermittedError, match="/a may not be read: Permission denied"):
+        reader.latest(reader.initial(), 0)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_spark_does_not_read_a_file_that_changed(tmp_path, kind):
+    put(tmp_path / "a", 1)
+    connector = FilesConnector(path=str(tmp_path), format=kind, schema="n bigint")
+    reader = FilesReader(connector, store=MemoryStore(), name="in", spark=object())  # type: ignore[arg-type]
+    start = reader.initial()
+    end = reader.latest(start, 0)
+    layout = reader.layout(start, end)
+    put(tmp_path / "a", 1, range(1_000))
+    with pytest.raises(SourceError, match=r"/a has \d+ bytes and had \d+ when it was picked up"):
+        reader.frame(object(), start, end, layout)  # type: ignore[arg-type]
+    (tmp_path / "a").unlink()
+    with pytest.raises(SourceError, match="/a is gone"):
+        reader.frame(object(), start, end, layout)  # type: ignore[arg-type]
 
 
 def test_other_columns_are_no_damage(tmp_path):
