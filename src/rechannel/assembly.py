@@ -6,7 +6,8 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from rechannel.engine.identity import Identity
 from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal
 from rechannel.engine.lease import Lease, process_started
-from rechannel.engine.loading import Loader, load_initial
+from rechannel.engine.loading import Loader, Tables, initial_state, load_initial
 from rechannel.engine.measured import Measured
 from rechannel.engine.opening import opening
 from rechannel.engine.physical import SinkPlan
@@ -45,6 +46,7 @@ from rechannel.kernels.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
 from rechannel.settings import SLOT_BYTES, Settings
+from rechannel.sinks.claims import Ledger
 from rechannel.sinks.open import open_with_letters
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
@@ -63,6 +65,8 @@ _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 SWEEP_EVERY = 16
+OWNER = "owner"
+"""Kind of the note with a word that tells this state directory from all others, for ever."""
 
 
 def wall_clock() -> float:
@@ -97,6 +101,8 @@ class Assembly:
     in_process: InProcess | None
     migrations: Sequence[Callable[..., Any]] = ()
     remove_later_output: bool = False
+    _opening: str = field(default="", init=False)
+    """Id of this driver's `Opened`; "" until that is journalled."""
 
     def start(
         self,
@@ -108,41 +114,65 @@ class Assembly:
         fresh: Collection[str] = (),
         without: Collection[str] = (),
     ) -> RunningJob:
-        """Open, recover, run."""
+        """Open, recover, run.
+
+        Whatever can be refused comes before this driver takes over, and what may fail then before anything is
+        journalled that means something.
+        """
         check_keys(self.store)
         opener = self._opener()
         readers = opener.readers(self.dataflow, {})
         schemas = opener.schemas(self.dataflow, readers)
         lease = self._lease(takeover=takeover)
-        try:
+        with ExitStack() as undo:
+            undo.callback(lease.release)
             self.journal, state = Journal.open(
                 self.store,
                 keep_versions=self.settings.keep_versions,
                 snapshot_every=self.settings.snapshot_every,
             )
             lease.watch(lambda: self.journal.state.number)
-            program = start_program(
+            made = partial(
+                start_program,
                 self.dataflow,
                 schemas,
                 self.store,
-                state,
                 revert=revert,
                 mended=mended,
                 fresh=fresh,
                 without=without,
                 migrations=self.migrations,
             )
-            operators: Mapping[str, str] = program.record["operators"]
-            identity = Identity(name=self.name, operators=operators)
-            identity.claim(self.store, changed=NOTE in state.notes)
-            self.journal.append(self._opened(identity))
-            self._withdraw(replan=replan, back=program.back is not None)
+            program = made(state)
+            identity = Identity(name=self.name, operators=program.record["operators"])
+            changed = NOTE in state.notes
+            identity.check(self.store, changed=changed)
+            configuration = self._first(program, opener)
+            opening(state, program, configuration, int(self.clock()))  # refuses here, or nowhere
+            tables = initial_state(program.plan, program.programs, state, opener.loader)
+            if (
+                OWNER not in state.notes
+            ):  # sinks are claimed in its name, and no driver was here before
+                self._take_over(identity)
+            writers = opener.writers(program.plan, {})
+            if not self._opening and self._take_over(identity):
+                program = made(self.journal.state)
+            for writer in writers.values():
+                writer.begin()
             if (directory := directory_of(self.store)) is not None:
                 directory.sweep_temporaries()
-            return self._run(lease, opener, program, readers)
-        except BaseException:
-            lease.release()
-            raise
+            current = Ready(program=program, readers=readers, writers=writers)
+            cluster = self._cluster()
+            engine = self._engine(current, cluster)
+            hub = self._hub(configuration)
+            undo.callback(hub.close)
+            identity.claim(self.store, changed=changed)
+            self._withdraw(replan=replan, back=program.back is not None)
+            self._begin(current, configuration, opener, tables)
+            parts = (cluster, *engine, hub)
+            running = self._run(lease, opener, current, configuration, parts)
+            undo.pop_all()
+        return running
 
     # Seams to the outside ------------------------------------------------------------------------
 
@@ -192,17 +222,26 @@ class Assembly:
             name=sink.sink.name,
             spark=self.spark,
             sync=self.settings.durability is Durability.POWER,
-            ledger=lambda: ledger_of(self.journal.state, remove_later=self.remove_later_output),
+            ledger=self._ledger,
             schema=sink.schema,
         )
 
     def _owner(self) -> str:
-        """A word that tells this state directory from all others, for ever; drawn at its first start."""
-        known = self.journal.state.notes.get("owner")
-        if known is None:
-            known = uuid.uuid4().hex
-            self.journal.append(Note(kind="owner", body=known))
-        return f"{self.name}-{known}"
+        return f"{self.name}-{self.journal.state.notes[OWNER]}"
+
+    def _ledger(self) -> Ledger:
+        journal = self.journal  # until it is this driver's, the one before may still publish
+        state = journal.state if self._opening else journal.latest()
+        return ledger_of(state, self._opening, remove_later=self.remove_later_output)
+
+    def _take_over(self, identity: Identity) -> bool:
+        """Fence the driver before; whether it has written since the journal was read."""
+        read, opened = self.journal.state.number, self._opened(identity)
+        after = self.journal.append(opened)
+        self._opening = opened.id
+        if OWNER not in after.notes:
+            self.journal.append(Note(kind=OWNER, body=uuid.uuid4().hex))
+        return after.number > read + 1
 
     def _lease(self, *, takeover: bool) -> Lease:
         return Lease.acquire(
@@ -238,30 +277,36 @@ class Assembly:
         held = state.configuration_at((state.last_intended or 0) + 1)
         return self.settings.unheeded(held, fresh)
 
-    def _run(
-        self, lease: Lease, opener: Opener, program: Program, readers: Mapping[str, SourceReader]
-    ) -> RunningJob:
-        moved = elsewhere(self.dataflow, current_record(self.journal.state))
-        settings = self.settings
-        configuration = first_configuration(
+    def _first(self, program: Program, opener: Opener) -> Configuration:
+        return first_configuration(
             program.plan,
-            interval_ms=settings.interval_ms,
-            in_flight=settings.in_flight,
+            interval_ms=self.settings.interval_ms,
+            in_flight=self.settings.in_flight,
             **opener.defaults,
         )
-        now_ms = int(self.clock())
+
+    def _begin(
+        self, current: Ready, configuration: Configuration, opener: Opener, tables: Tables
+    ) -> None:
+        """Journal what this program means, and the state that it begins with."""
+        program, now_ms = current.program, int(self.clock())
+        moved = elsewhere(self.dataflow, current_record(self.journal.state))
         for body in opening(self.journal.state, program, configuration, now_ms):
             self.journal.append(body)
-        current = Ready(program=program, readers=readers, writers=opener.writers(program.plan, {}))
         told_back = () if program.back is None else (program.back.told(),)
         for sentence in (*moved, *told_back, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
-        load_initial(
-            program.plan, program.programs, self.journal, configuration, opener.loader, now_ms
-        )
-        cluster = self._cluster()
-        runner, rows_of = self._engine(current, cluster)
-        hub = self._hub(configuration)
+        load_initial(tables, program.programs, self.journal, configuration, opener.loader, now_ms)
+
+    def _run(
+        self,
+        lease: Lease,
+        opener: Opener,
+        current: Ready,
+        configuration: Configuration,
+        parts: tuple[Cluster, Runner, RowsOf, Hub],
+    ) -> RunningJob:
+        program, settings, (cluster, runner, rows_of, hub) = current.program, self.settings, parts
         stopping = Stopping(settings.patience.stop_seconds)
         patient = PatientStore(
             inner=self.store,

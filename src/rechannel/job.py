@@ -93,7 +93,8 @@ class Job:
         failed. replan: timesteps that earlier drivers intended and could not commit are withdrawn and planned anew, in
         the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
-        there is; without: sources that it knows and that are given up with their offsets. remove_later_output: the
+        there is; without: sources that it knows and that are given up with their offsets, and sinks
+        in quarantine that are given up with the rows that they owe. remove_later_output: the
         state directory was restored from an older copy on purpose: timesteps in the paths of its sinks that it knows
         nothing of are removed, not refused. in_process: run without Spark.
         Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,

@@ -37,7 +37,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="A source that is given up; repeatable."),
+        typer.Option(
+            metavar="NAME", help="A source, or a sink in quarantine, that is given up; repeatable."
+        ),
     ] = None,
     revert: Annotated[
         bool,

@@ -20,8 +20,8 @@ from rechannel.reconfigure.events import Event, Stepped, event_from_json
 from rechannel.state.manifest import Edit
 from rechannel.state.sealed import canonical, seal, unseal
 
-FORMAT = 1
-"""Version of the format of journal entries; readers refuse later ones."""
+FORMAT = 2
+"""Version of the format of journal entries; readers refuse later ones, and read earlier ones."""
 
 Json: TypeAlias = Any
 """A value that JSON can hold: None, bool, int, float, str, list or dict with str keys."""
@@ -337,6 +337,22 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Several notes that hold from the same moment. bodies: by kind; None forgets the kind."""
+
+    bodies: Mapping[str, Json]
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        return {"bodies": dict(self.bodies)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Self:
+        """Invert `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """The driver ended of its own will. time_ms: when, Unix milliseconds."""
 
@@ -361,6 +377,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "configuration_changed": ConfigurationChanged,
     "reconfiguring": Reconfiguring,
     "note": Note,
+    "notes": Notes,
     "closed": Closed,
 }
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from rechannel.errors import OtherDataflowError
+from rechannel.errors import MissingFileError, OtherDataflowError
 from rechannel.state.keys import IDENTITY
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
@@ -30,6 +30,14 @@ class Identity:
     def __post_init__(self) -> None:
         """Freeze the mapping."""
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
+
+    def check(self, store: Store, *, changed: bool = False) -> None:
+        """Check that a state directory is nobody's or this dataflow's, as `claim` does; nothing is written."""
+        try:
+            found = read_identity(store)
+        except MissingFileError:
+            return
+        self._check(found, changed=changed)
 
     def claim(self, store: Store, *, changed: bool = False) -> None:
         """Mark a new state directory as this dataflow's, or check that it is.

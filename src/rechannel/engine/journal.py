@@ -67,6 +67,13 @@ class Journal:
         """The state after the latest entry that this driver read or wrote."""
         return self._state
 
+    def latest(self) -> JournalState:
+        """The state after the latest entry that anybody wrote: another driver may still write."""
+        with self._lock:
+            written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
+            behind = max(written, default=0) > self._state.number
+            return _load(self._store).state if behind else self._state
+
     def write_through(self, store: Store) -> None:
         """Go on through another view of the same store: one that bears outages, once the store has been there."""
         with self._lock:

@@ -30,6 +30,7 @@ from rechannel.engine.entries import (
     Intent,
     Json,
     Note,
+    Notes,
     Opened,
     Published,
     Reconfiguring,
@@ -96,7 +97,8 @@ class JournalState:
     configurations: (timestep, what holds from it on), ascending. unpublished: staged results
     by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
     coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
-    timestep: of those that are open, unpublished or kept as versions. openings: ids of the latest drivers.
+    timestep: of those that are open, unpublished or kept as versions. openings: ids of the latest drivers,
+    the last one that of `epoch`.
     """
 
     number: int = 0
@@ -166,6 +168,12 @@ class JournalState:
         """The digest of the intent of a timestep that is open, unpublished or kept; "" where it is not known."""
         return self.digests.get(timestep, "")
 
+    @property
+    def drivers(self) -> Mapping[int, str]:
+        """Ids of the latest drivers by epoch, as far as they are remembered."""
+        first = self.epoch - len(self.openings) + 1
+        return {epoch: id for epoch, id in enumerate(self.openings, first) if id}  # noqa: A001
+
     def configuration_at(self, timestep: int) -> Configuration:
         """What holds at a timestep. Raises NotReadyError when the journal does not say."""
         for since, configuration in reversed(self.configurations):
@@ -217,7 +225,10 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
 
 def _opened(state: JournalState, body: Opened) -> JournalState:
     attempts = state.attempts + 1 if state.open_intents else 0
-    openings = (*state.openings, body.id)[-_OPENINGS:] if body.id else state.openings
+    counted = (
+        body.id or state.openings
+    )  # where the journal began before there were ids, from the first one on
+    openings = (*state.openings, body.id)[-_OPENINGS:] if counted else ()
     return replace(
         state,
         driver=body,
@@ -324,8 +335,7 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
     state = _with_loaded(_without_gone(state, body.configuration), body.edits)
     state = _step(state, body.steps)
-    for kind, note in body.notes.items():
-        state = _noted(state, Note(kind=kind, body=note))
+    state = _all_noted(state, Notes(bodies=body.notes))
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 
@@ -372,6 +382,12 @@ def _noted(state: JournalState, body: Note) -> JournalState:
     return replace(state, notes=notes, offsets=offsets)
 
 
+def _all_noted(state: JournalState, body: Notes) -> JournalState:
+    for kind, note in body.bodies.items():
+        state = _noted(state, Note(kind=kind, body=note))
+    return state
+
+
 _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Opened: _opened,
     Intent: _intent,
@@ -381,6 +397,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     ConfigurationChanged: _changed,
     Reconfiguring: _reconfiguring,
     Note: _noted,
+    Notes: _all_noted,
     Closed: _closed,
 }
 

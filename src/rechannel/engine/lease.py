@@ -20,8 +20,8 @@ from rechannel.state.keys import LEASE
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
 
-FORMAT = 1
-"""Version of the format of the lease; readers refuse later ones."""
+FORMAT = 2
+"""Version of the format of the lease; readers refuse later ones, and read earlier ones."""
 
 FRESH_MS = 10_000
 """A holder whose latest sign is older than this counts as stopped."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from rechannel.dataflow.graph import Stateful
 from rechannel.engine.entries import Committed, Intent
 from rechannel.engine.journal import Journal
+from rechannel.engine.journal_state import JournalState
 from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.runner import Report
 from rechannel.engine.steps import edit_of
@@ -41,21 +42,32 @@ class Loader(Protocol):
         """Scatter and write; one report per slice."""
 
 
+Tables = Mapping[str, tuple[Any, tuple[str, ...]]]
+"""By operator: a table of state, and the names of its columns in stored order."""
+
+
+def initial_state(
+    plan: PhysicalPlan, programs: Mapping[str, StageProgram], state: JournalState, loader: Loader
+) -> Tables:
+    """What the dataflow gives as initial state, if the journal is new; nothing is loaded. Raises DataflowError."""
+    return _made(given_state(plan), programs, loader) if _is_new(state) else {}
+
+
+def _is_new(state: JournalState) -> bool:
+    return state.last_intended in (None, 0) and state.last_committed is None
+
+
 def load_initial(
-    plan: PhysicalPlan,
+    tables: Tables,
     programs: Mapping[str, StageProgram],
     journal: Journal,
     configuration: Configuration,
     loader: Loader,
     now_ms: int,
 ) -> None:
-    """Load and commit what the dataflow gives as initial state, if the journal is new. Raises DataflowError."""
-    if journal.state.last_intended not in (None, 0) or journal.state.last_committed is not None:
+    """Load and commit initial state, if the journal is new. tables: as `initial_state` answers."""
+    if not tables or not _is_new(journal.state):
         return
-    given = given_state(plan)
-    if not given:
-        return
-    tables = _made(given, programs, loader)
     if journal.state.last_intended is None:
         journal.append(
             Intent(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rechannel.engine import incarnations
-from rechannel.engine.entries import Body, Json, Note
+from rechannel.engine.entries import Body, Json, Notes
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.leading_back import led_back, undone
 from rechannel.engine.versions import NOTE, Program, noted
@@ -14,14 +14,17 @@ from rechannel.model.configuration import Configuration
 
 
 def opening(state: JournalState, program: Program, first: Configuration, now_ms: int) -> list[Body]:
-    """What the journal says of a program before anything of it runs. first: as its settings would begin."""
+    """What the journal says of a program before anything of it runs: what it means is in one entry.
+
+    first: as its settings would begin. Raises RefusedError.
+    """
     note, counted = note_of(state, program), incarnations.note_of(state, program.dataflow)
     notes = {NOTE: note, incarnations.NOTE: counted}
     notes = {kind: body for kind, body in notes.items() if body is not None}
     version = program.version
     ended = undone(state, program.record, version, now_ms)
     if program.back is None:
-        return [*(Note(kind=kind, body=body) for kind, body in notes.items()), *ended]
+        return [*([Notes(bodies=notes)] if notes else []), *ended]
     number = (state.last_intended or 0) + 1
     held = reconciled(state.configuration_at(number), first)
     return [led_back(state, version, held, program.record["logics"], notes), *ended]

@@ -7,6 +7,7 @@ what to do instead; what only changes functions is not:
   cannot: it knows the time of the change.
 - A source that the journal does not know reads from its beginning. Beside state that there is already, that is either a
   source under another name, whose rows would count twice, or meant: then `start(fresh=[name])` says so.
+- A sink in quarantine that owes timesteps stays until it is released, or until `start(without=[name])` gives it up.
 - The text of before a live change would undo the change.
 """
 
@@ -14,8 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from rechannel.dataflow.graph import Dataflow, Source, Stateful
+from rechannel.dataflow.graph import Dataflow, Sink, Source, Stateful
 from rechannel.engine.entries import Json
+from rechannel.engine.incarnations import NOTE, SINKS
+from rechannel.engine.journal_state import JournalState
+from rechannel.engine.quarantine import owed, quarantined
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
 from rechannel.sources.table import TableConnector
 
@@ -46,6 +50,11 @@ def sources_of(dataflow: Dataflow) -> dict[str, dict[str, Json]]:
         for node in dataflow.nodes
         if isinstance(node, Source) and not isinstance(node.connector, TableConnector)
     }
+
+
+def sinks_of(dataflow: Dataflow) -> list[str]:
+    """Names of all sinks."""
+    return [str(node.name) for node in dataflow.nodes if isinstance(node, Sink)]
 
 
 def elsewhere(dataflow: Dataflow, held: Mapping[str, Json]) -> list[str]:
@@ -153,6 +162,27 @@ def check_sources(
             f" start(without={gone})"
         )
     raise OtherDataflowError(why)
+
+
+def check_sinks(
+    sinks: Collection[str], state: JournalState, *, without: Collection[str] = ()
+) -> None:
+    """Raise OtherDataflowError where a program does not have a sink in quarantine, whose rows would be lost.
+
+    sinks: names of the program's. state: of the journal. without: sinks that are meant to be given up.
+    """
+    known: Mapping[str, Mapping[str, Json]] = (state.notes.get(NOTE) or {}).get(SINKS, {})
+    held = quarantined(state.notes)
+    for name in sorted(known.keys() - set(sinks) - set(without)):
+        who = known[name]["id"]
+        left = sorted(owed(state, name, who)) if who in held else []
+        if left:
+            msg = (
+                f"the program does not have the sink {name!r}, which is in quarantine ({held[who]['reason']}): its"
+                f" timesteps {left[0]} to {left[-1]} would never be shown. Start with it, and release it when it can"
+                f" write again, job.release({name!r}); or, if its rows are to be given up, start(without=[{name!r}])"
+            )
+            raise OtherDataflowError(msg)
 
 
 def check_age(

@@ -16,8 +16,8 @@ from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
 
-FORMAT = 1
-"""Version of the format of snapshots; readers refuse later ones."""
+FORMAT = 2
+"""Version of the format of snapshots; readers refuse later ones, and read earlier ones."""
 
 
 def to_bytes(state: JournalState) -> bytes:

@@ -36,11 +36,12 @@ def this_opened(*, fingerprint: str, time_ms: int, id: str) -> Opened:  # noqa: 
     )
 
 
-def ledger_of(state: JournalState, *, remove_later: bool = False) -> Ledger:
-    """What sinks must know of the journal when they open. Raises IndexError before the first `Opened` with an id."""
+def ledger_of(state: JournalState, opening: str, *, remove_later: bool = False) -> Ledger:
+    """What sinks must know of the journal when they open. opening: id of this driver's `Opened`; "" before it."""
     return Ledger(
-        opening=state.openings[-1],
-        openings=frozenset(state.openings),
+        opening=opening,
+        epoch=state.epoch,
+        openings=state.drivers,
         committed=state.last_committed or 0,
         digests=state.digests,
         remove_later=remove_later,

@@ -33,9 +33,11 @@ from rechannel.engine.programs import Passage, program_of
 from rechannel.engine.restarting import (
     check_age,
     check_incarnations,
+    check_sinks,
     check_sources,
     check_state,
     lasting,
+    sinks_of,
     sources_of,
 )
 from rechannel.engine.steps import first_configuration
@@ -103,7 +105,7 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
     """The program of a driver that starts.
 
     revert: the text of before a live change is meant: go on with that. fresh,
-    without: sources that are meant to begin, and to be given up.
+    without: sources that are meant to begin, and to be given up, with the sinks in quarantine that are.
     mended: functions of migrations may be other ones than before; their digests are those from here on.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
@@ -126,6 +128,7 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
     begun = state.last_intended is not None
     given_up = held.get("sources", ()) if revert else without
     check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh, without=given_up)
+    check_sinks(sinks_of(dataflow), state, without=without)
     if back is None:
         check_state(text.operators, text.lasting, held)
     check_incarnations(text.identity, known, present := operators_of(dataflow, state.notes))

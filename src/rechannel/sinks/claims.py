@@ -1,7 +1,7 @@
 """Whose output a path holds: claimed once, and checked whenever a driver opens it.
 
     <path>/_rechannel/<owner>/                    the path is this job's and sink's
-    <path>/_rechannel/<owner>/opened-<id>/        the last driver that opened it
+    <path>/_rechannel/<owner>/opened-<epoch>-<id>/   the last driver that opened it
     <path>/timestep=<n>/_rechannel-<who>-<digest>/   which incarnation, and which intent the rows follow from
 
 All of these are empty directories: every reader passes over them, and a rename takes them along. The claim is one
@@ -41,13 +41,15 @@ CHOICES = (
 class Ledger:
     """What the journal of a driver that opens a sink says.
 
-    opening: id of this driver's `Opened`. openings: of all that the journal remembers, this one included. committed:
+    opening: id of this driver's `Opened`; "" while there is none: then nothing is changed under the path. epoch: of the
+    latest `Opened`. openings: ids of all that the journal remembers, by epoch. committed:
     the last committed timestep. digests: of intents, by timestep, as far as they are known.
     remove_later: the user wants removed what the journal does not know.
     """
 
     opening: str
-    openings: frozenset[str] = frozenset()
+    epoch: int
+    openings: Mapping[int, str] = field(default_factory=dict)
     committed: int = 0
     digests: Mapping[int, str] = field(default_factory=dict)
     remove_later: bool = False
@@ -97,7 +99,7 @@ def check(
     *,
     column: str = TIMESTEP,
 ) -> None:
-    """Compare what lies under a path with the journal, and leave this driver's word there.
+    """Compare what lies under a path with the journal, and leave this driver's word there once it has one.
 
     own: as `claim` answered. ledger: asked after the path was looked at, since an earlier incarnation of the sink may
     still publish. Raises RefusedError.
@@ -107,16 +109,27 @@ def check(
     known = ledger()
     paths = {number: f"{root}/{published_name(number, column)}" for number in published}
     strange = [n for n in published if n > known.committed or _differs(folder, paths[n], n, known)]
-    strangers = [name for name in opened if name.removeprefix(_OPENED) not in known.openings]
+    strangers = [name for name in opened if _is_strange(name.removeprefix(_OPENED), known)]
     if (strange or strangers) and not known.remove_later:
         raise RefusedError(_refusal(root, strange, known))
+    if not known.opening:
+        return
     for number in strange:
         folder.remove(paths[number])
-    if f"{_OPENED}{known.opening}" not in opened:
-        folder.make(f"{own}/{_OPENED}{known.opening}")
+    word = f"{_OPENED}{known.epoch}-{known.opening}"
+    if word not in opened:
+        folder.make(f"{own}/{word}")
     for name in opened:
-        if name != f"{_OPENED}{known.opening}":
+        if name != word:
             folder.remove(f"{own}/{name}")
+
+
+def _is_strange(word: str, known: Ledger) -> bool:
+    """Whether a driver left its word that the journal has never had. Epochs that it does not remember are its own."""
+    epoch, _, who = word.partition("-")
+    if not who:  # before, the word was the id alone
+        return word not in known.openings.values()
+    return int(epoch) > known.epoch or known.openings.get(int(epoch), who) != who
 
 
 def _refusal(root: str, strange: list[int], known: Ledger) -> str:

@@ -27,6 +27,9 @@ class ConsoleWriter:
     durable: bool = False
     _staged: dict[int, pa.Table] = field(default_factory=dict)
 
+    def begin(self) -> None:
+        """No other driver matters to it."""
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the first rows, and one more to know whether there are more."""
         self._staged[batch.timestep] = rows.head(self.rows + 1)

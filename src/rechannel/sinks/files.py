@@ -71,20 +71,18 @@ class FileWriter:
     def __post_init__(self) -> None:
         """Claim the path, compare it with the journal, and look for what earlier drivers left."""
         self._staging = claim(self.folder, self.root, self.owner, self.token, self.column)
-        if self.ledger is not None:
-            check(
-                self.folder,
-                self.root,
-                self._staging,
-                self.ledger,
-                column=self.column,
-            )
+        self.begin()
         if self.trial is not None:
             path = f"{self._staging}/{TRIAL}{self.token}"
             try:
                 self.trial(path)
             finally:
                 self.folder.remove(path)
+
+    def begin(self) -> None:
+        """Compare the path with the journal, and look for what earlier drivers left. See `SinkWriter.begin`."""
+        if self.ledger is not None:
+            check(self.folder, self.root, self._staging, self.ledger, column=self.column)
         staged = [name for name in self.folder.names(self._staging) if is_staged(name)]
         self._stale = {name: _timestep(name) for name in staged}
 

@@ -27,6 +27,9 @@ class ForEachBatchWriter:
     function: BatchWriter
     durable: bool = True
 
+    def begin(self) -> None:
+        """No other driver matters to it."""
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Call the function: with a DataFrame, or with an Arrow table where there is no Spark.
 
@@ -72,6 +75,9 @@ class NoopWriter:
     """Makes the rows and drops them."""
 
     durable: bool = False
+
+    def begin(self) -> None:
+        """No other driver matters to it."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Run the frame, if there is one: rows behind a stage have been made already."""

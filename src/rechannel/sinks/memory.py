@@ -25,6 +25,9 @@ class MemoryWriter:
     _published: dict[int, pa.Table] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
+    def begin(self) -> None:
+        """No other driver matters to it."""
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the rows."""
         table = rows.table()

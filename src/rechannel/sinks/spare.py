@@ -26,6 +26,11 @@ class WithDeadLetters:
         """See `SinkWriter.durable`."""
         return self.main.durable
 
+    def begin(self) -> None:
+        """See `SinkWriter.begin`."""
+        self.main.begin()
+        self.letters.begin()
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """See `SinkWriter.stage`."""
         return self.main.stage(rows, batch)

@@ -64,6 +64,12 @@ class SinkWriter(Protocol):
     def durable(self) -> bool:
         """Whether the journal keeps track of what is staged and published."""
 
+    def begin(self) -> None:
+        """Take note that the journal is this driver's from now on; called once, before anything is staged.
+
+        What was refused when the writer was opened is looked at once more. Raises RefusedError, StorageError.
+        """
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Bring the rows of a timestep to where publishing is cheap; no reader sees them yet.
 

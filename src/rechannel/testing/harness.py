@@ -26,7 +26,7 @@ from rechannel.engine.inprocess import Fault as TaskFault
 from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.journal import Journal, read_only
 from rechannel.engine.journal_state import JournalState
-from rechannel.engine.loading import load_initial
+from rechannel.engine.loading import initial_state, load_initial
 from rechannel.engine.measured import Measured
 from rechannel.engine.opening import opening
 from rechannel.engine.physical import SinkPlan, compile_plan
@@ -258,7 +258,9 @@ class Harness:
             journal.append(body)
         writers = self._opener.writers(program.plan, {})
         current = Ready(program=program, readers=self._readers, writers=writers)
-        load_initial(self.plan, programs, journal, configuration, self._opener.loader, now_ms)
+        loader = self._opener.loader
+        tables = initial_state(self.plan, programs, journal.state, loader)
+        load_initial(tables, programs, journal, configuration, loader, now_ms)
         runner = InProcessRunner(
             self.plan,
             programs,

@@ -11,6 +11,7 @@ from rechannel.engine.entries import (
     Entry,
     Intent,
     Note,
+    Notes,
     Opened,
     Published,
     SourceRange,
@@ -67,6 +68,7 @@ BODIES = [
     Withdrawn(from_timestep=8, reason="too large"),
     ConfigurationChanged(from_timestep=9, configuration=CONFIGURATION, cause="request 5"),
     Note(kind="reconfiguration", body={"phase": "prepare", "moved": [1, 2.5, None]}),
+    Notes(bodies={"program": {"1": {}}, "gone": None}),
     Closed(time_ms=100),
 ]
 
@@ -82,7 +84,7 @@ def test_the_file_says_what_the_documentation_says():
     record = json.loads(entry.to_bytes())
     assert list(record) == ["body", "epoch", "format", "kind", "number", "xxh3"]
     assert record["body"] == {"timestep": 7, "sink": "out"}
-    assert (record["format"], record["number"], record["epoch"]) == (1, 12, 2)
+    assert (record["format"], record["number"], record["epoch"]) == (2, 12, 2)
     assert record["kind"] == entry.kind == "published"
 
 
@@ -94,6 +96,7 @@ def test_kinds_have_names_of_their_own():
         "configuration_changed",
         "intent",
         "note",
+        "notes",
         "opened",
         "published",
         "withdrawn",
@@ -110,9 +113,16 @@ def test_an_intact_entry_without_sense_is_damage(kind, body):
         Entry.from_bytes(data, name="journal entry 1")
 
 
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+def test_an_entry_of_an_earlier_format_is_read(body):
+    entry = Entry(number=1, epoch=1, body=body)
+    record = {name: one for name, one in json.loads(entry.to_bytes()).items() if name != "xxh3"}
+    assert Entry.from_bytes(seal({**record, "format": 1}), name="journal entry 1") == entry
+
+
 def test_an_entry_of_a_later_format_is_refused():
-    data = seal({"format": 2, "anything": "else"})
-    with pytest.raises(NewerFormatError, match="journal entry 1 has format 2"):
+    data = seal({"format": 3, "anything": "else"})
+    with pytest.raises(NewerFormatError, match="journal entry 1 has format 3"):
         Entry.from_bytes(data, name="journal entry 1")
 
 

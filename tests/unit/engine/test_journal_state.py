@@ -12,6 +12,7 @@ from rechannel.engine.entries import (
     Entry,
     Intent,
     Note,
+    Notes,
     Opened,
     Published,
     SourceRange,
@@ -84,6 +85,21 @@ def test_every_driver_begins_an_epoch():
     state = told(replace(OPENED, pid=8), state=state)
     assert (state.epoch, state.driver.pid, state.closed) == (2, 8, False)
     assert state.keep_versions == 2
+
+
+def test_drivers_are_known_by_their_epochs():
+    assert told(OPENED).drivers == {}
+    named = [replace(OPENED, id=f"d{epoch}") for epoch in range(2, 301)]
+    state = told(OPENED, *named)
+    assert state.drivers == {epoch: f"d{epoch}" for epoch in range(45, 301)}
+    between = told(OPENED, named[0], OPENED, named[2], Closed(time_ms=5))
+    assert between.drivers == {2: "d2", 4: "d4"}
+    assert from_bytes(to_bytes(between), name="snapshot").drivers == between.drivers
+
+
+def test_notes_of_one_entry_hold_together():
+    state = told(OPENED, Note(kind="a", body=1), Notes(bodies={"a": None, "b": 2, "c": 3}))
+    assert state.notes == {"b": 2, "c": 3}
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
@@ -312,8 +328,8 @@ def test_a_snapshot_writes_shared_runs_once():
 
 
 def test_snapshots_without_sense_or_of_later_formats_are_refused():
-    with pytest.raises(NewerFormatError, match="snapshot 5 has format 2"):
-        from_bytes(seal({"format": 2}), name="snapshot 5")
+    with pytest.raises(NewerFormatError, match="snapshot 5 has format 3"):
+        from_bytes(seal({"format": 3}), name="snapshot 5")
     with pytest.raises(DamagedStateError, match="snapshot 5 is intact but makes no sense"):
         from_bytes(seal({"format": 1}), name="snapshot 5")
 

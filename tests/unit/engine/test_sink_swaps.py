@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 import rechannel as rc
 from rechannel.dataflow.evolution import stream_of
 from rechannel.engine.journal import read_only
+from rechannel.errors import OtherDataflowError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks.batch import Batch
@@ -156,7 +159,7 @@ def test_a_sink_in_quarantine_keeps_its_files_over_sweeps_and_restarts(tmp_path)
     assert not read_only(LocalStore(tmp_path / "state")).unpublished
 
 
-def test_a_quarantine_of_a_sink_that_the_text_has_no_more_is_forgotten(tmp_path):
+def test_a_sink_in_quarantine_leaves_the_text_only_on_purpose_and_is_forgotten_then(tmp_path):
     source = script("k string")
 
     def write(df, timestep):
@@ -170,7 +173,11 @@ def test_a_quarantine_of_a_sink_that_the_text_has_no_more_is_forgotten(tmp_path)
     running.process_all_available(60)
     running.stop()
     assert read_only(LocalStore(tmp_path)).notes["quarantine"]
-    running = Job("j", [good], state=str(tmp_path)).start(in_process=InProcess())
+    without = Job("j", [good], state=str(tmp_path))
+    with pytest.raises(OtherDataflowError, match=r"timesteps 1 to 1 .* start\(without=\['o'\]\)"):
+        without.start(in_process=InProcess())
+    assert read_only(LocalStore(tmp_path)).unpublished
+    running = without.start(in_process=InProcess(), without=["o"])
     running.process_all_available(60)
     running.stop()
     state = read_only(LocalStore(tmp_path))

@@ -52,8 +52,14 @@ def show(writer: FileWriter, what: Batch, *values: int) -> None:
 
 def ledger(opening: str = "b", committed: int = 0, **digests: str) -> Ledger:
     known = {int(name.removeprefix("t")): text for name, text in digests.items()}
-    openings = frozenset({"a", opening})
-    return Ledger(opening=opening, openings=openings, committed=committed, digests=known)
+    openings = {1: "a"} if opening == "a" else {1: "a", 2: opening}
+    return Ledger(
+        opening=opening,
+        epoch=len(openings),
+        openings=openings,
+        committed=committed,
+        digests=known,
+    )
 
 
 def shown(disk: MemoryFolder) -> dict[int, list[int]]:
@@ -170,11 +176,41 @@ def test_a_copy_is_refused_at_open_before_either_has_published_anything():
     disk = MemoryFolder()
     opened(disk, ledger=ledger("a"))
     opened(disk, ledger=ledger("b"))  # the same directory, started again
-    copy = Ledger(opening="c", openings=frozenset({"a", "c"}))
+    copy = Ledger(opening="c", epoch=2, openings={1: "a", 2: "c"})
     with pytest.raises(RefusedError, match="opened by a driver that this state directory knows"):
         opened(disk, ledger=copy)
     opened(disk, ledger=ledger("b"))
-    assert disk.names("/out/_rechannel/job.o") == ["opened-b"]
+    assert disk.names("/out/_rechannel/job.o") == ["opened-2-b"]
+
+
+def test_openings_that_the_journal_has_forgotten_are_its_own_and_later_ones_are_not():
+    disk = MemoryFolder()
+    opened(disk, ledger=ledger("a"))
+    forgetful = Ledger(opening="z", epoch=400, openings={n: f"d{n}" for n in range(200, 400)})
+    opened(disk, ledger=replace(forgetful, opening=""))  # before it has journalled anything
+    assert disk.names("/out/_rechannel/job.o") == ["opened-1-a"]
+    opened(disk, ledger=forgetful)
+    assert disk.names("/out/_rechannel/job.o") == ["opened-400-z"]
+    opened(disk, ledger=replace(forgetful, epoch=401))
+    for copy in (
+        replace(forgetful, epoch=399),
+        replace(forgetful, epoch=402, openings={401: "b"}),
+    ):
+        with pytest.raises(RefusedError, match="opened by a driver that this state directory"):
+            opened(disk, ledger=copy)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_words_of_drivers_of_before_are_ids_alone(known):
+    disk = MemoryFolder()
+    opened(disk)
+    disk.make("/out/_rechannel/job.o/opened-a")
+    if known:
+        opened(disk, ledger=ledger("b"))
+        assert disk.names("/out/_rechannel/job.o") == ["opened-2-b"]
+    else:
+        with pytest.raises(RefusedError, match="opened by a driver"):
+            opened(disk, ledger=Ledger(opening="c", epoch=7, openings={7: "c"}))
 
 
 def test_a_namesake_in_one_job_may_go_on_where_another_ended():
