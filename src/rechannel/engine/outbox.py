@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rechannel.model.named import by_names
 from rechannel.state.rowsfile import read_batches
 from rechannel.state.store import Store
 
@@ -40,23 +41,7 @@ class OutboxRows:
         for batch in numbers:
             keys = (self.keys[i] for i in batch.column(0).to_pylist())
             for rows in outbox_tables(self.store, keys):
-                yield rows if self.schema is None else as_expected(rows, self.schema)
-
-
-def as_expected(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the columns of a schema, by their names; null where there is no such column.
-
-    A timestep that is owed may have been committed by another version of the program, with other columns.
-    """
-    if rows.schema.names == schema.names:
-        return rows
-    columns = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+                yield rows if self.schema is None else by_names(rows, self.schema)
 
 
 def outbox_frame(

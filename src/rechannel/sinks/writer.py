@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from rechannel.model.named import by_names
 from rechannel.sinks.batch import Batch
 
 if TYPE_CHECKING:
@@ -88,9 +89,13 @@ class SinkWriter(Protocol):
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch under the planned columns; engines differ in time zones and nullability only."""
+    """A batch under the planned columns; engines differ in time zones and nullability only.
+
+    A timestep of another version of the program may have other columns: these go by their names.
+    """
     if batch.schema.equals(schema):
         return batch
+    batch = by_names(batch, schema)
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)

@@ -504,3 +504,29 @@ def test_a_job_is_led_back(tmp_path, caplog):
     }
     assert [one["phase"] for one in running.reconfigurations] == ["undone"]
     running.stop()
+
+
+def test_what_is_owed_and_what_is_half_moved_at_the_return():
+    harness, source = counted()
+    stream = stream_of(harness).key_by("n").aggregate(keys=rc.count(), name="sizes")
+    harness.process.reconfigure(
+        [rc.change_logic("op", BOTH), rc.add(stream.write.memory("told", name="told"))]
+    )
+    feed(source, harness, "k1")
+    moves = [
+        harness.process.reconfigure(rc.rescale(name, 3), strategy=rc.fluid(gap=5))
+        for name in ("sizes", "op")
+    ]
+    source.push([{"k": "k1", "v": 70}])
+    while 3 not in harness.journal_state().unpublished:
+        assert harness.process.step()
+    again = counts(source, harness.store)
+    again.start(revert=True).run()
+    assert again.outputs("out")[3].to_pylist() == [{"k": "k1", "n": 3}]
+    for _ in range(9):
+        feed(source, again, "k1")
+    records = again.journal_state().coordination
+    gone, stays = (records.find(id_) for id_ in moves)
+    assert (gone.phase, stays.phase) == (Phase.FAILED, Phase.DONE)
+    assert "'sizes'" in gone.reason
+    assert values(again)["k1"] == 12
