@@ -13,7 +13,7 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -366,17 +366,27 @@ class Driver:
         if decision.hold:
             return None
         if decision.configuration.dataflow != self._configuration.dataflow:
-            if self.changes.may_exchange(decision, place, self._flights.manifests):
-                self._exchange_program(decision, place)
+            looked = self.retrying.look(
+                "a change of the program", lambda: self._last_look(decision, place)
+            )
+            if looked is None:
+                return None
+            against, record = looked
+            if self.changes.may_exchange(place, against):
+                self._exchange_program(decision, place, record)
             return self._decide(now)
         # The interval is the one that the timestep itself would have: a change that shortens it takes effect at once.
         if not self._intake.may_begin(now, decision.configuration.interval_ms):
             if place.drained and self._intake.rested(now):
                 self._configuration, _ = self.changes.idle(place)
             return None
-        seen, slices = self.retrying.look(self._intake, place.time_ms, decision.configuration)
-        if not seen:
+        configuration = decision.configuration
+        seen = self.retrying.look(
+            "reading the sources", lambda: (self._intake.look(place.time_ms, configuration),)
+        )
+        if seen is None:
             return None
+        (slices,) = seen
         if slices is None and place.drained and self._flights.due(place.time_ms):
             slices = self._intake.nothing()
         if slices is None:
@@ -399,17 +409,23 @@ class Driver:
         self._intake.take(decided, now)
         return decided
 
-    def _exchange_program(self, decision: Decision, place: Place) -> None:
+    def _last_look(
+        self, decision: Decision, place: Place
+    ) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+        """What speaks against another version of the dataflow here, and what the journal keeps of it otherwise."""
+        against = self.changes.against(decision, place, self._flights.manifests)
+        version = decision.configuration.dataflow
+        return against, {} if against else self._exchange.record(version, place.time_ms)
+
+    def _exchange_program(
+        self, decision: Decision, place: Place, record: Mapping[str, Any]
+    ) -> None:
         """Another version of the dataflow begins with the next timestep. Nothing is under way."""
         version = decision.configuration.dataflow
         self.changes.journal(decision)
         known = self._journal.state.notes.get(NOTE) or {}
         counted = self._counted(version, place)
-        record = {
-            **self._exchange.record(version, place.time_ms),
-            "incarnations": ids(counted, OPERATORS),
-        }
-        note = noted(known, version, record)
+        note = noted(known, version, {**record, "incarnations": ids(counted, OPERATORS)})
         self._journal.append(Note(kind=NOTE, body=note))
         self._journal.append(
             ConfigurationChanged(

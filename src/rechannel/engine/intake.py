@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from rechannel.engine.blame import blame_of
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.engine.streamtime import StreamTime
+from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import Bound, Offset, SourceReader
 from rechannel.telemetry.troubles import Trouble
@@ -60,6 +63,8 @@ class Intake:
         self._next_due = 0.0
         self._looked = 0.0
         self._complaining: set[str] = set()
+        self._untidy: set[str] = set()
+        self._to_forget: dict[str, Callable[[], None]] = {}
         self._offsets = {
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
@@ -155,15 +160,42 @@ class Intake:
         """Sources may forget what a timestep read."""
         for name, part in decided.slices.items():
             if name in self.readers:
-                self.readers[name].committed(part.end)
+                self._tidy(name, partial(self.readers[name].committed, part.end))
+        for name, forget in list(self._to_forget.items()):
+            self._forget(name, forget)
+
+    def _tidy(self, name: str, call: Callable[[], None]) -> bool:
+        """Let a source forget; False where the store or the cluster kept it from that: a later commit asks again."""
+        topic = f"source {name}, clean-up"
+        try:
+            call()
+        except Exception as error:
+            if not isinstance(error, StorageError) and not blame_of(error).passes:
+                raise
+            self._untidy.add(name)
+            self._trouble(topic, error)
+            return False
+        if name in self._untidy:
+            self._untidy.discard(name)
+            self._trouble(topic, None)
+        return True
+
+    def _forget(self, name: str, forget: Callable[[], None]) -> None:
+        """Let a source that is gone forget everything, now or after a later commit."""
+        if self._tidy(name, forget):
+            self._to_forget.pop(name, None)
+        else:
+            self._to_forget[name] = forget
 
     def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
         """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
         for name in self.readers.keys() - readers.keys():
             forget = getattr(self.readers[name], "forget", None)
             if callable(forget):
-                forget()
+                self._forget(name, forget)
             self.readers[name].close()
+        for name in readers.keys() & self._to_forget.keys():
+            del self._to_forget[name]  # what lies there is another source's now
         known = {**offsets, **self._offsets}
         self.readers = dict(readers)
         self._offsets = {

@@ -25,7 +25,7 @@ class Preparer(Successor, Protocol):
     def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
         """Why a change of the program cannot begin at this border after all, or None. Nothing is under way.
 
-        Called in the driver's thread.
+        Called in the driver's thread. What it raises (StorageError) says "not now" where it passes: it is asked again.
         """
 
     def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:

@@ -228,18 +228,23 @@ class Reconfigurer:
         now = self.now(place, measured=False)
         return self.now(place) if may_plan(self.coordination, now) else now
 
-    def may_exchange(
+    def against(
         self, decision: Decision, place: Place, manifests: Mapping[str, Manifest]
-    ) -> bool:
-        """Whether another version of the program may begin here. Where not, what wanted it has failed."""
+    ) -> dict[str, str]:
+        """Why another version of the program cannot begin here, by the change that wants it. Writes nothing."""
         now = self.now(place, measured=False)
-        for step in decision.steps:
-            record = self.coordination.find(step.id)
-            why = self._preparer.last_look(record, now, manifests)
-            if why is not None:
-                self._append(finished(record, now, "failed", why))
-                return False
-        return True
+        looks = {
+            step.id: self._preparer.last_look(self.coordination.find(step.id), now, manifests)
+            for step in decision.steps
+        }
+        return {id_: why for id_, why in looks.items() if why is not None}
+
+    def may_exchange(self, place: Place, against: Mapping[str, str]) -> bool:
+        """Whether another version of the program begins here. Where not, what wanted it has failed."""
+        for id_, why in against.items():
+            now = self.now(place, measured=False)
+            self._append(finished(self.coordination.find(id_), now, "failed", why))
+        return not against
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""

@@ -1,4 +1,4 @@
-"""Runs again what failed for reasons that pass: timesteps, and looks at the sources.
+"""Runs again what failed for reasons that pass: timesteps, and looks at what lies outside.
 
 A timestep that failed takes those after it with it: they rest on state that it was to write. All units under way come
 back first; then the timesteps begin from scratch, under the same intents and on committed state. Files of the attempts
@@ -8,14 +8,15 @@ before carry their names, and no report names them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from rechannel.engine.again import Again
 from rechannel.engine.flights import Flights
-from rechannel.engine.intake import Intake
 from rechannel.engine.listener import Listener
-from rechannel.engine.runner import Runner, SourceSlice, Timestep
-from rechannel.model.configuration import Configuration
+from rechannel.engine.runner import Runner, Timestep
 from rechannel.model.patience import Patience
+
+T = TypeVar("T")
 
 
 class Retrying:
@@ -66,16 +67,14 @@ class Retrying:
         if self._timesteps.well():
             self._tell.well()
 
-    def look(
-        self, intake: Intake, now_ms: int, configuration: Configuration
-    ) -> tuple[bool, dict[str, SourceSlice] | None]:
-        """Whether the sources could be looked at, and what a timestep would read of them; see `Intake.look`."""
+    def look(self, what: str, call: Callable[[], T]) -> T | None:
+        """What a look at something outside says; None = it failed, and is tried again. what: it, in words."""
         try:
-            slices = intake.look(now_ms, configuration)
+            seen = call()
         except Exception as error:
-            wait = self._looks.failed("reading the sources", error, self._steady())
+            wait = self._looks.failed(what, error, self._steady())
             self._tell.failed(None, error, again_ms=wait)
-            return False, None
+            return None
         if self._looks.well():
             self._tell.well()
-        return True, slices
+        return seen

@@ -22,6 +22,7 @@ where it is; another driver may have written the very same one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from urllib.parse import quote
@@ -168,10 +169,13 @@ class SeenLog:
     def committed(self, end: Offset) -> None:
         """Delete pages that no offset from `end` on leads to."""
         with self._lock:
-            done = [page for position, page in self._replaced if position <= end["files"]]
-            self._replaced = [item for item in self._replaced if item[0] > end["files"]]
-        for page in done:
-            self.store.delete(self._key(page.name))
+            done = [item for item in self._replaced if item[0] <= end["files"]]
+        for item in done:
+            self.store.delete(
+                self._key(item[1].name)
+            )  # where that fails, the next call tries again
+            with self._lock, suppress(ValueError):
+                self._replaced.remove(item)
 
     def _append_page(self, files: list[SeenFile]) -> None:
         before, merged = self._at.pages, tuple(files)

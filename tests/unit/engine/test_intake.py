@@ -12,6 +12,7 @@ import pytest
 from rechannel.engine.intake import LONGEST_POLL_MS, POLL_SHARE, Intake, bound_of
 from rechannel.engine.runner import SourceSlice, Timestep
 from rechannel.engine.streamtime import StreamTime
+from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import UNBOUNDED, Bound
 from rechannel.testing import ManualClock
@@ -264,3 +265,80 @@ def test_what_a_source_complains_of_is_a_trouble_until_it_is_over():
         reader.complaint = complaint  # type: ignore[attr-defined]
         stream.look(0, Configuration())
     assert told == [("source lags", "behind")] * 2 + [("source lags", None)]
+
+
+# Forgetting ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Forgetful(Reader):
+    """A source whose store fails as often as `away` says when it is to forget something."""
+
+    away: int = 0
+    error: Exception = field(default_factory=lambda: StorageError("slow down"))
+    forgot: int = 0
+
+    def _ask(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise self.error
+
+    def committed(self, end: dict[str, int]) -> None:
+        self._ask()
+        super().committed(end)
+
+    def forget(self) -> None:
+        self._ask()
+        self.forgot += 1
+
+
+def troubled(**readers: Reader) -> tuple[Intake, list[tuple[str, str | None]]]:
+    told: list[tuple[str, str | None]] = []
+    heard = {"trouble": lambda topic, error: told.append((topic, error and str(error)))}
+    return intake(more=heard, **readers), told
+
+
+def test_a_source_that_cannot_forget_is_a_trouble_and_is_told_of_the_next_commit():
+    one = Forgetful(there=1, away=2)
+    stream, told = troubled(one=one, two=(two := Reader(there=1)))
+    slices = stream.look(0, Configuration())
+    assert slices is not None
+    for _ in range(4):
+        stream.committed(decided(slices))
+    assert one.away == 0
+    assert (len(one.done), len(two.done)) == (2, 4)
+    topic = "source one, clean-up"
+    assert told == [(topic, "slow down"), (topic, "slow down"), (topic, None)]
+
+
+def test_an_error_of_the_user_at_a_commit_ends_the_job():
+    stream, told = troubled(one=Forgetful(there=1, away=1, error=ValueError("no")))
+    slices = stream.look(0, Configuration())
+    assert slices is not None
+    with pytest.raises(ValueError, match="no"):
+        stream.committed(decided(slices))
+    assert told == []
+
+
+def test_a_source_that_is_gone_forgets_after_a_later_commit():
+    one, two = Forgetful(there=1, away=2), Reader(there=1)
+    stream, told = troubled(one=one, two=two)
+    stream.exchange({"two": two}, {})
+    assert (one.closed, one.forgot) == (1, 0)
+    slices = stream.look(0, Configuration())
+    assert slices is not None
+    for _ in range(3):
+        stream.committed(decided(slices))
+    assert (one.away, one.forgot) == (0, 1)
+    assert [text for _, text in told] == ["slow down", "slow down", None]
+
+
+def test_what_a_source_left_is_not_forgotten_once_its_name_is_taken():
+    one, two = Forgetful(there=1, away=1), Reader(there=1)
+    stream, _ = troubled(one=one, two=two)
+    stream.exchange({"two": two}, {})
+    stream.exchange({"two": two, "one": Reader()}, {})
+    slices = stream.look(0, Configuration())
+    assert slices is not None
+    stream.committed(decided(slices))
+    assert (one.away, one.forgot) == (0, 0)

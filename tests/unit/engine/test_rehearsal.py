@@ -12,8 +12,9 @@ import pytest
 import rechannel as rc
 from rechannel.dataflow.specs import TrackSpec
 from rechannel.engine import preparing, rehearsal
-from rechannel.engine.rehearsal import Rehearsal, migrated, rehearse
-from rechannel.errors import MissingFileError, OtherDataflowError, UserFunctionError
+from rechannel.engine.exchange import Exchange
+from rechannel.engine.rehearsal import LAST_SECONDS, Rehearsal, migrated, rehearse
+from rechannel.errors import MissingFileError, OtherDataflowError, StorageError, UserFunctionError
 from rechannel.model.eventtime import Clock
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
@@ -130,6 +131,30 @@ def test_what_came_after_the_preparation_is_tried_at_the_border(rules):
     assert "its migration fails: operator 'op', segment" in record.reason
     totals = {row["k"]: row["total"] for row in harness.state("op").to_pylist()}
     assert (totals["k0"], totals["k40"]) == (1, 40)
+
+
+@pytest.mark.parametrize("where", [(preparing, "rehearse"), (Exchange, "record")])
+def test_a_store_that_is_away_at_the_border_is_asked_again(rules, where, monkeypatch):
+    room, name = where
+    real, away = getattr(room, name), []
+
+    def once(*given: Any, **how: Any) -> Any:
+        if how.get("seconds", LAST_SECONDS) == LAST_SECONDS and not away:
+            away.append(given)
+            raise StorageError("the store is away")
+        return real(*given, **how)
+
+    monkeypatch.setattr(room, name, once)
+    harness, source = running()
+    id_ = change(harness, rules(RIGHT), at=harness.process.driver.place().timestep)
+    source.push([{"k": "k1", "v": 1}])
+    harness.process.run()
+    assert len(away) == 1
+    assert harness.process.driver.retrying.total == 1
+    record = harness.journal_state().coordination.find(id_)
+    assert (record.phase, len(record.taken)) == (Phase.DONE, 1)
+    inverses = {row["k"]: row["inverse"] for row in harness.state("op").to_pylist()}
+    assert (inverses["k0"], inverses["k1"], inverses["k40"]) == (-1, 101, 2)
 
 
 def test_a_change_that_begins_before_it_is_prepared_is_tried_at_the_border(rules):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError
+from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError, StorageError
 from rechannel.sources import seen
 from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
 from rechannel.state.memory import MemoryStore
@@ -107,6 +107,27 @@ def test_replaced_pages_stay_until_the_offset_behind_them_is_committed():
     log.committed(second)
     assert len(pages(store)) == 1
     assert opened(store, second).between(first, second) == files("b")
+
+
+def test_a_page_that_could_not_be_deleted_is_deleted_after_a_later_commit():
+    class Away(MemoryStore):
+        away = 1
+
+        def delete(self, key: str) -> None:
+            if self.away:
+                self.away -= 1
+                raise StorageError("slow down")
+            super().delete(key)
+
+    store = Away()
+    log = opened(store, SeenLog.start())
+    log.append(files("a"))
+    second = log.append(files("b"))
+    with pytest.raises(StorageError, match="slow down"):
+        log.committed(second)
+    assert (store.away, len(pages(store))) == (0, 2)
+    log.committed(second)
+    assert len(pages(store)) == 1
 
 
 def test_pages_stay_few_and_small(monkeypatch):
