@@ -14,7 +14,8 @@ migration may also say what was too old at the moment of the change (`expired_be
 
 *Eras.* A run knows its columns, not when they were in force. If an operator goes from columns A to B and back to A,
 runs of the first A must go through both migrations and runs of the second must not. So every migration begins
-an era with a fingerprint of its own, also where the columns are those of an earlier one (`chains`).
+an era with a fingerprint of its own, also where the columns are those of an earlier one. A driver that leads a change
+back is the exception: it takes up the era of before, since both runs of A mean the same then (`engine.eras`).
 """
 
 from __future__ import annotations
