@@ -325,6 +325,7 @@ class Assembly:
             tell=hub.published,
             trouble=hub.troubles,
             stopping=stopping,
+            meaning=runner.meaning,
         )
         view = StateView(current.plan, program.programs, self._scan())
         exchange = Exchange(

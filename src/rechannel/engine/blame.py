@@ -94,6 +94,11 @@ def blame_of_words(text: str) -> Blame:
     return Blame.STORE if _STORE.search(text) else Blame.USER
 
 
+def is_over(text: str) -> bool:
+    """Whether Spark says that nothing runs on this session any more."""
+    return _OVER.search(text) is not None
+
+
 def is_severed(error: BaseException) -> bool:
     """Whether an error looks like the death of the JVM that a call went to."""
     return _SEVERED.search("\n".join(_words(error))) is not None

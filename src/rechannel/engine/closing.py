@@ -75,7 +75,7 @@ def reason_of(
     found: RechannelError | None = None
     with suppress(RechannelError, OSError):
         found = fenced()
-    if found is None and (why := _settled(error, gone)) is not None:
+    if found is None and (why := settled(error, gone)) is not None:
         found = gone_error(why)
     if found is None:
         return error
@@ -83,7 +83,7 @@ def reason_of(
     return found
 
 
-def _settled(error: Exception, gone: Callable[[], str | None]) -> str | None:
+def settled(error: Exception, gone: Callable[[], str | None]) -> str | None:
     """What `gone` tells; of a call that was cut off a moment later, since sockets close before a process is dead."""
     deadline = time.monotonic() + _DYING_SECONDS
     while (why := gone()) is None and is_severed(error) and time.monotonic() < deadline:

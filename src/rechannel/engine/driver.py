@@ -22,11 +22,7 @@ from typing import Any
 from rechannel.engine.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
 from rechannel.engine.draining import Draining
 from rechannel.engine.early import early_note
-from rechannel.engine.entries import (
-    Closed,
-    ConfigurationChanged,
-    Note,
-)
+from rechannel.engine.entries import Closed, ConfigurationChanged, Note
 from rechannel.engine.exchange import Exchange
 from rechannel.engine.flights import CameBack, Failed, Flight, Flights, kept_of
 from rechannel.engine.history import History
@@ -207,6 +203,7 @@ class Driver:
     def abandon(self, error: BaseException) -> None:
         """Tell everybody that it is over, whatever the driver's own thread hangs in. Any thread may call it."""
         self.error = self.error or error
+        self._publisher.shut()
         self._say_finished()
 
     def gone(self) -> str | None:
@@ -479,9 +476,11 @@ class Driver:
         number = decided.number
         kept = kept_of(flight.reports)
         ran_ms = self._clock()
+        self._publisher.check()
         try:
             staged = self._publisher.stage(decided, kept)
         except Exception as error:
+            self._publisher.check()  # it may be the last of the attempts that its user counts
             self.retrying.failed(number, error)
             return True
         self._journal.append(committed_of(flight, kept, staged))

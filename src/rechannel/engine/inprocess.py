@@ -24,6 +24,7 @@ from rechannel.engine.physical import (
     UnionFrame,
 )
 from rechannel.engine.runner import Report, Timestep
+from rechannel.engine.sink_rows import as_it_is
 from rechannel.engine.splits import assign
 from rechannel.errors import ClusterError, DataflowError
 from rechannel.kernels.front import FrontTask
@@ -242,6 +243,10 @@ class InProcessRunner:
     def gone(self) -> str | None:
         """This process is always there."""
         return None
+
+    def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """Errors of this process say themselves what they are."""
+        return as_it_is(error, sink, timestep)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -15,7 +15,7 @@ from rechannel.engine.entries import Published
 from rechannel.engine.journal import Journal
 from rechannel.engine.physical import SinkPlan
 from rechannel.engine.quarantine import owed
-from rechannel.engine.sink_rows import RowsOf
+from rechannel.engine.sink_rows import Meaning, RowsOf, as_it_is, kept_for
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure, Verdict
 from rechannel.sinks.spare import WithDeadLetters
@@ -44,17 +44,19 @@ class Lane:
     """One incarnation of a sink. Everything but `attempt` is done under the publisher's lock.
 
     who: its incarnation. failures: failed attempts at the first timestep that waits. quarantine: why it takes nothing
-    now. last: the latest timestep that it was given.
+    now. put_off: the job ends, and what it owes is left to the next start. last: the latest timestep that it was given.
     """
 
     sink: SinkPlan
     writer: SinkWriter
     who: str
     journal: Journal
+    meaning: Meaning = as_it_is
     work: deque[Work] = field(default_factory=deque)
     failures: int = 0
     trouble: str = ""
     quarantine: str = ""
+    put_off: bool = False
     leaving: bool = False
     last: int = 0
     thread: threading.Thread | None = None
@@ -91,9 +93,25 @@ class Lane:
             return Work(batch=batch, staged=None, rows=rows, journalled=True, again=True)
         return Work(batch=batch, staged=what["staged"], rows=None, journalled=True, again=True)
 
+    def committed(
+        self,
+        rows_of: RowsOf,
+        timestep: int,
+        kept: Mapping[str, list[str]],
+        what: Mapping[str, Any] | None,
+        held: Staged | None,
+    ) -> Work:
+        """What was just committed. what: its name in the commit. held: what was staged and is not named there."""
+        batch, journalled = self.batch(timestep), what is not None
+        if self.sink.direct:
+            staged = held if what is None else what["staged"]
+            return Work(batch=batch, staged=staged, rows=None, journalled=journalled)
+        rows = partial(rows_of, self.sink, None, kept_for(self.sink.frame, kept))
+        return Work(batch=batch, staged=None, rows=rows, journalled=journalled)
+
     def add(self, work: Work) -> bool:
         """Queue a timestep, unless it waits already or the sink takes nothing now."""
-        if self.quarantine or work.batch.timestep <= self.last:
+        if self.quarantine or self.put_off or work.batch.timestep <= self.last:
             return False
         self.last = work.batch.timestep
         self.work.append(work)
@@ -123,10 +141,14 @@ class Lane:
             if work.journalled:
                 self.told(work.batch)
             return True
-        letters = self.writer.letters
+        where, letters = f"dead letters in {self.writer.path}", self.writer.letters
         letters.publish(letters.stage(work.rows(), work.batch), work.batch)
         if work.journalled:
-            self.told(work.batch, f"dead letters in {self.writer.path}: {said(error)}")
+            self.told(work.batch, f"{where}: {said(error)}")
+        timestep = work.batch.timestep
+        _LOG.warning(
+            "timestep %d of sink %r went to %s: %s", timestep, self.name, where, said(error)
+        )
         return True
 
     def told(self, batch: Batch, dropped: str = "") -> None:
@@ -140,8 +162,11 @@ class Lane:
     def give_up(self, reason: str) -> None:
         """Owe nothing any more; the journal says which timesteps were never shown."""
         for timestep in owed(self.journal.state, self.name, self.who):
-            self.told(self.batch(timestep), reason)
-            _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, self.name, reason)
+            drop(self.journal, timestep, self.name, self.who, reason)
+
+    def meant(self, error: BaseException, batch: Batch) -> BaseException:
+        """What an error of an attempt stands for."""
+        return self.meaning(error, self.name, batch.timestep)
 
     def judged(self, error: BaseException) -> Verdict:
         """Count a failed attempt at the first timestep that waits, and say what is next."""
@@ -152,7 +177,7 @@ class Lane:
     def standing(self) -> dict[str, Any]:
         """Timesteps that it owes, the oldest, failed attempts at it, the error, why it is in quarantine."""
         waiting = [work.batch.timestep for work in self.work]
-        if self.quarantine:
+        if self.quarantine or self.put_off:
             waiting = list(owed(self.journal.state, self.name, self.who))
         return {
             "owed": len(waiting),
@@ -167,6 +192,12 @@ class Lane:
         if self.work:
             self.work.popleft()
         self.failures, self.trouble = 0, ""
+
+
+def drop(journal: Journal, timestep: int, sink: str, who: str, reason: str) -> None:
+    """Nobody shows this any more, and no namesake gets it; the journal says why."""
+    _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, sink, reason)
+    journal.append(Published(timestep=timestep, sink=sink, incarnation=who, dropped=reason))
 
 
 def said(error: BaseException) -> str:

@@ -20,17 +20,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from rechannel.engine.entries import Json, Note, Published
 from rechannel.engine.incarnations import SINKS, incarnation
 from rechannel.engine.journal import Journal
 from rechannel.engine.journal_state import JournalState
-from rechannel.engine.lane import Lane, Work, said
+from rechannel.engine.lane import Lane, Work, drop, said
 from rechannel.engine.physical import SinkPlan
-from rechannel.engine.quarantine import NOTE, owed, put_in, quarantined, released
+from rechannel.engine.quarantine import owed
+from rechannel.engine.quarantining import Quarantining
 from rechannel.engine.runner import Timestep
-from rechannel.engine.sink_rows import RowsOf, Told, kept_for, nobody, unheard
+from rechannel.engine.sink_rows import Meaning, RowsOf, Told, as_it_is, kept_for, nobody, unheard
 from rechannel.engine.stopping import Stopping
-from rechannel.errors import NotReadyError, StorageError
+from rechannel.errors import NotReadyError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
@@ -45,7 +45,7 @@ CLOSING_SECONDS = 60.0
 class Publisher:
     """Publishes committed timesteps, of every sink in order: in threads of its own, or one call at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the seams of publishing, each given from outside
         self,
         *,
         sinks: tuple[SinkPlan, ...],
@@ -56,10 +56,12 @@ class Publisher:
         tell: Told = nobody,
         trouble: Trouble = unheard,
         stopping: Stopping | None = None,
+        meaning: Meaning = as_it_is,
     ) -> None:
         """Take the parts; nothing runs yet.
 
         trouble: hears of sinks that fail and are tried again. stopping: bounds how long, once the job is to end.
+        meaning: of what comes out of whatever runs the sinks' jobs.
         """
         self._tell = tell
         self._trouble = trouble
@@ -69,7 +71,10 @@ class Publisher:
         self._changed = threading.Condition()
         self._stopping = stopping or Stopping(0.0)
         self._stopping.on_asked(self._wake)
-        self._noting = threading.Lock()
+        self._meaning = meaning
+        self._quarantining = Quarantining(journal, trouble)
+        self._letting_out = threading.Lock()
+        """Held by whoever looks whether a sink is in quarantine and then lets it out, or gives up what it owes."""
         self._volatile: dict[tuple[int, str], Staged] = {}
         self._threaded = self._closed = False
         self._error: BaseException | None = None
@@ -78,9 +83,9 @@ class Publisher:
 
     def _lane(self, sink: SinkPlan, writer: SinkWriter) -> Lane:
         who = incarnation(self._journal.state.notes, SINKS, sink.sink.name)
-        lane = Lane(sink=sink, writer=writer, who=who, journal=self._journal)
+        lane = Lane(sink=sink, writer=writer, who=who, journal=self._journal, meaning=self._meaning)
         # Known before anything is published, so that a sink can be released as soon as there is a job.
-        lane.quarantine = quarantined(self._journal.state.notes).get(lane.key, {}).get("reason", "")
+        lane.quarantine = self._quarantining.reason(lane)
         return lane
 
     def start(self) -> None:
@@ -101,24 +106,14 @@ class Publisher:
             for name, what in staged.items():
                 lane = self._lanes.get(name)
                 if lane is None or what.get("incarnation", lane.who) != lane.who:
-                    self._orphaned(timestep, name, what)
+                    who = what.get("incarnation", "")
+                    drop(self._journal, timestep, name, who, "the sink is gone")
         for lane in self._lanes.values():
             if lane.quarantine:
-                self._in_quarantine(lane)
+                self._quarantining.tell(lane, lane.quarantine)
             else:
                 self._take_up(lane, state)
-        present = {lane.key for lane in self._lanes.values()}
-        for who in quarantined(state.notes).keys() - present:
-            self._forget(who)
-
-    def _orphaned(self, timestep: int, name: str, what: Mapping[str, Json]) -> None:
-        """The sink is gone: this is not shown, and no namesake gets it."""
-        reason = "the sink is gone"
-        _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, name, reason)
-        who = what.get("incarnation", "")
-        self._journal.append(
-            Published(timestep=timestep, sink=name, incarnation=who, dropped=reason)
-        )
+        self._quarantining.forget_others({lane.key for lane in self._lanes.values()})
 
     def _take_up(self, lane: Lane, state: JournalState) -> None:
         for timestep, what in owed(state, lane.name, lane.who).items():
@@ -128,7 +123,6 @@ class Publisher:
 
     def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
         """What the commit must name for each sink whose publication is durable."""
-        self._check()
         out: dict[str, Any] = {}
         for name, lane in self._lanes.items():
             batch = lane.batch(decided.number)
@@ -145,58 +139,54 @@ class Publisher:
         return out
 
     def _staged(self, lane: Lane, rows: Callable[[], Rows], batch: Batch) -> Staged:
-        """Stage before the commit, which waits for it."""
+        """Stage before the commit, which waits for it. Where its user counts attempts, the last one ends the job."""
         failures = 0
         while True:
             try:
                 return lane.writer.stage(rows(), batch)
-            except BaseException as error:
-                failures += 1
+            except BaseException as raised:
+                failures, error = failures + 1, lane.meant(raised, batch)
                 verdict = lane.policy.verdict(failures, error)
-                if verdict is not Verdict.RETRY or not self._waited(lane, failures, error):
-                    raise
+                if verdict is Verdict.RETRY and self._waited(lane, failures, error):
+                    continue
+                if verdict is not Verdict.RETRY and lane.policy.attempts is not None:
+                    self._error = self._error or error
+                raise error  # noqa: B904 - it names its cause
 
     def publish(
         self, decided: Timestep, kept: Mapping[str, list[str]], staged: Mapping[str, Any]
     ) -> None:
         """Queue a committed timestep."""
         for name, lane in self._lanes.items():
-            batch = lane.batch(decided.number)
-            rows: Callable[[], Rows] | None = None
-            result: Staged | None = None
-            if lane.sink.direct:
-                volatile = self._volatile.pop((decided.number, name), None)
-                result = staged[name]["staged"] if name in staged else volatile
-            else:
-                files = kept_for(lane.sink.frame, kept)
-                rows = partial(self._rows_of, lane.sink, None, files)
-            work = Work(batch=batch, staged=result, rows=rows, journalled=name in staged)
-            self._add(lane, work)
+            held = self._volatile.pop((decided.number, name), None)
+            what = staged.get(name)
+            self._add(lane, lane.committed(self._rows_of, decided.number, kept, what, held))
 
     def exchange(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
         """Other sinks from now on. What waits for one that is gone is still published by it; then it is closed."""
-        notes = self._journal.state.notes
-        lanes: dict[str, Lane] = {}
-        for sink in sinks:
-            name = sink.sink.name
-            before = self._lanes.get(name)
-            if before is not None and before.who == incarnation(notes, SINKS, name):
-                before.sink = sink
-                lanes[name] = before
-            else:
-                lanes[name] = self._lane(sink, writers[name])
-                self._run(lanes[name])
-        with self._changed:
-            gone = [lane for name, lane in self._lanes.items() if lanes.get(name) is not lane]
+        with self._letting_out:
+            notes = self._journal.state.notes
+            lanes: dict[str, Lane] = {}
+            for sink in sinks:
+                name = sink.sink.name
+                before = self._lanes.get(name)
+                if before is not None and before.who == incarnation(notes, SINKS, name):
+                    before.sink = sink
+                    lanes[name] = before
+                else:
+                    lanes[name] = self._lane(sink, writers[name])
+                    self._run(lanes[name])
+            with self._changed:
+                gone = [lane for name, lane in self._lanes.items() if lanes.get(name) is not lane]
+                for lane in gone:
+                    lane.leaving = True
+                self._leaving += gone
+                self._lanes = lanes
+                self._changed.notify_all()
             for lane in gone:
-                lane.leaving = True
-            self._leaving += gone
-            self._lanes = lanes
-            self._changed.notify_all()
-        for lane in gone:
-            if lane.quarantine:
-                self._give_up(lane, f"the sink was removed in quarantine ({lane.quarantine})")
-                self._let_out(lane)
+                if lane.quarantine:
+                    self._give_up(lane, f"the sink was removed in quarantine ({lane.quarantine})")
+                    self._quarantining.let_out(lane)
         self._dismiss()
 
     def _dismiss(self) -> None:
@@ -234,7 +224,7 @@ class Publisher:
 
     def _waiting(self) -> list[Lane]:
         with self._changed:
-            return [lane for lane in (*self._leaving, *self._lanes.values()) if lane.work]
+            return [lane for lane in self._all() if lane.work]
 
     def publish_next(self) -> bool:
         """Publish the oldest timestep that waits, to one sink; False when none waits. Raises what the sink raises."""
@@ -260,20 +250,17 @@ class Publisher:
         if lane.leaving:
             self._dismiss()
 
-    def _failed(self, lane: Lane, work: Work, error: BaseException) -> None:
-        """Do what the sink's user chose. Raises the error where that is to stop."""
+    def _failed(self, lane: Lane, work: Work, raised: BaseException) -> None:
+        """Do what the sink's user chose. Raises the error where that is to stop, or the job has ended anyway."""
+        error = lane.meant(raised, work.batch)
         verdict = lane.judged(error)
+        if self._closed:
+            raise error
         if verdict is Verdict.RETRY:
-            if not self._waited(lane, lane.failures, error):
+            if not self._waited(lane, lane.failures, error) and not self._put_off(lane):
                 raise error
             return
         if verdict is Verdict.DEAD_LETTER and lane.bury(work, error):
-            _LOG.warning(
-                "timestep %d of sink %r went to its dead letters: %s",
-                work.batch.timestep,
-                lane.name,
-                said(error),
-            )
             self._trouble(f"sink {lane.name}", None)
             with self._changed:
                 lane.done()
@@ -299,6 +286,18 @@ class Publisher:
             self._changed.wait_for(lambda: self._closed or self._stopping.asked != asked, pause)
             return not self._closed
 
+    def _put_off(self, lane: Lane) -> bool:
+        """Leave what a sink owes to the next start, if a stop waits for it no longer and it is not to end the job."""
+        if lane.policy.then == "stop" or not self._stopping.asked:
+            return False
+        with self._changed:
+            if self._closed:
+                return False
+            lane.put_off = True
+            self._emptied(lane)
+        _LOG.warning("the job stops, and sink %r owes its timesteps: %s", lane.name, lane.trouble)
+        return True
+
     def _wake(self) -> None:
         """Those that pause before another attempt make it now."""
         with self._changed:
@@ -306,53 +305,38 @@ class Publisher:
 
     def _quarantine(self, lane: Lane, work: Work, error: BaseException) -> None:
         reason = said(error)
-        with self._noting:
-            notes = self._journal.state.notes
-            timestep = work.batch.timestep
-            note = put_in(notes, lane.key, sink=lane.name, timestep=timestep, reason=reason)
-            self._journal.append(Note(kind=NOTE, body=note))
+        self._quarantining.put_in(lane, work.batch.timestep, reason)
         with self._changed:
             lane.quarantine = reason
-            lane.work.clear()
-            self._changed.notify_all()
-        self._in_quarantine(lane)
-
-    def _in_quarantine(self, lane: Lane) -> None:
-        how = f"in quarantine, owes its timesteps until job.release({lane.name!r})"
-        self._trouble(f"sink {lane.name}", StorageError(f"{how}: {lane.quarantine}"))
+            self._emptied(lane)
 
     def _give_up(self, lane: Lane, reason: str) -> None:
         """Owe nothing any more."""
         lane.give_up(reason)
+        self._emptied(lane)
+
+    def _emptied(self, lane: Lane) -> None:
         with self._changed:
             lane.work.clear()
             self._changed.notify_all()
 
-    def _let_out(self, lane: Lane) -> None:
-        self._forget(lane.key)
-        self._trouble(f"sink {lane.name}", None)
-
-    def _forget(self, who: str) -> None:
-        with self._noting:
-            note = released(self._journal.state.notes, who)
-            self._journal.append(Note(kind=NOTE, body=note))
-
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
-        lane = self._lanes.get(sink)
-        if lane is None or not lane.quarantine:
-            there = sorted(name for name, each in self._lanes.items() if each.quarantine)
-            msg = f"sink {sink!r} is not in quarantine; there are {there}"
-            raise NotReadyError(msg)
-        self._let_out(lane)
-        with self._changed:
-            lane.done()
-            lane.quarantine, lane.last = "", 0
-            self._take_up(lane, self._journal.state)
-            if lane.thread is not None and not lane.thread.is_alive():
-                lane.thread = None
-                self._run(lane)
-            return len(lane.work)
+        with self._letting_out:
+            lane = self._lanes.get(sink)
+            if lane is None or not lane.quarantine:
+                there = sorted(name for name, each in self._lanes.items() if each.quarantine)
+                msg = f"sink {sink!r} is not in quarantine; there are {there}"
+                raise NotReadyError(msg)
+            self._quarantining.let_out(lane)
+            with self._changed:
+                lane.done()
+                lane.quarantine, lane.last = "", 0
+                self._take_up(lane, self._journal.state)
+                if lane.thread is not None and not lane.thread.is_alive():
+                    lane.thread = None
+                    self._run(lane)
+                return len(lane.work)
 
     # How it stands -------------------------------------------------------------------------------------------
 
@@ -361,7 +345,8 @@ class Publisher:
         with self._changed:
             return {lane.name: lane.standing() for lane in self._lanes.values()}
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what a sink raised that ends the job."""
         if self._error is not None:
             raise self._error
 
@@ -371,13 +356,13 @@ class Publisher:
     def idle(self) -> bool:
         """Whether everything committed is published, but by sinks in quarantine. Raises what a sink raised."""
         with self._changed:
-            self._check()
+            self.check()
             return not any(lane.work for lane in self._all())
 
     def has_room(self) -> bool:
         """Whether another timestep may start: no sink has more waiting than the backlog. Raises what a sink raised."""
         with self._changed:
-            self._check()
+            self.check()
             return all(len(lane.work) <= self._backlog for lane in self._all())
 
     def oldest(self) -> int | None:
@@ -395,14 +380,18 @@ class Publisher:
             self._changed.wait_for(
                 lambda: self._error is not None or not any(lane.work for lane in self._all())
             )
-            self._check()
+            self.check()
+
+    def shut(self) -> None:
+        """Begin nothing more, and put nothing aside any more. Waits for nobody."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End the threads after what they are doing; unpublished timesteps are published at the next start."""
         until = time.monotonic() + CLOSING_SECONDS
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self.shut()
         for lane in self._all():
             if lane.thread is not None:
                 lane.thread.join(timeout=max(0.0, until - time.monotonic()))

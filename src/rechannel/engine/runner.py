@@ -77,5 +77,8 @@ class Runner(Protocol):
     def gone(self) -> str | None:
         """Why nothing can run any more, in a sentence; None while it can. Any thread may ask."""
 
+    def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """What an error means that came out of a sink's attempt at a timestep; see `sink_rows.Meaning`."""
+
     def close(self) -> None:
         """Free everything."""

@@ -19,6 +19,19 @@ class RowsOf(Protocol):
         """Rows of a sink's frame. decided: needed only by frames over sources."""
 
 
+class Meaning(Protocol):
+    """What an error means that came out of a sink's attempt at a timestep."""
+
+    def __call__(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """The error of this library that it stands for, with its cause; itself where that is nothing else."""
+
+
+def as_it_is(error: BaseException, sink: str, timestep: int) -> BaseException:
+    """Every error says itself what it is."""
+    del sink, timestep
+    return error
+
+
 class Told(Protocol):
     """Told when a sink has shown a timestep. It must not raise and must not block."""
 

@@ -6,8 +6,8 @@ A timestep that a sink does not take is tried again, with longer and longer paus
 - `skip` puts the sink in quarantine: it owes this timestep and all later ones until it is released;
 - `dead_letter` writes this timestep's rows to another path, and goes on with the next one.
 
-What no repetition mends (damaged state, a driver that was replaced, output of another history) ends the job whatever
-was chosen.
+What no repetition mends (damaged state, a driver that was replaced, a Spark that died, output of another history) ends
+the job whatever was chosen.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rechannel.errors import (
     NotPermittedError,
     OtherHistoryError,
     RefusedError,
+    SessionError,
     StorageError,
     UserFunctionError,
 )
@@ -34,7 +35,7 @@ _ATTEMPTS = 4
 _PATIENT_ATTEMPTS = 8
 """Where what failed is a store or a cluster that may come back: with the usual pauses, about a minute."""
 _LONGEST_MS = 60_000
-_FATAL = (FencedError, DamagedStateError, OtherHistoryError)
+_FATAL = (FencedError, DamagedStateError, OtherHistoryError, SessionError)
 _FIRM = (DataflowError, NotPermittedError, RefusedError, UserFunctionError)
 """Said once, said for good, unless the user counts attempts."""
 _PASSING = (StorageError, ClusterError)
@@ -43,7 +44,7 @@ _PASSING = (StorageError, ClusterError)
 def fatal(error: BaseException) -> bool:
     """Whether nothing but the end of the job is left.
 
-    State is damaged, the driver was replaced or dies, or another history of the state was published.
+    State is damaged, the driver was replaced or dies, its Spark has died, or another history was published.
     """
     return not isinstance(error, Exception) or isinstance(error, _FATAL)
 

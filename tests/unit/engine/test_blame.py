@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
 from rechannel.engine.blame import Blame, blame_of, is_severed
-from rechannel.engine.spark.failures import translate
+from rechannel.engine.spark.failures import translate, translate_of_sink
+from rechannel.engine.spark.runner import SparkRunner
 from rechannel.errors import (
     ClusterError,
+    DamagedStateError,
     DataflowError,
     FencedError,
     MissingFileError,
     NotPermittedError,
     SchemaDriftError,
+    SessionError,
     StorageError,
     TimestepError,
     UserFunctionError,
@@ -90,6 +94,52 @@ def test_an_error_of_the_library_in_a_worker_stays_what_it_is():
     made = translate(RuntimeError(said), "u", 5)
     assert type(made) is UserFunctionError
     assert str(made) == "operator 'u': no luck"
+
+
+DAMAGED = (
+    f"{ABORTED}x: Traceback\nrechannel.errors.DamagedStateError: outbox/a is damaged\n\tat a.b(C)"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (LOST, ClusterError),
+        (AWAY, StorageError),
+        (OVER, SessionError),
+        (DAMAGED, DamagedStateError),
+        (PARSE, TimestepError),
+    ],
+)
+def test_what_spark_says_of_a_sinks_job_is_told_by_class_too(said, kind):
+    raised = PySparkException(said)
+    made = translate_of_sink(raised, "out", 5)
+    assert type(made) is kind
+    assert made.__cause__ is raised
+    assert "DAGScheduler" not in str(made)
+    assert kind is SessionError or "sink 'out'" in str(made)
+
+
+def test_what_a_function_of_the_user_raises_in_a_sink_stays_what_it_is():
+    for error in (ValueError("no luck"), ConnectionError("FetchFailed"), StorageError("full")):
+        assert translate_of_sink(error, "out", 5) is error
+
+
+def test_an_error_of_a_sink_whose_jvm_has_died_is_that():
+    class Dead(SparkRunner):
+        def __init__(self) -> None:
+            self.died = False
+
+        def gone(self) -> str | None:
+            return "Spark's JVM (process 7) has ended" if self.died else None
+
+    runner, raised = Dead(), ValueError("no luck")
+    assert runner.meaning(raised, "out", 5) is raised
+    runner.died = True
+    made = runner.meaning(raised, "out", 5)
+    assert type(made) is SessionError
+    assert made.__cause__ is raised
+    assert runner.meaning(ending := SystemExit(), "out", 5) is ending
 
 
 def test_one_sentence_has_no_stack_of_any_language():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from rechannel.engine.entries import Note, Published
 from rechannel.engine.journal_state import JournalState
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Timestep
+from rechannel.engine.sink_rows import as_it_is
 from rechannel.errors import (
     DamagedStateError,
     DataflowError,
@@ -71,6 +72,7 @@ class Bench:
     told: list[Published] = field(default_factory=list)
     failure: OnFailure = field(default_factory=OnFailure)
     trouble: Callable[..., None] = lambda topic, error: None
+    meaning: Callable[..., BaseException] = as_it_is
 
     def __post_init__(self) -> None:
         stream = rc.read().memory(script("k long"), name="in")
@@ -89,6 +91,7 @@ class Bench:
             journal=self,  # type: ignore[arg-type]
             backlog=self.backlog,
             trouble=self.trouble,
+            meaning=self.meaning,
         )
 
     def append(self, entry: Any) -> None:
@@ -206,7 +209,9 @@ def test_what_a_sink_raises_is_raised_to_the_driver():
     bench.publisher.start()
     with pytest.raises(StorageError, match="disk is full"):
         bench.publisher.drain()
-    for call in (bench.publisher.idle, bench.publisher.has_room, lambda: bench.commit(2)):
+    staged = bench.publisher.stage(Timestep(number=2, now_ms=0, configuration=Configuration()), {})
+    assert sorted(staged) == ["behind", "direct"]  # it is no failure of the next timestep
+    for call in (bench.publisher.idle, bench.publisher.has_room, bench.publisher.check):
         with pytest.raises(StorageError, match="disk is full"):
             call()
     bench.publisher.close()
@@ -495,6 +500,70 @@ def test_damaged_state_ends_the_job_whatever_was_chosen():
     assert bench.publisher.publish_next()
     with pytest.raises(DamagedStateError):
         bench.publisher.publish_next()
+
+
+def test_what_an_error_means_is_asked_before_what_was_chosen():
+    def fail() -> None:
+        raise ValueError("what Spark says")
+
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(then="skip", attempts=1))
+    bench.meaning = lambda error, sink, timestep: DamagedStateError(f"{sink} {timestep}: {error}")
+    bench.publisher = bench.made()
+    bench.commit(1)
+    assert bench.publisher.publish_next()
+    with pytest.raises(DamagedStateError, match="behind 1: what Spark says"):
+        bench.publisher.publish_next()
+    assert "quarantine" not in bench.state.notes
+
+
+def test_two_that_release_a_sink_at_once_queue_what_it_owes_once():
+    bench, _ = skipping(2)
+    committed(bench, 1, 2)
+    while bench.publisher.publish_next():
+        pass
+    answers = during_the_release(bench, lambda: bench.publisher.release("behind"))
+    assert answers == [2, "sink 'behind' is not in quarantine; there are []"]
+    while bench.publisher.publish_next():
+        pass
+    assert [batch.timestep for batch in bench.behind.batches] == [1, 2]
+
+
+def test_a_sink_that_is_removed_while_it_is_released_shows_what_it_owes_once():
+    bench, _ = skipping(2)
+    committed(bench, 1, 2)
+    while bench.publisher.publish_next():
+        pass
+    left = tuple(sink for sink in bench.sinks if sink.sink.name == "direct")
+    remove = lambda: bench.publisher.exchange(left, {"direct": bench.direct})  # noqa: E731
+    assert during_the_release(bench, remove) == [2, None]
+    while bench.publisher.publish_next():
+        pass
+    told = [(each.timestep, each.dropped) for each in bench.told if each.sink == "behind"]
+    assert told == [(1, ""), (2, "")]
+
+
+def during_the_release(bench: Bench, other: Callable[[], Any]) -> list[Any]:
+    """Release a sink, and begin something else while the journal hears of it; what either answers."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(other())
+        except NotReadyError as error:
+            answers.append(str(error))
+
+    thread, write = Thread(target=run), bench.append
+
+    def append(entry: Any) -> None:
+        if isinstance(entry, Note) and thread.ident is None:
+            thread.start()
+            thread.join(0.2)
+        write(entry)
+
+    bench.append = append  # type: ignore[method-assign]
+    answers.insert(0, bench.publisher.release("behind"))
+    thread.join(30)
+    return answers
 
 
 def test_what_another_history_shows_is_neither_taken_as_published_nor_a_dead_letter():

@@ -10,7 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.inprocess import TaskDied
-from rechannel.errors import SourceError, StorageError, UserFunctionError
+from rechannel.errors import SessionError, SourceError, StorageError, UserFunctionError
 from rechannel.job import InProcess, Job
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
@@ -219,6 +219,40 @@ def test_what_a_sink_stages_before_the_commit_is_staged_again():
     assert away.tries == 6
     assert process.driver.retrying.total == 2
     assert [table.num_rows for table in away.published.values()] == [6] * 4
+
+
+def test_attempts_that_are_counted_end_the_job_also_before_the_commit():
+    class Away(Recorder):
+        tries = 0
+
+        def stage(self, *given: Any) -> Any:
+            self.tries += 1
+            raise StorageError("the sink's store is away")
+
+    stream = rc.read().memory(script("k long, v long", ROWS[:1]), name="in")
+    away = Away()
+    write = stream.write.on_failure("stop", attempts=1)
+    process = Harness(write.memory("out", name="out"), recorders={"out": away}).start()
+    with pytest.raises(StorageError, match="is away"):
+        process.run()
+    assert away.tries == 1
+    assert process.driver.retrying.total == 0
+
+
+def test_a_driver_that_is_given_up_puts_no_sink_in_quarantine():
+    class Broken(Recorder):
+        def stage(self, *given: Any) -> Any:
+            process.driver.abandon(SessionError("Spark has died"))
+            return super().stage(*given) if self.published else {}[given]
+
+    stream = rc.read().memory(script("k long", [[{"k": 1}]]), name="in").select("k")
+    made = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+    write = made.write.on_failure("skip", attempts=1)
+    harness = Harness(write.memory("out", name="out"), recorders={"out": Broken()})
+    process = harness.start()
+    with pytest.raises(KeyError):
+        process.run()
+    assert "quarantine" not in harness.journal_state().notes
 
 
 def test_a_running_job_shows_what_it_tries_again():

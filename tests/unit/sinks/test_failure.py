@@ -12,6 +12,7 @@ from rechannel.errors import (
     NotPermittedError,
     OtherHistoryError,
     RefusedError,
+    SessionError,
     StorageError,
     UserFunctionError,
 )
@@ -51,7 +52,13 @@ def test_the_user_chooses_what_comes_at_last():
 
 @pytest.mark.parametrize(
     "error",
-    [FencedError("gone"), DamagedStateError("torn"), OtherHistoryError("theirs"), SystemExit()],
+    [
+        FencedError("gone"),
+        DamagedStateError("torn"),
+        OtherHistoryError("theirs"),
+        SessionError("died"),
+        SystemExit(),
+    ],
 )
 def test_what_no_repetition_mends_stops(error):
     assert OnFailure(then="skip", attempts=9).verdict(1, error) is Verdict.STOP

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from rechannel import errors
-from rechannel.engine.blame import Blame, blame_of_words
+from rechannel.engine.blame import Blame, blame_of_words, is_over
 from rechannel.errors import (
     ClusterError,
     RechannelError,
     StorageError,
     TimestepError,
+    gone_error,
     one_sentence,
 )
 from rechannel.sources.spark import unreadable
@@ -24,6 +28,24 @@ _FRAME = re.compile(r"\tat |\t\.\.\. \d+ more|Driver stacktrace:")
 
 def translate(error: Exception, stage: str, timestep: int) -> RechannelError:
     """The error of this library that a worker raised, or a TimestepError with Spark's own words."""
+    more = "; nothing of it was committed and a restart runs it again"
+    return _translated(error, f"operator {stage!r}", timestep, more)
+
+
+def translate_of_sink(error: Exception, sink: str, timestep: int) -> Exception:
+    """The same of a job that a sink runs: what a user's function raised there by itself stays what it is."""
+    if not isinstance(error, Py4JError | PySparkException):
+        return error
+    made = (
+        gone_error("Spark was stopped")
+        if is_over(str(error))
+        else _translated(error, f"sink {sink!r}", timestep, "")
+    )
+    made.__cause__ = error
+    return made
+
+
+def _translated(error: Exception, who: str, timestep: int, more: str) -> RechannelError:
     if isinstance(error, RechannelError):
         return error
     text = str(error)
@@ -31,19 +53,18 @@ def translate(error: Exception, stage: str, timestep: int) -> RechannelError:
     named = getattr(errors, found.group(1), None) if found else None
     if found and isinstance(named, type) and issubclass(named, RechannelError):
         message = found.group(2).strip()
-        made: RechannelError = named(_placed(message, stage, timestep))
+        made: RechannelError = named(_placed(message, who, timestep))
         return made
     blame = blame_of_words(text)
     if blame.passes:
         what = one_sentence(error)
         kind = StorageError if blame is Blame.STORE else ClusterError
-        return kind(f"operator {stage!r} failed in timestep {timestep}. Spark says: {what}")
+        return kind(f"{who} failed in timestep {timestep}. Spark says: {what}")
     known = unreadable(error)
     if known is not None:
         return known
     return TimestepError(
-        f"operator {stage!r} failed in timestep {timestep}; nothing of it was committed and a "
-        f"restart runs it again. Spark says: {_without_frames(text)[:4000]}"
+        f"{who} failed in timestep {timestep}{more}. Spark says: {_without_frames(text)[:4000]}"
     )
 
 
@@ -52,8 +73,8 @@ def _without_frames(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not _FRAME.match(line))
 
 
-def _placed(message: str, stage: str, timestep: int) -> str:
-    """Name operator and timestep unless the worker did."""
+def _placed(message: str, who: str, timestep: int) -> str:
+    """Name operator (or sink) and timestep unless the worker did."""
     if message.startswith("operator "):
         return message
-    return f"operator {stage!r}, timestep {timestep}: {message}"
+    return f"{who}, timestep {timestep}: {message}"

@@ -20,6 +20,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rechannel.engine.closing import settled
 from rechannel.engine.outbox import outbox_frame
 from rechannel.engine.physical import (
     ApplyFrame,
@@ -41,12 +42,13 @@ from rechannel.engine.spark.calls import (
     StatefulCall,
     plain_path,
 )
-from rechannel.engine.spark.failures import translate
+from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.gateway import gone
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
 from rechannel.engine.splits import assign
 from rechannel.engine.steps import layout_of, partitions_of
+from rechannel.errors import gone_error
 from rechannel.kernels.measure import decode_report
 from rechannel.kernels.program import StageProgram, StageStep
 from rechannel.kernels.receive import Inbox
@@ -297,6 +299,17 @@ class SparkRunner:
     def gone(self) -> str | None:
         """Whether Spark's JVM has died."""
         return gone(self.spark)
+
+    def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """What an error of a sink means; see `Meaning`. A JVM that has died comes first."""
+        if not isinstance(error, Exception):
+            return error
+        why = settled(error, self.gone)
+        if why is None:
+            return translate_of_sink(error, sink, timestep)
+        made = gone_error(why)
+        made.__cause__ = error
+        return made
 
     def close(self) -> None:
         """Release what is still open."""
