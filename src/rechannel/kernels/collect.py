@@ -99,9 +99,30 @@ def _rows_of(
 ) -> list[Rows]:
     """Rows of one run, whose last column is the number of their key."""
     segment = run.segment
+    needles, first, last = spans(logic, run, hashes, wanted)
+    if not len(needles):
+        return []
+    owners, rows, columns = _owned(segment, keys, needles, hashes[needles], (first, last))
+    if not len(rows):
+        return []
+    dropped = None if segment.dropped is None else segment.dropped[rows]
+    if run.migrations:
+        columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
+    columns.append(from_numpy(owners, pa.int64()))
+    return [Rows(hashes[owners], columns, dropped)]
+
+
+def spans(
+    logic: StatefulLogic, run: OpenRun, hashes: HashArray, wanted: Asked | None
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Needles that one run may have rows of, the first of these rows, and the one after the last.
+
+    hashes: ascending. wanted: see `collect`.
+    """
+    segment = run.segment
     needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
     if not len(needles) or not segment.rows:
-        return []
+        return needles[:0], needles[:0], needles[:0]
     asked = hashes[needles]
     maybe = None if run.base else candidates(segment, asked, run.clip)
     if maybe is not None:
@@ -113,14 +134,7 @@ def _rows_of(
             bisect(segment, first, last, border[needles], minor=logic.minor, keys=width)
             for border in wanted
         )
-    owners, rows, columns = _owned(segment, keys, needles, asked, (first, last))
-    if not len(rows):
-        return []
-    dropped = None if segment.dropped is None else segment.dropped[rows]
-    if run.migrations:
-        columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
-    columns.append(from_numpy(owners, pa.int64()))
-    return [Rows(hashes[owners], columns, dropped)]
+    return needles, first, last
 
 
 def _owned(

@@ -5,7 +5,8 @@ more than its budget goes on as several tasks one after the other, each of which
 rows there, and writes a run for them. Rows arrive in blobs sorted by hash: a part of a blob is a slice of it.
 
 What a part costs is what arrived, the state of its keys, and what waits there for event time. The first is known
-exactly; the others are estimated from the runs. A part is one hash at least: all rows of a key are in memory at once.
+exactly; the others are estimated from the runs. Where keys have several state rows, those are counted (see `stored`),
+if all that there are would be too many. A part is one hash at least: all rows of a key are in memory at once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.lookup import OpenRun
 from rechannel.kernels.program import TaskState
 from rechannel.kernels.send import wire_schema
 from rechannel.kernels.spool import Spool
+from rechannel.kernels.stored import Met, Stored
 from rechannel.kernels.wire import Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
@@ -51,12 +54,15 @@ class Part:
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """What a task has in hand. size: bytes that arrived. old: bytes of state per row that arrived. waiting: bytes of
-    state that may be shown in this timestep."""
+    state that may be shown in this timestep. most: bytes of state that there are. stored: those of the keys that
+    arrived, where they were counted; None = `old` tells."""
 
     size: int
     rows: int
     old: float = 0.0
     waiting: float = 0.0
+    most: float = 0.0
+    stored: Stored | None = None
 
     @classmethod
     def of(cls, blobs: Sequence[Blob], runs: Sequence[Run], waiting: float) -> Load:
@@ -70,23 +76,42 @@ class Load:
             rows=rows,
             old=min(width, most / rows) if rows else 0.0,
             waiting=waiting * width,
+            most=most,
         )
+
+    def counted(self, memory: int) -> bool:
+        """Whether the state of keys with several rows must be counted: all that there is may be too much."""
+        return self.most > 0 and self.size + self.most + self.waiting > memory // SHARE
 
     def parts(self, memory: int) -> int:
         """How many parts keep within so much memory."""
-        total = self.size + self.rows * self.old + self.waiting
+        known = self.rows * self.old if self.stored is None else self.stored.total
+        total = self.size + known + self.waiting
         return min(MOST_PARTS, max(1, math.ceil(total / max(1, memory // SHARE))))
 
 
 def parts_of(
-    state: TaskState, logic: StatefulLogic, blobs: list[Blob], load: Load, memory: int, spool: Spool
+    state: TaskState,
+    logic: StatefulLogic,
+    blobs: list[Blob],
+    load: Load,
+    memory: int,
+    spool: Spool,
+    *,
+    runs: Sequence[OpenRun],
 ) -> Iterator[Part]:
-    """The parts of a task, by hash. The spool holds what must not be in memory."""
+    """The parts of a task, by hash. The spool holds what must not be in memory. runs: the state of the task, opened
+    where it is looked at."""
+    hashes: list[HashArray] | None = None
+    if logic.collects and blobs and load.counted(memory):
+        hashes = _hashes_of(logic, blobs, spool)
+        load = replace(load, stored=Stored.at(logic, runs, _met(logic, blobs, hashes, spool)))
     count = load.parts(memory)
     if count == 1:
         yield Part(state=state, blobs=blobs)
         return
-    hashes = _hashes_of(logic, blobs, spool)
+    if hashes is None:
+        hashes = _hashes_of(logic, blobs, spool)
     borders = _borders(state.own, blobs, hashes, load, count)
     inner = np.array(borders[1:-1], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(known, inner).tolist(), len(known)] for known in hashes]
@@ -141,15 +166,35 @@ def _hashed(logic: StatefulLogic, blobs: list[Blob]) -> Iterator[HashArray]:
         yield hash_columns([batch.column(i) for i in range(logic.hashed)])
 
 
+def _met(logic: StatefulLogic, blobs: list[Blob], hashes: list[HashArray], spool: Spool) -> Met:
+    """The distinct hashes of all blobs, and which state they ask for."""
+    schema = wire_schema(logic, combined=blobs[0].combined)
+    met: list[Met] = []
+    size = 0
+    for blob, known in zip(blobs, hashes, strict=True):
+        batch = pa.ipc.read_record_batch(blob.message, schema)
+        met.append(Met.of(logic, known, batch.columns[logic.sent :]))
+        size += blob.message.size
+        if size >= _AT_ONCE:
+            met, size = [Met.joined(met)], 0
+            spool.release()
+    return Met.joined(met)
+
+
 def _borders(
     own: Intervals, blobs: list[Blob], hashes: list[HashArray], load: Load, count: int
 ) -> list[int]:
     """Hashes at which to cut, from 0 to the end, so that all parts weigh about the same."""
     points = [known[::SAMPLE] for known in hashes]
+    old = load.old if load.stored is None else 0.0
     weights = [
-        np.full(len(some), (blob.message.size + len(known) * load.old) / max(1, len(some)))
+        np.full(len(some), (blob.message.size + len(known) * old) / max(1, len(some)))
         for blob, known, some in zip(blobs, hashes, points, strict=True)
     ]
+    if load.stored is not None:
+        steps, sizes = load.stored.steps(load.stored.total / (8 * count))
+        points.append(steps)
+        weights.append(sizes)
     if load.waiting:
         even = _spread(own, 16 * count)
         points.append(even)

@@ -160,9 +160,9 @@ class OpenRuns(Sequence[OpenRun]):
             (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
         ]
 
-    def rows_waiting(self, after: int, until: int) -> float:
+    def rows_waiting(self, after: int, until: int, since: int | None = None) -> float:
         """Expected rows of those that `waiting` answers; nothing is opened."""
-        return sum([run.expected for run in self._runs if _waits(run, after, until, None)])
+        return sum([run.expected for run in self._runs if _waits(run, after, until, since)])
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:

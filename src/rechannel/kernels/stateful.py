@@ -103,7 +103,8 @@ class StatefulTask:
         per_bin: Counts | None = None
         hot: list[list[int]] = []
         nexts: dict[str, int] = {}
-        for part in parts_of(state, logic, blobs, load, self.step.memory, spool):
+        runs = OpenRuns(self.program, state.runs)
+        for part in parts_of(state, logic, blobs, load, self.step.memory, spool, runs=runs):
             with measures.activity("deserialise"):
                 received = receive(logic, part.blobs, part.rows)
             refuse_too_large(self.program.operator, self.step.timestep, logic, received)
@@ -171,11 +172,14 @@ class StatefulTask:
                 yield from emitter.dead(letters, applied.dead.hashes[piece])
 
     def _waiting(self, logic: StatefulLogic, clock: Clock) -> float:
-        """Rows of state that may be shown because event time has come."""
+        """Rows of state that may be shown because event time has come, or early."""
         awaited = logic.awaited(clock)
+        if awaited is None and clock.since is not None:
+            awaited = clock.watermark, clock.watermark
         if awaited is None:
             return 0.0
-        return OpenRuns(self.program, self.step.tasks[self.task].runs).rows_waiting(*awaited)
+        runs = OpenRuns(self.program, self.step.tasks[self.task].runs)
+        return runs.rows_waiting(*awaited, clock.since)
 
     def _arrivals(
         self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock

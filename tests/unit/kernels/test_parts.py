@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 import rechannel as rc
-from rechannel.kernels import parts, stateful, storing
+from rechannel.kernels import parts, stateful, stored, storing
 from rechannel.kernels.spool import Spool
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy
@@ -128,3 +128,120 @@ def test_merges_of_more_than_a_task_may_hold_go_part_by_part(seen: Counter[str])
     seen.clear()
     assert output(PROGRAMS["two columns"], 1 << 11) == expected
     assert seen["merges"]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of state tasks looked at, each time that they did."""
+    sizes: list[int] = []
+    collect = stateful.collect
+
+    def collected(*args: object, **more: object) -> object:
+        found = collect(*args, **more)
+        sizes.append(sum(column.nbytes for column in [*found.keys, *found.state]))
+        return found
+
+    monkeypatch.setattr(stateful, "collect", collected)
+    return sizes
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many hashes state was counted at, each time that it was."""
+    asked: list[int] = []
+    at = stored.Stored.at.__func__
+
+    def counted(cls, logic, runs, met):
+        asked.append(len(met.hashes))
+        return at(cls, logic, runs, met)
+
+    monkeypatch.setattr(stored.Stored, "at", classmethod(counted))
+    return asked
+
+
+KEYS, EACH = 40, 25
+BUDGET = 1 << 16
+
+
+def meet(left: list[list[dict]], right: list[list[dict]], task_bytes: int) -> list[list[str]]:
+    """What an inner join emits, timestep by timestep, in any order."""
+    one = rc.read().memory(script("k bigint, s string", left, partitions=2), name="left")
+    other = rc.read().memory(script("k bigint, w bigint", right, partitions=2), name="right")
+    joined = one.join(other, "k", name="op")
+    settings = Settings(tasks=1, bins=4, task_bytes=task_bytes)
+    harness = Harness(joined.write.memory("out"), settings=settings)
+    harness.start().run()
+    return [sorted(map(repr, t.to_pylist())) for t in harness.outputs().values()]
+
+
+def many(keys: range) -> list[dict]:
+    return [{"k": key, "s": "x" * 200} for key in keys for _ in range(EACH)]
+
+
+def few(keys: range) -> list[dict]:
+    return [{"k": key, "w": key} for key in keys]
+
+
+def test_few_rows_that_meet_much_state_are_handled_in_parts(held: list[int], counts: list[int]):
+    ahead = [many(range(KEYS)), []], [[], few(range(KEYS))]
+    expected = meet(*ahead, 1 << 30)
+    assert not counts
+    assert max(held) > 3 * BUDGET  # all at once
+    held.clear()
+    assert meet(*ahead, BUDGET) == expected
+    assert counts == [KEYS]
+    assert max(held) < 2 * BUDGET // parts.SHARE + 3 * EACH * 250
+
+
+def test_one_key_with_much_state_is_parted_from_the_others(held: list[int]):
+    rows = many(range(KEYS)) + many(range(7, 8)) * 12
+    ahead = [rows, []], [[], few(range(KEYS))]
+    expected = meet(*ahead, 1 << 30)
+    held.clear()
+    assert meet(*ahead, BUDGET) == expected
+    assert max(held) < 13 * EACH * 250 + 2 * BUDGET // parts.SHARE
+
+
+def test_only_state_that_is_looked_at_counts(monkeypatch: pytest.MonkeyPatch):
+    counted: list[float] = []
+    at = stored.Stored.at
+
+    def noted(*args: object) -> stored.Stored:
+        found = at(*args)
+        counted.append(found.total)
+        return found
+
+    monkeypatch.setattr(stored.Stored, "at", noted)
+    meet([many(range(KEYS)), [{"k": 1, "s": "y"}]], [few(range(KEYS)), []], BUDGET)
+    assert (
+        0 < counted[-1] < 1000
+    )  # a row of the left meets one of the right, not 25 of 200 characters
+
+
+def test_state_is_not_counted_where_all_that_there_is_fits(counts: list[int]):
+    ahead = [many(range(2)), []], [[], few(range(2))]
+    meet(*ahead, 1 << 20)
+    assert not counts
+
+
+def test_what_is_shown_early_counts(monkeypatch: pytest.MonkeyPatch):
+    waiting: list[float] = []
+    cut = parts.Load.parts
+
+    def noted(load: parts.Load, memory: int) -> int:
+        waiting.append(load.waiting)
+        return cut(load, memory)
+
+    monkeypatch.setattr(parts.Load, "parts", noted)
+    rows = script("k bigint, v bigint, at timestamp", partitions=1)
+    stream = timed(rc.read().memory(rows, name="in")).key_by("k")
+    windows = stream.window(rc.tumbling("1 hour"), emit=rc.every("1 minute"))
+    shown = windows.aggregate(n=rc.count(), name="op")
+    harness = Harness(shown.write.memory("out"), settings=Settings(tasks=1, bins=4))
+    harness.start()
+    for seconds in (0, 20, 20, 60):
+        harness.clock.advance(dt.timedelta(seconds=seconds))
+        rows.push([{"k": key, "v": 1, "at": START} for key in range(9)])
+        harness.process.run()
+    # Nothing is complete, but what changed since windows were last shown is shown early.
+    assert waiting[-1] > 0, waiting
