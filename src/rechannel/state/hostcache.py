@@ -24,7 +24,7 @@ import xxhash
 
 from rechannel.errors import RefusedError
 from rechannel.state.cachefile import SUFFIX, CacheFile, write_whole
-from rechannel.state.owned import owned_folder, why_not_owned
+from rechannel.state.owned import close_to_others, owned_folder, why_not_owned
 from rechannel.state.store import Backing, Facts
 
 VARIABLE = "RECHANNEL_CACHE_DIR"
@@ -147,7 +147,10 @@ def cache_of(directory: str, limit: int) -> HostCache:
 
 
 def check_cache(directory: str) -> None:
-    """Raise RefusedError for a directory, if it is here, that other users own or can write to."""
+    """Close a directory, if it is here, to other users.
+
+    Raises RefusedError for one that is somebody else's, or that others can write to or exchange.
+    """
     path = Path(cache_of(directory, 0).directory)
     with contextlib.suppress(OSError):
         why = why_not_owned(path)
@@ -157,3 +160,4 @@ def check_cache(directory: str) -> None:
                 " directory: Settings(cache=...), or RECHANNEL_CACHE_DIR on the host"
             )
             raise RefusedError(msg)
+        close_to_others(path)

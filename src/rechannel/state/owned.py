@@ -1,8 +1,8 @@
 """Folders that no other user of the machine may change, and files that no other may read.
 
 A folder of a well-known name can be made by anyone who comes first, and who owns a folder may exchange whatever lies in
-it. So a folder is used only if this user owns it, if no other may write into it, and if no other can put
-another one in its place.
+it. So a folder is used only if this user owns it, if nobody else may write into it, and if neither all users nor
+the owner of the folder above can put another one in its place. One that others can only read is closed to them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rechannel.errors import RefusedError
 
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -27,7 +28,10 @@ def runtime_folder() -> Path:
 
 
 def owned_folder(path: Path) -> Path:
-    """The folder, made with mode 0700 if it is absent. Raises RefusedError unless it is this user's alone, OSError."""
+    """The folder, made with mode 0700 if it is absent, and closed to other users if they can read it.
+
+    Raises RefusedError unless it is this user's alone, OSError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -37,7 +41,15 @@ def owned_folder(path: Path) -> Path:
             f"{path} {why}, so that what lies in it could be anybody's: name or make another folder"
         )
         raise RefusedError(msg)
+    close_to_others(path)
     return path
+
+
+def close_to_others(path: Path) -> None:
+    """Take from other users what they may do in a folder of this user's. Raises OSError."""
+    mode = stat.S_IMODE(path.lstat().st_mode)
+    if mode & _OTHERS:
+        path.chmod(mode & ~_OTHERS)
 
 
 def why_not_owned(path: Path) -> str | None:
@@ -51,8 +63,12 @@ def why_not_owned(path: Path) -> str | None:
         return f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
     # A user who may write into the folder above may move this one away, unless that one is sticky, as /tmp is.
     above = path.parent.stat()
-    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+    if above.st_mode & stat.S_ISVTX:
+        return None
+    if above.st_mode & stat.S_IWOTH:
         return f"lies in a folder in which all users may exchange it ({path.parent})"
+    if above.st_uid not in (0, os.geteuid()):
+        return f"lies in a folder of another user, who may exchange it ({path.parent}, uid {above.st_uid})"
     return None
 
 

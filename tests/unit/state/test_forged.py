@@ -11,7 +11,7 @@ import pytest
 
 from rechannel.errors import DamagedStateError, RefusedError
 from rechannel.state import hostcache, segment, shared
-from rechannel.state.hostcache import VARIABLE, cache_of
+from rechannel.state.hostcache import VARIABLE, cache_of, check_cache
 from rechannel.state.local import Durability, LocalStore
 from rechannel.state.memory import MemoryStore
 from rechannel.state.opening import open_store
@@ -125,6 +125,14 @@ def test_a_cache_that_others_can_write_to_is_not_used(store, tmp_path, mode, cap
         )
     written(store)
     assert set((tmp_path / "cache").iterdir()) == there
+
+
+def test_a_cache_that_others_can_read_is_closed_to_them(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o755)
+    check_cache(str(cache))
+    assert cache.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_cache_of_somebody_else_is_refused(tmp_path, monkeypatch):

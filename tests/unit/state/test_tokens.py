@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from stat import S_IFDIR
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,8 +120,10 @@ def test_folders_that_are_somebody_elses(tmp_path, monkeypatch):
         folder.chmod(mode)
         with pytest.raises(RefusedError, match="can be written by other users"):
             owned_folder(folder)
-    folder.chmod(0o755)
-    assert owned_folder(folder) == folder
+    for mode in (0o755, 0o750, 0o711):
+        folder.chmod(mode)
+        assert owned_folder(folder) == folder
+        assert folder.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(RefusedError, match="belongs to another user"):
         owned_folder(folder)
@@ -133,3 +137,26 @@ def test_a_folder_that_others_can_put_another_one_in_place_of(tmp_path):
         owned_folder(above / "folder")
     above.chmod(0o1777)  # as /tmp is: who owns a name there keeps it
     assert owned_folder(above / "folder") == Path(above / "folder")
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner"), [(0o755, 0), (0o755, None), (0o755, 4321), (0o1755, 4321)]
+)
+def test_who_owns_the_folder_above_may_exchange_what_lies_in_it(tmp_path, monkeypatch, mode, owner):
+    folder = owned_folder(tmp_path / "above" / "folder")
+    stat = Path.stat
+
+    def owned(path: Path, **how: bool) -> object:
+        if path != folder.parent:
+            return stat(path, **how)
+        return SimpleNamespace(
+            st_mode=S_IFDIR | mode, st_uid=os.geteuid() if owner is None else owner
+        )
+
+    monkeypatch.setattr(Path, "stat", owned)
+    why = why_not_owned(folder)
+    if (mode, owner) == (0o755, 4321):
+        assert why is not None
+        assert "lies in a folder of another user" in why
+    else:
+        assert why is None
