@@ -320,6 +320,16 @@ class World:
             del operator, task, attempt
             return "before" if rows_of(held, timestep) > self.memory else None
 
+        opened: list[str] = []
+
+        def writer(sink: SinkPlan) -> SinkWriter:
+            if (
+                not opened
+            ):  # the first ones are made straight after the driver has opened the journal
+                driver = read_only(self.store).driver
+                opened.append(driver.id if driver else "")
+            return self._writer(sink, token, folder, opened[0], remove_later=remove_later)
+
         harness = Harness(
             text.flows(self.sources(smallest=replan)),
             store=self.store,
@@ -327,7 +337,7 @@ class World:
             clock=self.clock,
             steady=self.steady,
             choose=self.rng.randrange,
-            writer=lambda sink: self._writer(sink, token, folder, remove_later=remove_later),
+            writer=writer,
             names=self.names,
             sweep_every=self.rng.choice((1, 2, 16)),
         )
@@ -370,7 +380,13 @@ class World:
         return {name: replace(feed, per_timestep=per[name]) for name, feed in self.feeds.items()}
 
     def _writer(
-        self, sink: SinkPlan, token: str, folder: FaultyFolder, *, remove_later: bool
+        self,
+        sink: SinkPlan,
+        token: str,
+        folder: FaultyFolder,
+        opening: str,
+        *,
+        remove_later: bool,
     ) -> SinkWriter:
         outlet, name = sink.sink.outlet, sink.sink.name
         assert isinstance(outlet, FileOutlet)
@@ -382,7 +398,7 @@ class World:
                 token=token,
                 folder=folder,
                 write=folder.write,
-                ledger=lambda: ledger_of(read_only(self.store), remove_later=remove_later),
+                ledger=lambda: ledger_of(read_only(self.store), opening, remove_later=remove_later),
             )
 
         main, letters = opened(outlet.path, f"job.{name}"), sink.sink.failure.path
