@@ -31,7 +31,8 @@ class Settings:
         timestep overlap the state work of the one before: more throughput, a little more latency.
     poll_ms: how long to wait before asking sources again that had nothing.
     keep_versions: committed timesteps that `job.state(name, timestep=t)` can look back to.
-    snapshot_every: commits between two journal snapshots: a restart reads at most this many entries.
+    snapshot_every: commits between two journal snapshots: a restart reads the entries of at most this many. Where sinks
+    owe timesteps, of one more for every 64 of these.
     clock_jump_ms: how far the wall clock may be ahead, while a driver runs, of the time that passes; what is further
     ahead is not believed, and told as a trouble: timers would fire that are not due, and time never goes back.
     downtime_ms: how far it may be ahead of the last timestep when a driver starts.

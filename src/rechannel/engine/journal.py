@@ -28,6 +28,10 @@ from rechannel.state.store import Store
 _SNAPSHOTS_KEPT = 2
 _ATTEMPTS = 100
 
+OWED_PER_COMMIT = 64
+"""A snapshot names everything that sinks owe. Where they owe much, snapshots are so much rarer: by a commit for so many
+timesteps, so that what a commit pays for them does not grow with what is owed."""
+
 
 class Journal:
     """The journal as one driver writes it. Threads may share it."""
@@ -89,7 +93,8 @@ class Journal:
         `open` can tell what was written).
         """
         with self._lock:
-            if self._since_snapshot >= self._snapshot_every:
+            owed = len(self._state.unpublished)
+            if self._since_snapshot >= self._snapshot_every + owed // OWED_PER_COMMIT:
                 self._snapshot()
             if isinstance(body, Opened):
                 self._take_over(replace(body, keep_versions=self._state.keep_versions))

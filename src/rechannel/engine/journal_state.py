@@ -38,6 +38,7 @@ from rechannel.engine.entries import (
 )
 from rechannel.engine.incarnations import inherited, withdrawn
 from rechannel.errors import NotReadyError
+from rechannel.model.bytimestep import ByTimestep
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Clock, Times
 from rechannel.reconfigure.coordination import Coordination
@@ -125,14 +126,27 @@ class JournalState:
             raise ValueError(msg)
         kept = sorted(self.versions)[-self.keep_versions :]
         versions = {timestep: self.versions[timestep] for timestep in kept}
+        dropped = self.versions.keys() - versions.keys()
         object.__setattr__(self, "versions", _frozen(versions))
-        for name in ("offsets", "unpublished", "notes"):
+        object.__setattr__(self, "unpublished", ByTimestep.of(self.unpublished))
+        for name in ("offsets", "notes"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         if kept:
             object.__setattr__(self, "configurations", _since(self.configurations, kept[0]))
-        known = {*self.versions, *self.unpublished, *(one.timestep for one in self.open_intents)}
-        digests = {number: text for number, text in self.digests.items() if number in known}
-        object.__setattr__(self, "digests", _frozen(digests))
+        digests = self.digests
+        if not isinstance(digests, ByTimestep):
+            known = {*versions, *self.unpublished, *(one.timestep for one in self.open_intents)}
+            digests = ByTimestep({t: text for t, text in digests.items() if t in known})
+        object.__setattr__(self, "digests", self._without_digests(digests, dropped))
+
+    def _without_digests(
+        self, digests: ByTimestep[str], timesteps: Iterable[int]
+    ) -> ByTimestep[str]:
+        """The digests when some timesteps are open or versions no more: they stay where something is unpublished."""
+        for timestep in timesteps:
+            if timestep not in self.unpublished:
+                digests = digests.without(timestep)
+        return digests
 
     @property
     def next_number(self) -> int:
@@ -266,7 +280,7 @@ def _intent(state: JournalState, body: Intent) -> JournalState:
         state,
         open_intents=(*state.open_intents, body),
         attempts=attempts,
-        digests={**state.digests, body.timestep: digest},
+        digests=ByTimestep.of(state.digests).put(body.timestep, digest),
     )
 
 
@@ -282,9 +296,13 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
     holds = (*before, latest if latest[0] < since else (since, latest[1]))
     if state.last_committed is None and not kept and not state.coordination.serial:
         holds = ()  # nothing has happened at all: the stream begins as the next driver's settings say
+    digests = ByTimestep.of(state.digests)
+    for intent in state.open_intents[len(kept) :]:
+        digests = digests.without(intent.timestep)
     return replace(
         state,
         open_intents=kept,
+        digests=digests,
         attempts=state.attempts if kept else 0,
         configurations=tuple(dict(holds).items()),
         coordination=state.coordination.withdrawn(since),
@@ -303,7 +321,9 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
     now_ms = state.open_intents[0].now_ms
     times = {**state.times, **body.times}
     version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms, times=times)
-    staged = {body.timestep: _frozen(body.staged)} if body.staged else {}
+    unpublished = ByTimestep.of(state.unpublished)
+    if body.staged:
+        unpublished = unpublished.put(body.timestep, _frozen(body.staged))
     return replace(
         state,
         last_committed=body.timestep,
@@ -311,7 +331,7 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
         attempts=int(len(state.open_intents) > 1),
         versions={**state.versions, body.timestep: version},
         offsets={**state.offsets, **body.offsets},
-        unpublished={**state.unpublished, **staged},
+        unpublished=unpublished,
     )
 
 
@@ -321,10 +341,12 @@ def _published(state: JournalState, body: Published) -> JournalState:
         msg = f"sink {body.sink!r} has nothing to publish of timestep {body.timestep}"
         raise ValueError(msg)
     del left[body.sink]
-    unpublished = {**state.unpublished, body.timestep: _frozen(left)}
-    if not left:
-        del unpublished[body.timestep]
-    return replace(state, unpublished=unpublished)
+    unpublished, digests = ByTimestep.of(state.unpublished), ByTimestep.of(state.digests)
+    if left:
+        return replace(state, unpublished=unpublished.put(body.timestep, _frozen(left)))
+    if body.timestep not in state.versions:
+        digests = digests.without(body.timestep)
+    return replace(state, unpublished=unpublished.without(body.timestep), digests=digests)
 
 
 def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:

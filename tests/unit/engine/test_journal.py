@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from rechannel.engine import journal as journal_module
 from rechannel.engine.entries import Closed, Committed, Entry, Intent, Note, Opened
 from rechannel.engine.journal import Journal, read_only
 from rechannel.errors import DamagedStateError, FencedError, NewerFormatError, StorageError
@@ -94,6 +95,30 @@ def test_readers_keep_as_many_versions_as_the_driver(store):
     assert list(read_only(store).versions) == [4, 5]
     _, state = Journal.open(store, keep_versions=1, snapshot_every=1)
     assert list(state.versions) == [5]
+
+
+def test_snapshots_are_rarer_where_sinks_owe_much(store, monkeypatch):
+    monkeypatch.setattr(journal_module, "OWED_PER_COMMIT", 2)
+    journal = start(store, snapshot_every=4)
+    taken, known = [], []
+    for number in range(1, 61):
+        journal.append(
+            Intent(
+                timestep=number,
+                sources={},
+                configuration_version=1,
+                now_ms=0,
+                configuration=None if number > 1 else Configuration(),
+            )
+        )
+        journal.append(Committed(timestep=number, staged={"out": {}}))
+        if names(store, "snapshots/") != known:
+            known = names(store, "snapshots/")
+            taken.append(number)
+    # After 4 commits, and one more for every two timesteps that are owed by then: 7, 7 + 14, 21 + 28.
+    assert taken == [8, 22, 50]
+    assert read_only(store) == journal.state
+    assert len(journal.state.unpublished) == 60
 
 
 def test_snapshots_are_taken_and_what_lies_behind_them_goes(store):

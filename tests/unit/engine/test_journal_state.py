@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from rechannel.engine.entries import (
 from rechannel.engine.journal_state import JournalState, Version, unreferenced
 from rechannel.engine.snapshot import from_bytes, to_bytes
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
+from rechannel.model.bytimestep import PIECE
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.keys import outbox_key, segment_key
@@ -362,6 +364,55 @@ def test_a_digest_stays_until_a_timestep_is_published_and_is_no_version_any_more
     assert state.digest(1) == digest
     state = told(Published(timestep=1, sink="out", incarnation="sink-1"), state=state)
     assert state.digest(1) == ""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_digests_are_those_of_what_is_open_unpublished_or_a_version(seed):
+    chance = random.Random(seed)
+    state = told(replace(OPENED, keep_versions=chance.randint(1, 4)), first())
+    happened: set[str] = set()
+    for _ in range(120):
+        can = ["intend"] + ["commit", "withdraw"] * bool(state.open_intents)
+        can += ["publish", "publish"] * bool(state.unpublished) + ["open"]
+        does = chance.choice(can)
+        happened.add(does)
+        state = told(random_body(does, state, chance), state=state)
+        open_ones = {one.timestep for one in state.open_intents}
+        assert set(state.digests) == {*state.versions, *state.unpublished, *open_ones}
+    assert happened == {"intend", "commit", "withdraw", "publish", "open"}
+    again = from_bytes(to_bytes(state), name="s")
+    assert (again.digests, again.unpublished) == (state.digests, state.unpublished)
+
+
+def random_body(does: str, state: JournalState, chance: random.Random) -> Body:
+    if does == "intend":
+        known = state.configurations
+        timestep = (state.last_intended or 0) + 1
+        return intent(timestep) if known else first(timestep)
+    if does == "commit":
+        names = chance.sample(["a", "b"], chance.randint(0, 2))
+        return commit(state.open_intents[0].timestep, staged={name: {} for name in names})
+    if does == "withdraw":
+        return Withdrawn(from_timestep=chance.choice(state.open_intents).timestep, reason="")
+    if does == "publish":
+        timestep = chance.choice(list(state.unpublished))
+        return Published(timestep=timestep, sink=chance.choice(list(state.unpublished[timestep])))
+    return replace(OPENED, keep_versions=chance.randint(1, 4))
+
+
+def test_an_entry_copies_nothing_of_what_is_owed_but_what_it_changes():
+    owed = {t: {"out": {}} for t in range(1, 2001)}
+    state = told(OPENED, first(), commit(1, staged={"out": {}}))
+    state = replace(state, unpublished=owed, digests=dict.fromkeys(owed, "d"))
+    after = told(Note(kind="a", body=1), state=state)
+    assert after.unpublished is state.unpublished
+    assert after.digests is state.digests
+    after = told(Published(timestep=1999, sink="out"), state=state)
+    for before, now in ((state.unpublished, after.unpublished), (state.digests, after.digests)):
+        assert 1999 not in now
+        assert len(now) == len(before) - 1
+        copied = [n for n, piece in now._pieces.items() if piece is not before._pieces[n]]
+        assert copied == [1999 // PIECE]
 
 
 def test_a_later_opening_does_not_change_what_was_intended():
