@@ -41,7 +41,7 @@ from rechannel.sources.parquet import (
 )
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
-from rechannel.sources.spark import FileFormat, RemoteFiles, malformed_file, split_frame
+from rechannel.sources.spark import FileFormat, RemoteFiles, is_damage, malformed_file, split_frame
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
 
@@ -159,7 +159,8 @@ class FilesReader:
             why = why_changed(file, stat_of(path)) if done else None
             sizes = () if why else self._looked_into(file)
         except SourceError as error:
-            if connector.on_damage == "fail" or isinstance(error, SchemaDriftError):
+            drift = isinstance(error, SchemaDriftError)
+            if connector.on_damage == "fail" or drift or not is_damage(error):
                 raise
             self._passed[path] = str(error)
             return ()

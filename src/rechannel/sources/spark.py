@@ -29,6 +29,19 @@ _UNREADABLE = re.compile(r"\[FAILED_READ_FILE[^]]*\][^\n]*?reading file (?P<file
 _OTHER_COLUMNS = re.compile(
     r"CSV header does not conform|COLUMN_DATA_TYPE_MISMATCH|SchemaColumnConvertNotSupported"
 )
+_DAMAGE = re.compile(
+    r"FAILED_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|FileNotFoundException"
+    r"|org\.apache\.orc\.|Malformed ORC|InvalidProtocolBufferException"
+    r"|not an Avro data file|InvalidAvroMagic|AvroRuntimeException"
+)
+"""The content of a file, or its absence."""
+_NOT_DAMAGE = re.compile(
+    r"Too many open files|Input/output error|Stale file handle|Permission denied|AccessDenied|AccessControlException"
+    r"|java\.net\.|Timeout|No space left|OutOfMemory|Interrupted|AWS\w*IOException|AWSStatus5|SlowDown|Py4JNetworkError"
+    r"|SparkContext|SafeModeException|StandbyException|BlockMissingException"
+)
+"""The same words, and beside them why the file could not be read this time."""
+_FRAMES = re.compile(r"^\s+at .*$", re.MULTILINE)
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _COMPLAINTS = 5000
 
@@ -130,6 +143,17 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
         )
     named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
     return SourceError(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
+
+
+def is_damage(error: SourceError) -> bool:
+    """Whether an error about a file is known to be of what is in it, or of its absence, and so comes again.
+
+    What Spark says for other reasons may pass; a file is not to be given up for it.
+    """
+    if error.__cause__ is None or isinstance(error.__cause__, (OSError, pa.ArrowException)):
+        return True  # not Spark's: told apart where the file was opened
+    text = _FRAMES.sub("", str(error.__cause__))
+    return _DAMAGE.search(text) is not None and _NOT_DAMAGE.search(text) is None
 
 
 def malformed_file(error: BaseException) -> str | None:

@@ -28,6 +28,7 @@ from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.files import FilesReader
 from rechannel.sources.reader import Bound
 from rechannel.sources.seen import SeenFile, SeenLog
+from rechannel.sources.spark import FileFormat
 from rechannel.state.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.memory import MemoryStore
 
@@ -424,6 +425,46 @@ def test_a_file_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch, k
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(NotPermittedError, match="/a may not be read: Permission denied"):
         reader.latest(reader.initial(), 0)
+
+
+FOOTER = "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading file a. "
+
+
+@pytest.mark.parametrize(
+    ("said", "damage"),
+    [
+        (FOOTER, True),
+        (
+            FOOTER
+            + "\n\tat java.net.Some.frame(Some.java:1)\n\tat org.apache.spark.SparkContext.a(A)",
+            True,
+        ),
+        ("org.apache.orc.FileFormatException: Malformed ORC file a", True),
+        ("[UNABLE_TO_INFER_SCHEMA] Unable to infer schema for ORC", True),
+        (FOOTER + "Caused by: java.net.SocketTimeoutException: Read timed out", False),
+        (FOOTER + "Caused by: java.io.IOException: Too many open files", False),
+        (FOOTER + "AccessControlException: Permission denied: user=job", False),
+        ("Cannot call methods on a stopped SparkContext", False),
+        ("Connection refused", False),
+    ],
+)
+def test_what_spark_does_not_say_of_the_content_is_no_damage(tmp_path, monkeypatch, said, damage):
+    put(tmp_path / "a", 1)
+    connector = FilesConnector(
+        path=str(tmp_path), format="orc", schema="n bigint", on_damage="skip"
+    )
+    reader = FilesReader(connector, store=MemoryStore(), name="in", spark=object())  # type: ignore[arg-type]
+
+    class Reader:
+        def load(self, _: object) -> None:
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(FileFormat, "_reader", lambda *_: Reader())
+    if damage:
+        assert list(reader.latest(reader.initial(), 0)["skipped"]) == [f"{tmp_path}/a"]
+    else:
+        with pytest.raises(SourceError, match=f"{tmp_path}/a|cannot be read"):
+            reader.latest(reader.initial(), 0)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json"])
