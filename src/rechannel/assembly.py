@@ -154,7 +154,7 @@ class Assembly:
                 OWNER not in state.notes
             ):  # sinks are claimed in its name, and no driver was here before
                 self._take_over(identity)
-            writers = opener.writers(program.plan, {})
+            writers = opener.writers(program.plan)
             if not self._opening and self._take_over(identity):
                 program = made(self.journal.state)
             for writer in writers.values():
@@ -214,7 +214,7 @@ class Assembly:
             return transform_schema(self.spark, node, inputs)
         return None
 
-    def _writer(self, sink: SinkPlan) -> SinkWriter:
+    def _writer(self, sink: SinkPlan, main: SinkWriter | None) -> SinkWriter:
         return open_with_letters(
             sink.sink.outlet,
             sink.sink.failure,
@@ -224,6 +224,7 @@ class Assembly:
             sync=self.settings.durability is Durability.POWER,
             ledger=self._ledger,
             schema=sink.schema,
+            main=main,
         )
 
     def _owner(self) -> str:

@@ -43,6 +43,7 @@ from rechannel.reconfigure.record import OPEN, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
+from rechannel.sinks.spare import main_of
 from rechannel.state.store import Store
 from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.totals import Sums
@@ -359,7 +360,7 @@ class RunningJob:
 
     def memory(self, table: str) -> pa.Table:
         """Everything that a memory sink holds, as one table."""
-        for writer in self._parts.exchange.current.writers.values():
+        for writer in map(main_of, self._parts.exchange.current.writers.values()):
             if isinstance(writer, MemoryWriter) and writer.table_name == table:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"

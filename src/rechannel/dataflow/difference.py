@@ -177,6 +177,8 @@ def _other_logic(old: Node, new: Node) -> bool:
     """
     if old is new:
         return False
+    if isinstance(old, Sink) and isinstance(new, Sink) and old.failure != new.failure:
+        return True
     one, two = logic_identity(old), logic_identity(new)
     if one.digest != two.digest or kind_of(old) != kind_of(new):
         return True

@@ -21,8 +21,9 @@ from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.schema import resolve
 from rechannel.engine.entries import Json
 from rechannel.engine.journal_state import JournalState
+from rechannel.engine.kept_writers import OpenWriter, writers_of
 from rechannel.engine.loading import Loader, given_state, load_added
-from rechannel.engine.physical import PhysicalPlan, SinkPlan
+from rechannel.engine.physical import PhysicalPlan
 from rechannel.engine.place import Place
 from rechannel.engine.publishing import Publisher
 from rechannel.engine.runner import Runner
@@ -32,6 +33,7 @@ from rechannel.engine.versions import Program, Succession, succeed
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.reconfigure.changes import Change, ChangeProgram, parts_of
 from rechannel.reconfigure.program import Sorted
+from rechannel.sinks.spare import spent
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Edit
@@ -64,18 +66,22 @@ class Ready:
     def close_beside(self, other: Ready) -> None:
         """Close what only this version has open. What cannot be closed is told: the job goes on without it."""
         _close_beside(self.readers, other.readers)
-        _close_beside(self.writers, other.writers)
+        for name, writer in self.writers.items():
+            for part in spent(writer, other.writers.get(name)):
+                _close(name, part)
 
 
-def _close_beside(
-    mine: Mapping[str, SourceReader | SinkWriter], others: Mapping[str, object]
-) -> None:
+def _close_beside(mine: Mapping[str, SourceReader], others: Mapping[str, SourceReader]) -> None:
     for name, opened in mine.items():
         if others.get(name) is not opened:
-            try:
-                opened.close()
-            except Exception as error:
-                _LOG.warning("%r is not used and could not be closed: %s", name, error)
+            _close(name, opened)
+
+
+def _close(name: str, opened: SourceReader | SinkWriter) -> None:
+    try:
+        opened.close()
+    except Exception as error:
+        _LOG.warning("%r is not used and could not be closed: %s", name, error)
 
 
 class Ask(Protocol):
@@ -97,7 +103,7 @@ class Opener:
     store: Store
     ask: Ask
     reader: Callable[[Node], SourceReader]
-    writer: Callable[[SinkPlan], SinkWriter]
+    writer: OpenWriter
     loader: Loader
     defaults: Mapping[str, int]
 
@@ -117,11 +123,11 @@ class Opener:
         """Columns of every node. Raises DataflowError."""
         return resolve(dataflow, lambda node, inputs: self.ask(readers, node, inputs))
 
-    def writers(self, plan: PhysicalPlan, there: Mapping[str, SinkWriter]) -> dict[str, SinkWriter]:
-        """A writer for every sink; those that are open stay."""
-        return {
-            sink.sink.name: there.get(sink.sink.name) or self.writer(sink) for sink in plan.sinks
-        }
+    def writers(self, plan: PhysicalPlan, before: Ready | None = None) -> dict[str, SinkWriter]:
+        """A writer for every sink; those of sinks that stay as they are stay open."""
+        if before is None:
+            return writers_of(plan, None, {}, self.writer)
+        return writers_of(plan, before.plan, before.writers, self.writer)
 
     def succeed(
         self,
@@ -157,7 +163,7 @@ class Opener:
                 )
 
             made = make(now_ms)
-            writers = self.writers(made.program.plan, before.writers)
+            writers = self.writers(made.program.plan, before)
         except BaseException:
             _close_beside(readers, before.readers)
             raise

@@ -18,7 +18,7 @@ from rechannel.engine.quarantine import owed
 from rechannel.engine.sink_rows import Meaning, RowsOf, as_it_is, kept_for
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure, Verdict
-from rechannel.sinks.spare import WithDeadLetters
+from rechannel.sinks.spare import WithDeadLetters, spent
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Lane:
     leaving: bool = False
     last: int = 0
     thread: threading.Thread | None = None
+    spent: list[SinkWriter] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -120,28 +121,29 @@ class Lane:
     def attempt(self, work: Work) -> float:
         """Try a timestep; how long it took, in milliseconds. Raises what the sink raises."""
         began = time.perf_counter()
-        staged = work.staged
-        if isinstance(self.writer, WithDeadLetters) and self.writer.buried(work.batch):
+        staged, writer = work.staged, self.writer
+        if isinstance(writer, WithDeadLetters) and writer.buried(work.batch):
             if work.journalled:
-                self.told(work.batch, f"dead letters in {self.writer.path}")
+                self.told(work.batch, f"dead letters in {writer.path}")
             return (time.perf_counter() - began) * 1e3
         if work.rows is not None:
-            staged = self.writer.stage(work.rows(), work.batch)
+            staged = writer.stage(work.rows(), work.batch)
         if staged is not None:
-            self.writer.publish(staged, work.batch)
+            writer.publish(staged, work.batch)
         if work.journalled:
             self.told(work.batch)
         return (time.perf_counter() - began) * 1e3
 
     def bury(self, work: Work, error: BaseException) -> bool:
         """Write the rows to the sink's dead letters instead; False where it has none, or the rows are gone."""
-        if not isinstance(self.writer, WithDeadLetters) or work.rows is None:
+        writer = self.writer
+        if not isinstance(writer, WithDeadLetters) or work.rows is None:
             return False
-        if self.writer.kept(work.batch):  # it was shown; what failed came after that
+        if writer.kept(work.batch):  # it was shown; what failed came after that
             if work.journalled:
                 self.told(work.batch)
             return True
-        where, letters = f"dead letters in {self.writer.path}", self.writer.letters
+        where, letters = f"dead letters in {writer.path}", writer.letters
         letters.publish(letters.stage(work.rows(), work.batch), work.batch)
         if work.journalled:
             self.told(work.batch, f"{where}: {said(error)}")
@@ -173,6 +175,17 @@ class Lane:
         self.failures += 1
         self.trouble = said(error)
         return self.policy.verdict(self.failures, error)
+
+    def take(self, sink: SinkPlan, writer: SinkWriter) -> None:
+        """Go on as another version has it. What only the writer before has open may be in use still."""
+        if writer is not self.writer:
+            self.spent += spent(self.writer, writer)
+        self.sink, self.writer = sink, writer
+
+    def close(self) -> None:
+        """Close the writer, and what was left of those before it."""
+        for each in (self.writer, *self.spent):
+            each.close()
 
     def standing(self) -> dict[str, Any]:
         """Timesteps that it owes, the oldest, failed attempts at it, the error, why it is in quarantine."""

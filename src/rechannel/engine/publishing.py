@@ -171,7 +171,7 @@ class Publisher:
                 name = sink.sink.name
                 before = self._lanes.get(name)
                 if before is not None and before.who == incarnation(notes, SINKS, name):
-                    before.sink = sink
+                    before.take(sink, writers[name])
                     lanes[name] = before
                 else:
                     lanes[name] = self._lane(sink, writers[name])
@@ -195,7 +195,7 @@ class Publisher:
             done = [lane for lane in self._leaving if not lane.work]
             self._leaving = [lane for lane in self._leaving if lane.work]
         for lane in done:
-            lane.writer.close()
+            lane.close()
 
     def _add(self, lane: Lane, work: Work) -> None:
         with self._changed:
@@ -397,4 +397,4 @@ class Publisher:
                 lane.thread.join(timeout=max(0.0, until - time.monotonic()))
         for lane in self._all():
             lane.work.clear()
-            lane.writer.close()
+            lane.close()

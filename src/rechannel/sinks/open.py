@@ -88,7 +88,7 @@ def open_sink(
     raise DataflowError(msg)
 
 
-def open_with_letters(
+def open_with_letters(  # noqa: PLR0913 - as `open_sink`
     outlet: Described,
     failure: OnFailure,
     *,
@@ -98,13 +98,14 @@ def open_with_letters(
     sync: bool = True,
     ledger: Callable[[], Ledger] | None = None,
     schema: pa.Schema | None = None,
+    main: SinkWriter | None = None,
 ) -> SinkWriter:
     """Open a sink and, where its user chose them, its dead letters: Parquet, which holds what other formats cannot.
 
-    Raises what `open_sink` raises.
+    main: the sink, where it is open already. Raises what `open_sink` raises.
     """
     more: dict[str, Any] = {"spark": spark, "sync": sync, "ledger": ledger}
-    main = open_sink(outlet, job=job, name=name, schema=schema, **more)
+    main = main or open_sink(outlet, job=job, name=name, schema=schema, **more)
     if failure.path is None:
         return main
     dead = FileOutlet(format="parquet", path=failure.path)

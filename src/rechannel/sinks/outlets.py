@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rechannel.errors import DataflowError
@@ -107,3 +107,11 @@ class NoopOutlet:
     def describe(self) -> str:
         """One word."""
         return "noop"
+
+
+def same_outlet(one: object, two: object) -> bool:
+    """Whether what one outlet has open serves the other: they agree in all that they say."""
+    if type(one) is not type(two):
+        return False
+    named = [each.name for each in fields(one)] if is_dataclass(one) else []
+    return all(getattr(one, name) == getattr(two, name) for name in named)

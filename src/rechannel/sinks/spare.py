@@ -53,6 +53,21 @@ class WithDeadLetters:
         self.letters.close()
 
 
+def main_of(writer: SinkWriter) -> SinkWriter:
+    """What writes where rows belong."""
+    return writer.main if isinstance(writer, WithDeadLetters) else writer
+
+
+def spent(writer: SinkWriter, other: SinkWriter | None) -> list[SinkWriter]:
+    """What a writer has open that another one does not use."""
+    used = () if other is None else _parts(other)
+    return [part for part in _parts(writer) if not any(part is each for each in used)]
+
+
+def _parts(writer: SinkWriter) -> tuple[SinkWriter, ...]:
+    return (writer.main, writer.letters) if isinstance(writer, WithDeadLetters) else (writer,)
+
+
 def shows(writer: SinkWriter, batch: Batch) -> bool:
     """Whether a writer that can tell says that readers see a timestep."""
     tell: Callable[[Batch], bool] | None = getattr(writer, "shows", None)

@@ -164,7 +164,9 @@ class Harness:
         msg = f"{node.name!r} ({node.where}) is a DataFrame function: it needs Spark"
         raise DataflowError(msg)
 
-    def _writer(self, sink: SinkPlan) -> SinkWriter:
+    def _writer(self, sink: SinkPlan, main: SinkWriter | None) -> SinkWriter:
+        if main is not None:
+            return main
         recorder: SinkWriter = self.recorders.setdefault(sink.sink.name, Recorder())
         return self._own_writer(sink) or recorder
 
@@ -256,7 +258,7 @@ class Harness:
         )
         for body in opening(journal.state, program, configuration, now_ms):
             journal.append(body)
-        writers = self._opener.writers(program.plan, {})
+        writers = self._opener.writers(program.plan)
         current = Ready(program=program, readers=self._readers, writers=writers)
         loader = self._opener.loader
         tables = initial_state(self.plan, programs, journal.state, loader)

@@ -125,6 +125,21 @@ def test_what_a_function_of_the_user_raises_in_a_sink_stays_what_it_is():
         assert translate_of_sink(error, "out", 5) is error
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (LOST, ClusterError),
+        (OVER, SessionError),
+        (DAMAGED, DamagedStateError),
+        (PARSE, UserFunctionError),
+    ],
+)
+def test_what_spark_says_inside_a_function_of_the_user_counts_unless_it_is_a_mistake(said, kind):
+    raised = UserFunctionError("write of sink 'out', timestep 5, raised")
+    raised.__cause__ = PySparkException(said)
+    assert type(translate_of_sink(raised, "out", 5)) is kind
+
+
 def test_an_error_of_a_sink_whose_jvm_has_died_is_that():
     class Dead(SparkRunner):
         def __init__(self) -> None:

@@ -16,6 +16,7 @@ from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks.batch import Batch
 from rechannel.state.local import LocalStore
+from rechannel.state.memory import MemoryStore
 from rechannel.testing import Harness, Recorder, script
 
 
@@ -121,6 +122,68 @@ def test_a_function_that_fails_for_one_timestep_sends_it_to_its_dead_letters(tmp
     assert set(dropped) == {1, 2, 3}
     assert "not this one" in dropped[2]
     assert dropped[1] is dropped[3] is None
+
+
+def patient(source, root, write, dead=None):
+    """One sink under one name. dead: where its dead letters go, None = it stops the job."""
+    writer = counts(source).write
+    if dead is not None:
+        writer = writer.on_failure("dead_letter", attempts=1, pause_ms=0, path=root / dead)
+    return writer.for_each_batch(write, name="o")
+
+
+def test_what_becomes_of_a_sink_that_fails_is_changed_while_the_job_runs(tmp_path):
+    source = script("k string", [[{"k": "a"}]])
+    seen: list[int] = []
+
+    def write(df, timestep):
+        if timestep > 1:
+            raise ValueError("not any more")
+        seen.append(timestep)
+
+    job = Job("j", [patient(source, tmp_path, write)], state=str(tmp_path / "state"))
+    running = job.start(in_process=InProcess())
+    running.process_all_available(60)
+    for number, dead in ((2, "dead"), (3, "other")):
+        flow = patient(source, tmp_path, write, dead)
+        running.reconfigure(rc.change_dataflow(flow)).wait(60)
+        source.push([{"k": "b"}])
+        running.process_all_available(60)
+        assert [path.name for path in (tmp_path / dead).glob("timestep=*")] == [
+            f"timestep={number:012d}"
+        ]
+    running.stop()
+    assert seen == [1]
+
+
+def test_a_sink_that_is_changed_calls_the_function_that_it_has_now():
+    source = script("k string", [[{"k": "a"}]])
+    old: list[int] = []
+    new: list[int] = []
+    flow = counts(source).write.for_each_batch(lambda df, t: old.append(t), name="o")
+    running = Job("j", [flow], state=MemoryStore()).start(in_process=InProcess())
+    running.process_all_available(60)
+    write = counts(source).write.on_failure("stop", attempts=2)
+    flow = write.for_each_batch(lambda df, t: new.append(t), name="o")
+    running.reconfigure(rc.change_dataflow(flow)).wait(60)
+    source.push([{"k": "b"}])
+    running.process_all_available(60)
+    running.stop()
+    assert (old, new) == ([1], [2])
+
+
+def test_the_rows_of_a_table_outlive_another_choice_for_its_sink(tmp_path):
+    source = script("k string", [[{"k": "a"}]])
+    flow = counts(source).write.memory("m", name="o")
+    running = Job("j", [flow], state=MemoryStore()).start(in_process=InProcess())
+    running.process_all_available(60)
+    write = counts(source).write.on_failure("dead_letter", path=tmp_path / "dead")
+    flow = write.memory("m", name="o")
+    running.reconfigure(rc.change_dataflow(flow)).wait(60)
+    source.push([{"k": "b"}])
+    running.process_all_available(60)
+    assert running.memory("m").num_rows == 2
+    running.stop()
 
 
 def test_a_sink_in_quarantine_keeps_its_files_over_sweeps_and_restarts(tmp_path):

@@ -14,6 +14,7 @@ from rechannel.errors import (
     RechannelError,
     StorageError,
     TimestepError,
+    UserFunctionError,
     gone_error,
     one_sentence,
 )
@@ -33,14 +34,21 @@ def translate(error: Exception, stage: str, timestep: int) -> RechannelError:
 
 
 def translate_of_sink(error: Exception, sink: str, timestep: int) -> Exception:
-    """The same of a job that a sink runs: what a user's function raised there by itself stays what it is."""
-    if not isinstance(error, Py4JError | PySparkException):
+    """The same of a job that a sink runs, also inside a function of the user.
+
+    What that function raises by itself stays what it is, and so does what Spark says of the function's own mistakes.
+    """
+    inside = isinstance(error, UserFunctionError)
+    said = error.__cause__ if inside else error
+    if not isinstance(said, Py4JError | PySparkException):
         return error
     made = (
         gone_error("Spark was stopped")
-        if is_over(str(error))
-        else _translated(error, f"sink {sink!r}", timestep, "")
+        if is_over(str(said))
+        else _translated(said, f"sink {sink!r}", timestep, "")
     )
+    if inside and type(made) is TimestepError:
+        return error
     made.__cause__ = error
     return made
 
