@@ -8,6 +8,7 @@ key lies in one of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -155,6 +156,47 @@ def test_merging_changes_nothing(data: st.DataObject) -> None:
         for edit in edits:
             world.manifest = world.manifest.apply(edit)
         world.check()
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Run]:
+    """Runs of timesteps, newest first; a timestep may write several, each with times and a level of its own."""
+    runs = []
+    for seq in range(draw(st.integers(2, 9)), 0, -1):
+        inner = draw(st.sets(st.integers(1, 7), max_size=2))
+        for lo, hi in pairwise([0, *sorted(inner), 8]):
+            first = seq * 20 + draw(st.integers(0, 40))
+            run = Run(
+                segment=f"s{seq}.{lo}",
+                clip=of(set(range(2 * lo, 2 * hi))),
+                seq=seq,
+                level=draw(st.sampled_from([0, 0, 0, 1, 2])),
+                rows=1000,
+                size=10_000,
+                span=2 * (hi - lo) * STEP,
+                due=(first, first + draw(st.integers(60, 120))),
+            )
+            runs.append(run)
+    return runs
+
+
+@given(
+    histories(),
+    st.sampled_from([None, 100, 10_000, 100_000]),
+    st.builds(MergePolicy, fan=st.sampled_from([2, 8]), slice_rows=st.sampled_from([1, 1 << 16])),
+)
+def test_no_two_merges_take_the_same_run_at_the_same_hashes(
+    runs: list[Run], lasts: int | None, policy: MergePolicy
+) -> None:
+    for number in range(8):
+        taken: dict[str, Intervals] = {}
+        for merge in plan_merges(runs, Intervals.everything(), number, policy, lasts):
+            for run in runs:
+                where = run.clip.intersect(merge.where)
+                if run.seq in merge.seqs and where:
+                    before = taken.get(run.segment, Intervals.nothing())
+                    assert not before.intersect(where)
+                    taken[run.segment] = before.union(where)
 
 
 def test_bins_of_another_past_do_not_let_old_rows_overtake_new_ones() -> None:

@@ -99,25 +99,41 @@ def plan_merges(
     """Merges of one task in one timestep. `runs`: its runs as of the timestep before, newest first, clipped
     to `own`. lasts_us: for about how long rows are there; None = for ever."""
     # What is left of a run that was partly merged says nothing of what a timestep writes: its density does.
-    fresh = [run.rows / run.span for run in runs if run.level == 0 and run.span]
+    # A timestep that is handled in parts writes a run for each, and one hot hash may be a dense part of its own.
+    fresh = [run for run in runs if run.level == 0 and run.span]
     if not fresh:
         return ()
-    batch = max(1.0, own.width * sum(fresh) / len(fresh))
+    density = sum([run.rows for run in fresh]) / sum([run.span for run in fresh])
+    batch = max(1.0, own.width * density)
     total = sum([run.expected for run in runs])
     stored = sum([run.rows for run in runs])
     width = sum([run.size for run in runs]) / stored if stored else 0.0
     sweeps = max(1, math.ceil(math.log(max(1.0, total / batch), policy.fan)))
     merges: list[Merge] = []
-    for sweep in range(sweeps):
+    for sweep in reversed(range(sweeps)):
         last = sweep == sweeps - 1
         period = policy.fan ** (sweep + 1)
         slices = _slices(total if last else batch * period, width, period, policy)
         index = _due(timestep + sweep, period, slices)
         if index is not None:
-            merges += _merge(
+            found = _merge(
                 runs, portion(own, index, slices), sweep, policy, last=last, lasts_us=lasts_us
             )
+            merges = [m for m in found if not any(_meet(runs, m, one) for one in merges)] + merges
     return tuple(merges)
+
+
+def _meet(runs: Sequence[Run], one: Merge, other: Merge) -> bool:
+    """Whether two merges take the same run at the same hashes.
+
+    Those of two sweeps may, where levels do not follow ages. What both wrote would hold the same rows, and one of them
+    might bring back what the other one has let go.
+    """
+    shared = set(one.seqs) & set(other.seqs)
+    where = one.where.intersect(other.where) if shared else Intervals.nothing()
+    return bool(where) and any(
+        run.seq in shared and bool(run.clip.intersect(where)) for run in runs
+    )
 
 
 def portion(own: Intervals, index: int, count: int) -> Intervals:
@@ -174,7 +190,7 @@ def _merge(
         some[alike] = wanted[alike]
         groups = cells.groups(some)
         if len(groups) > 1:
-            groups = _joined(cells, groups, policy)
+            groups = _joined(cells, groups, policy, alike)
         merges += [cells.merge(group, sweep + 1) for group in groups]
     return tuple(merges)
 
@@ -263,6 +279,12 @@ class _Cells:
         """Rows that merging a group reads."""
         return float(self.rows[np.ix_(self._between(group), group.cells)].sum())
 
+    def within(self, group: _Group, alike: slice) -> bool:
+        """Whether a group has no runs in its cells but some of these."""
+        met = self._between(group)
+        met[alike] = False
+        return not bool(self.held[np.ix_(met, group.cells)].any())
+
     def merge(self, group: _Group, level: int) -> Merge:
         """The merge of a group."""
         between = self._between(group)
@@ -279,8 +301,14 @@ class _Cells:
         return (self.seqs >= group.oldest) & (self.seqs <= group.newest)
 
 
-def _joined(cells: _Cells, groups: Sequence[_Group], policy: MergePolicy) -> list[_Group]:
-    """Groups, joined with the one before where that reads few rows more: each writes a file of its own."""
+def _joined(
+    cells: _Cells, groups: Sequence[_Group], policy: MergePolicy, alike: slice
+) -> list[_Group]:
+    """Groups, joined with the one before where that reads few rows more: each writes a file of its own.
+
+    alike: the runs that they are of. A timestep that is handled in parts writes runs of one seq that may be alike with
+    others each: what is joined takes in none of those, which have merges of their own.
+    """
     out: list[tuple[_Group, float]] = []
     for group in groups:
         cost = cells.cost(group)
@@ -293,7 +321,8 @@ def _joined(cells: _Cells, groups: Sequence[_Group], policy: MergePolicy) -> lis
                 np.concatenate([before.cells, group.cells]),
             )
             joined = cells.cost(both)
-            if joined <= (1 + SLACK) * (known + cost) + policy.slice_rows // 8:
+            few = joined <= (1 + SLACK) * (known + cost) + policy.slice_rows // 8
+            if few and cells.within(both, alike):
                 out[-1] = (both, joined)
                 continue
         out.append((group, cost))

@@ -59,6 +59,56 @@ def test_nothing_new_is_nothing_to_merge():
     assert planned([run(1, BASE_LEVEL), run(2, 3)], 1, MergePolicy()) == ()
 
 
+def parted(seq: int, due: dict[tuple[int, int], tuple[int, int]]) -> list[Run]:
+    """Runs that a timestep wrote for eighths of the hashes, and what they wait for."""
+    eighth = SPACE // 8
+    return [
+        run(seq, rows=1000, clip=Intervals.of([(lo * eighth, hi * eighth)]), due=when)
+        for (lo, hi), when in due.items()
+    ]
+
+
+def test_runs_of_one_timestep_with_times_of_their_own_are_merged_once():
+    """The left part of timestep 2 goes with what is younger, the right part with what is older."""
+    runs = [
+        *parted(4, {(0, 8): (120, 200)}),
+        *parted(3, {(0, 8): (120, 200)}),
+        *parted(2, {(0, 4): (120, 200), (4, 8): (40, 120)}),
+        *parted(1, {(0, 8): (40, 120)}),
+    ]
+    merges = plan_merges(runs, EVERYTHING, 0, MergePolicy(), 10_000)
+    left, right = Intervals.of([(0, SPACE // 2)]), Intervals.of([(SPACE // 2, SPACE)])
+    taken = [(merge.seqs, where) for merge in merges for where in merge.where]
+    assert sorted(taken, reverse=True) == [
+        ((4, 3, 2), left.spans[0]),
+        ((4, 3), right.spans[0]),
+        ((2, 1), right.spans[0]),
+    ]
+
+
+def test_a_dense_part_of_a_timestep_does_not_make_timesteps_seem_larger():
+    """A million rows at one hash and few elsewhere weigh what they weigh in one run."""
+    hot, rest = Intervals.of([(0, SPACE // 1000)]), Intervals.of([(SPACE // 1000, SPACE)])
+    old = run(1, BASE_LEVEL, rows=100_000_000)
+    whole = [run(seq, rows=1_010_000) for seq in range(9, 1, -1)]
+    parts = [
+        run(seq, rows=rows, clip=clip)
+        for seq in range(9, 1, -1)
+        for rows, clip in ((1_000_000, hot), (10_000, rest))
+    ]
+    policy = MergePolicy(fan=4, slice_rows=1 << 12)
+    for timestep in range(64):
+        plans = [
+            [
+                (m.seqs, m.level, m.where)
+                for m in plan_merges([*each, old], EVERYTHING, timestep, policy)
+            ]
+            for each in (whole, parts)
+        ]
+        assert plans[0]
+        assert plans[0] == plans[1], timestep
+
+
 def test_one_run_is_not_merged():
     assert all(planned([run(1)], t, MergePolicy(fan=2, slice_rows=1)) == () for t in range(8))
 
