@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rechannel.engine.journal import Journal
+from rechannel.engine.journal import OWED_PER_COMMIT, Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
 from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
 from rechannel.state.store import Store
@@ -34,7 +34,10 @@ class Thread(Protocol):
 
 
 class Housekeeper:
-    """Every `every` commits, deletes segments and outbox files that no kept version names, in a thread of its own."""
+    """Deletes segments and outbox files that no kept version names, in a thread of its own.
+
+    Every `every` commits; rarer where sinks owe much.
+    """
 
     def __init__(
         self,
@@ -62,10 +65,15 @@ class Housekeeper:
         self._running: Thread | None = None
 
     def tick(self, unread: Callable[[], int | None]) -> None:
-        """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`."""
+        """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`.
+
+        A sweep looks at all files that sinks are owed, so sweeps are rarer where that is much, as snapshots are.
+        """
         self._commits += 1
-        if self._commits % self._every or (self._running and self._running.is_alive()):
+        due = self._every + len(self._journal.state.unpublished) // OWED_PER_COMMIT
+        if self._commits < due or (self._running and self._running.is_alive()):
             return
+        self._commits = 0
         self._running = self._thread(
             target=self._guarded, args=(unread,), name="rechannel-sweep", daemon=True
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rechannel.engine.housekeeping import HOUSEKEEPING, Housekeeper, sweep
+from rechannel.engine.journal import OWED_PER_COMMIT
 from rechannel.engine.journal_state import JournalState, Version
 from rechannel.errors import StorageError
 from rechannel.model.hashspace import Intervals
@@ -130,6 +131,20 @@ def test_a_housekeeper_sweeps_now_and_then():
     store = store_of(segment(1))
     keeper = Housekeeper(store, Journal(committed(2, {2: version()})), 3)  # type: ignore[arg-type]
     for _ in range(2):
+        keeper.tick(nobody)
+    keeper.finish()
+    assert list(store.list("")) == [segment(1)]
+    keeper.tick(nobody)
+    keeper.finish()
+    assert list(store.list("")) == []
+
+
+def test_sweeps_are_rarer_where_sinks_owe_much():
+    owed = {timestep: {"out": {}} for timestep in range(1, 2 * OWED_PER_COMMIT + 1)}
+    state = committed(2, {2: version()}, unpublished=owed)
+    store = store_of(segment(1))
+    keeper = Housekeeper(store, Journal(state), 3)  # type: ignore[arg-type]
+    for _ in range(4):
         keeper.tick(nobody)
     keeper.finish()
     assert list(store.list("")) == [segment(1)]
