@@ -150,9 +150,7 @@ class Assembly:
             configuration = self._first(program, opener)
             opening(state, program, configuration, int(self.clock()))  # refuses here, or nowhere
             tables = initial_state(program.plan, program.programs, state, opener.loader)
-            if (
-                OWNER not in state.notes
-            ):  # sinks are claimed in its name, and no driver was here before
+            if OWNER not in state.notes:  # no driver was here before: sinks are claimed in its name
                 self._take_over(identity)
             writers = opener.writers(program.plan)
             if not self._opening and self._take_over(identity):

@@ -31,6 +31,7 @@ from rechannel.engine.this_driver import ledger_of
 from rechannel.errors import FencedError, StateInUseError, StorageError
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
+from rechannel.sinks.claims import Ledger
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.spare import WithDeadLetters
@@ -310,7 +311,7 @@ class World:
         remove_later: bool = False,
     ) -> Life:
         """Another driver. replan: in smaller timesteps. Raises StateInUseError, and what a start raises."""
-        token = f"driver{next(self._tokens)}"
+        token, before = f"driver{next(self._tokens)}", read_only(self.store).epoch
         lease = self.acquire(token, takeover=takeover)
         folder = FaultyFolder(self.disk, random_script(self.rng, 40) if faulty else ())
         held: list[Process] = []
@@ -320,15 +321,13 @@ class World:
             del operator, task, attempt
             return "before" if rows_of(held, timestep) > self.memory else None
 
-        opened: list[str] = []
+        own: list[str] = []
 
-        def writer(sink: SinkPlan) -> SinkWriter:
-            if (
-                not opened
-            ):  # the first ones are made straight after the driver has opened the journal
-                driver = read_only(self.store).driver
-                opened.append(driver.id if driver else "")
-            return self._writer(sink, token, folder, opened[0], remove_later=remove_later)
+        def ledger() -> Ledger:
+            told = read_only(self.store)
+            if not own and told.driver and told.epoch > before:
+                own.append(told.driver.id)  # asked for straight after it has taken over
+            return ledger_of(told, own[0] if own else "", remove_later=remove_later)
 
         harness = Harness(
             text.flows(self.sources(smallest=replan)),
@@ -337,7 +336,7 @@ class World:
             clock=self.clock,
             steady=self.steady,
             choose=self.rng.randrange,
-            writer=writer,
+            writer=lambda sink: self._writer(sink, token, folder, ledger),
             names=self.names,
             sweep_every=self.rng.choice((1, 2, 16)),
         )
@@ -384,9 +383,7 @@ class World:
         sink: SinkPlan,
         token: str,
         folder: FaultyFolder,
-        opening: str,
-        *,
-        remove_later: bool,
+        ledger: Callable[[], Ledger],
     ) -> SinkWriter:
         outlet, name = sink.sink.outlet, sink.sink.name
         assert isinstance(outlet, FileOutlet)
@@ -398,7 +395,7 @@ class World:
                 token=token,
                 folder=folder,
                 write=folder.write,
-                ledger=lambda: ledger_of(read_only(self.store), opening, remove_later=remove_later),
+                ledger=ledger,
             )
 
         main, letters = opened(outlet.path, f"job.{name}"), sink.sink.failure.path

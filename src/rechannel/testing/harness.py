@@ -197,19 +197,21 @@ class Harness:
         journal, state = Journal.open(
             store, keep_versions=settings.keep_versions, snapshot_every=settings.snapshot_every
         )
-        program = start_program(
+        made = partial(
+            start_program,
             self.dataflow,
             self._schemas,
             store,
-            state,
             revert=revert,
             mended=mended,
             fresh=fresh,
             without=without,
             migrations=migrations,
         )
+        program, changed = made(state), NOTE in state.notes
         identity = Identity(name="test", operators=program.record["operators"])
-        identity.claim(store, changed=NOTE in state.notes)
+        identity.check(store, changed=changed)
+        writers = self._opener.writers(program.plan)
         opened = Opened(
             host="test",
             pid=0,
@@ -218,13 +220,17 @@ class Harness:
             version=__version__,
             id=f"opening{next(_OPENINGS)}",
         )
-        journal.append(opened)
+        if journal.append(opened).number > state.number + 1:
+            program = made(journal.state)
+        for writer in writers.values():
+            writer.begin()
+        identity.claim(store, changed=changed)
         back = program.back is not None
         after = settings.replan_after
         withdrawn = withdrawal(journal.state, replan=replan, after=after, back=back)
         if withdrawn is not None:
             journal.append(withdrawn)
-        self._process = self._assemble(store, journal, settings, task_faults, program)
+        self._process = self._assemble(store, journal, settings, task_faults, program, writers)
         if self._patient:
             journal.write_through(
                 PatientStore(
@@ -244,6 +250,7 @@ class Harness:
         settings: Settings,
         task_faults: TaskFault,
         program: Program,
+        writers: Mapping[str, SinkWriter],
     ) -> Process:
         programs = program.programs
         now_ms = int(self.clock())
@@ -258,7 +265,6 @@ class Harness:
         )
         for body in opening(journal.state, program, configuration, now_ms):
             journal.append(body)
-        writers = self._opener.writers(program.plan)
         current = Ready(program=program, readers=self._readers, writers=writers)
         loader = self._opener.loader
         tables = initial_state(self.plan, programs, journal.state, loader)
