@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.resources import WithResource
+from rechannel.kernels.resources import WithResource, keeping
 
 OnError = Literal["fail", "dead_letter"]
 """What becomes of a timestep with a row that a function cannot handle: it fails, or the row leaves as a dead letter."""
@@ -104,16 +104,26 @@ class Apart:
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Halve what fails until it is single rows."""
+        """Halve what fails until it is single rows.
+
+        A resource is opened anew after the whole batch failed. From then on it is kept (see `kernels.resources`).
+        """
+        function = self.function
         made: list[pa.RecordBatch] = []
         failed: dict[int, str] = {}
         pending = [(0, batch.num_rows)]
         while pending:
             start, stop = pending.pop()
             try:
-                made.extend(run(self.function, batch.slice(start, stop - start)))
+                made.extend(run(function, batch.slice(start, stop - start)))
             except UserFunctionError as error:
                 need_rows_fault(error, stop - start)
+                tried, function = function, keeping(function)
+                if stop - start == 1 and function is not tried:
+                    pending.append(
+                        (start, stop)
+                    )  # it may be the resource: once more, with another one
+                    continue
                 if stop - start == 1:
                     failed[start] = error_text(error)
                     continue

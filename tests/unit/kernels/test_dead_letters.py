@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,6 +83,71 @@ def test_what_is_not_the_rows_fault_still_fails():
         divided(hungry, numbers(3))
     with pytest.raises(UserFunctionError, match="no rows"):
         divided(refusing_empty, numbers(0))
+
+
+KEYS = count()
+
+
+class Connection:
+    """A resource that may break, and that counts how often one was opened."""
+
+    opened = 0
+    newest = None
+
+    def __init__(self):
+        Connection.opened += 1
+        Connection.newest = self
+        self.broken = False
+
+
+def connected(*bad, breaks=False):
+    """A function that refuses some numbers; with them, its connection may break for all that come after."""
+
+    def function(connection, batch):
+        if connection.broken:
+            msg = "the connection is broken"
+            raise ConnectionError(msg)
+        if set(bad) & set(batch.column(0).to_pylist()):
+            connection.broken = breaks
+            msg = "refused"
+            raise ValueError(msg)
+        return batch
+
+    Connection.opened = 0
+    return WithResource(opens=Connection, function=function, key=f"{next(KEYS)}")
+
+
+@pytest.mark.parametrize("bad", [(77,), (0,), (1023,), (3, 77, 500, 900)])
+def test_a_resource_is_not_opened_for_every_half_of_a_batch_that_fails(bad):
+    rows, letters = divided(connected(*bad), numbers(1024))
+    assert rows == [n for n in range(1024) if n not in bad]
+    assert [each["error"] for each in letters] == ["ValueError: refused"] * len(bad)
+    assert Connection.opened <= 2 + len(bad)
+
+
+@pytest.mark.parametrize("bad", [(77,), (0,), (127,), (3, 4, 77, 100)])
+def test_a_row_that_breaks_the_resource_takes_no_other_with_it(bad):
+    rows, letters = divided(connected(*bad, breaks=True), numbers(128))
+    assert rows == [n for n in range(128) if n not in bad]
+    assert [each["error"] for each in letters] == ["ValueError: refused"] * len(bad)
+    assert Connection.opened > 2
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_resource_that_broke_by_itself_costs_no_row(rows):
+    function = connected()
+    assert divided(function, numbers(1)) == ([0], None)
+    Connection.newest.broken = True
+    assert divided(function, numbers(rows)) == (list(range(rows)), None)
+    assert Connection.opened == 2
+
+
+def test_what_follows_a_batch_whose_last_row_broke_the_resource_has_another_one():
+    function = connected(9, breaks=True)
+    assert divided(function, numbers(10))[0] == list(range(9))
+    opened = Connection.opened
+    assert divided(function, numbers(9)) == (list(range(9)), None)
+    assert Connection.opened == opened + 1
 
 
 def refusing_empty(batch):
