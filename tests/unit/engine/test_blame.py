@@ -17,6 +17,7 @@ from rechannel.errors import (
     NotPermittedError,
     SchemaDriftError,
     SessionError,
+    SourceError,
     StorageError,
     TimestepError,
     UserFunctionError,
@@ -143,7 +144,7 @@ def test_what_spark_says_inside_a_function_of_the_user_counts_unless_it_is_a_mis
 def test_an_error_of_a_sink_whose_jvm_has_died_is_that():
     class Dead(SparkRunner):
         def __init__(self) -> None:
-            self.died = False
+            self.died, self.readers = False, {}
 
         def gone(self) -> str | None:
             return "Spark's JVM (process 7) has ended" if self.died else None
@@ -155,6 +156,23 @@ def test_an_error_of_a_sink_whose_jvm_has_died_is_that():
     assert type(made) is SessionError
     assert made.__cause__ is raised
     assert runner.meaning(ending := SystemExit(), "out", 5) is ending
+
+
+def test_what_a_source_knows_of_an_error_of_a_sink_goes_before_what_spark_says():
+    class Knowing:
+        def explain(self, error: BaseException) -> SourceError | None:
+            return SourceError("a.json, line 3") if "MALFORMED" in str(error) else None
+
+    class Alive(SparkRunner):
+        def __init__(self) -> None:
+            self.readers = {"in": Knowing()}  # type: ignore[dict-item]
+
+        def gone(self) -> str | None:
+            return None
+
+    raised = PySparkException("[FAILED_READ_FILE.NO_HINT] reading file a.json. MALFORMED")
+    made = Alive().meaning(raised, "out", 5)
+    assert (type(made), str(made), made.__cause__) == (SourceError, "a.json, line 3", raised)
 
 
 def test_one_sentence_has_no_stack_of_any_language():

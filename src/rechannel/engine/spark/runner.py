@@ -301,13 +301,13 @@ class SparkRunner:
         return gone(self.spark)
 
     def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
-        """What an error of a sink means; see `Meaning`. A JVM that has died comes first."""
+        """What an error of a sink means; see `Meaning`. A JVM that has died comes first, then what a source knows."""
         if not isinstance(error, Exception):
             return error
         why = settled(error, self.gone)
-        if why is None:
+        made = gone_error(why) if why is not None else explained(error, self.readers.values())
+        if made is None:
             return translate_of_sink(error, sink, timestep)
-        made = gone_error(why)
         made.__cause__ = error
         return made
 
