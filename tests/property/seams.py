@@ -18,11 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 
-import rechannel as rc
 from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.journal import read_only
 from rechannel.engine.lease import FRESH_MS, Holder, Lease
@@ -52,8 +50,8 @@ from rechannel.testing import (
     script,
 )
 from rechannel.testing.folder import SHOWN
+from tests.property.seams_program import SCHEMA, Text, text_of
 
-SCHEMA = "k bigint, v bigint"
 BEAT_MS = 2_000
 """A driver that is awake gives a sign at least so often."""
 
@@ -67,76 +65,6 @@ FAN = 4
 
 DEEP = 3
 """Threads of one driver that overlap at most."""
-
-
-def same(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
-
-
-# What runs ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A part that comes and goes: one incarnation of a name.
-
-    kind: "rows" (a sink of the rows themselves), "totals" (a sink after the operator), "counts" (an
-    operator with its sink) or "side" (a source with its sink).
-    """
-
-    name: str
-    kind: str
-    serial: int
-
-    @property
-    def path(self) -> str:
-        """Where its sink writes: never where an earlier one of its name wrote."""
-        return f"/out/{self.name}-{self.serial}"
-
-    @property
-    def letters(self) -> str:
-        """Where its dead letters go."""
-        return f"{self.path}-letters"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """A version of the program: the parts it has beside those that are always there."""
-
-    parts: tuple[Part, ...] = ()
-
-    def flows(self, feeds: Mapping[str, MemoryConnector]) -> list[Any]:
-        """The dataflow. feeds: by source and incarnation."""
-        source = rc.read().memory(feeds["in"], name="in")
-        sums = source.key_by("k").aggregate(n=rc.count(), t=rc.sum("v"), name="sums")
-        copied = source.map_batches(same, schema=SCHEMA, name="copied")
-        flows = [
-            copied.write.json(ALL, name="all"),
-            sums.write.json(TOTALS, name="totals"),
-        ]
-        return flows + [self._flow(part, source, sums, feeds) for part in self.parts]
-
-    @staticmethod
-    def _flow(part: Part, source: Any, sums: Any, feeds: Any) -> Any:
-        if part.kind == "rows":
-            writer = source.write.on_failure("skip", attempts=2)
-            return writer.json(part.path, name=part.name)
-        if part.kind == "totals":
-            writer = sums.write.on_failure("dead_letter", path=part.letters, attempts=2)
-            return writer.json(part.path, name=part.name)
-        if part.kind == "counts":
-            operator = source.key_by("k").aggregate(n=rc.count(), name=part.name)
-            return operator.write.json(part.path, name=f"{part.name}-out")
-        # Nothing comes between: what it shows is staged before the commit.
-        side = rc.read().memory(feeds[part.path], name=part.name)
-        return side.write.json(part.path, name=f"{part.name}-out")
-
-
-ALL, TOTALS = "/out/all", "/out/totals"
-"""Where the sinks write that are always there."""
-
-KINDS = {"more": "rows", "late": "totals", "again": "counts", "side": "side"}
-"""Names that come and go."""
 
 
 class Overtaken(MemoryStore):
@@ -191,11 +119,15 @@ class OneTurn(threading.Event):
 
 @dataclass(kw_only=True)
 class Heart:
-    """The thread that renews a lease, turn by turn. replaced: the journal fences its driver."""
+    """The thread that renews a lease, turn by turn.
+
+    failed: signs that could not be given; in_a_row: the latest ones. replaced: the journal fences its driver.
+    """
 
     renew: Callable[[], None]
     beaten_ms: float
     failed: int = 0
+    in_a_row: int = 0
     beats: bool = True
     replaced: bool = False
 
@@ -203,10 +135,11 @@ class Heart:
         """Give a sign if the last one is long ago, as long as the thread has not ended."""
         if not self.beats or now_ms - self.beaten_ms < BEAT_MS:
             return
-        self.beaten_ms, over = now_ms, OneTurn()
+        self.beaten_ms, over, failed = now_ms, OneTurn(), self.failed
         heart = Heartbeat(self.renew, over=over, replaced=self._replaced, trouble=self._trouble)
         heart._beat()
         self.beats = over.turns > 1
+        self.in_a_row = self.in_a_row + 1 if self.failed > failed else 0
 
     def _replaced(self, error: FencedError) -> None:
         del error
@@ -237,8 +170,8 @@ def random_settings(rng: Random) -> Settings:
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8, 50)),
         replan_after=rng.choice((None, 1, 2)),
-        timestep_bytes=rng.choice((None, None, 1, 100, 1_000)),
-        task_bytes=rng.choice((None, None, None, None, 1_000, 10_000)),
+        timestep_bytes=rng.choice((None, None, 1, 1_000, 30_000)),
+        task_bytes=rng.choice((None, None, None, 20_000, 100_000)),
         merging=MergePolicy(
             fan=rng.randint(2, FAN),
             slice_rows=rng.choice((1, 2, 8, 1 << 16)),
@@ -297,7 +230,7 @@ class World:
             for _ in range(self.rng.choice((0, 1, 3, BATCH)))
         ]
         self.pushed[name].append(rows)
-        self.feeds[name].push([{"k": k, "v": v} for k, v in rows])
+        self.feeds[name].push([{"k": k, "v": v, "w": text_of(v)} for k, v in rows])
 
     # Drivers -------------------------------------------------------------------------------------
 

@@ -9,7 +9,11 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
+import pytest
+
+import rechannel as rc
 from rechannel.engine.inprocess import TaskDied
 from rechannel.engine.journal import read_only
 from rechannel.errors import (
@@ -20,13 +24,16 @@ from rechannel.errors import (
     StateInUseError,
     StorageError,
 )
+from rechannel.reconfigure import coordination
 from rechannel.reconfigure.changes import ChangeProgram, parts_of
 from rechannel.reconfigure.program import change_dataflow
 from rechannel.testing import Crash
 from tests.property import growth
 from tests.property import twin_seams as twin
 from tests.property.schedules import check_schedules
-from tests.property.seams import ALL, FAN, KINDS, TOTALS, Life, Part, Text, World
+from tests.property.seams import FAN, Life, World
+from tests.property.seams_limits import count_what_small_limits_do
+from tests.property.seams_program import ALL, FUNCTIONS, KINDS, TOTALS, Part, Text
 
 LIVES = 6
 """Drivers that may be disturbed; the next one is left alone."""
@@ -200,8 +207,10 @@ class Schedule:
         """Something comes from outside, now and then."""
         if self.rng.random() < 0.2:
             self.world.push(self.rng.choice(sorted(self.world.feeds)))
-        if self.rng.random() < 0.1:
+        if self.rng.random() < 0.15:
             self.change(life)
+        if self.rng.random() < 0.1:
+            self.change_numbers(life)
         if self.rng.random() < 0.05:
             self.world.damage()
         if self.rng.random() < 0.02:
@@ -210,7 +219,8 @@ class Schedule:
         if self.rng.random() < 0.05 and life.process.journal.state.now_ms:
             self.happened["the clock jumps"] += 1
             self.world.jump()
-        if self.rng.random() < 0.1 and not life.heart.replaced:
+        # An outage of the store silences a driver that is awake, in the end for longer than its lease lasts.
+        if self.rng.random() < 0.1 and not life.heart.replaced and life.heart.in_a_row < 2:
             self.world.knock()
 
     def release(self, life: Life) -> int:
@@ -251,6 +261,25 @@ class Schedule:
                 self.begun.pop(change.version, None)
         self.happened[f"{'removed' if name in there else 'added'} {name}"] += 1
 
+    def change_numbers(self, life: Life) -> None:
+        """Ask for something that is done at once, now and then for something that waits for a timestep."""
+        process, at = life.process, None
+        change: Any = rc.set_in_flight(self.rng.randint(1, 3))
+        if self.rng.random() < 0.1:
+            change = rc.combine("sums", self.rng.choice(("on", "off", "auto")))
+            at = process.driver.place().timestep + self.rng.randint(1, 8)
+        open_ = process.journal.state.coordination.open
+        waiting = [record.id for record in open_ if "sums" in record.touches]
+        try:
+            if waiting and self.rng.random() < 0.1:
+                process.abort(self.rng.choice(waiting))
+                self.happened["a change that waited is aborted"] += 1
+                return
+            process.reconfigure(change, at=at)
+        except RefusedError:
+            return
+        self.happened["numbers changed" if at is None else "a change waits"] += 1
+
     def look(self, life: Life) -> None:
         """From which timestep each version holds."""
         state = life.process.journal.state
@@ -283,7 +312,7 @@ class Schedule:
     def check(self) -> None:
         """Compare what readers find with the twin."""
         world = self.world
-        witness = twin.shown(world.disk.published(ALL))
+        witness = twin.narrow(twin.shown(world.disk.published(ALL)))
         twin.check_once(world.pushed["in"], witness, everything=True)
         twin.check_shown(
             "totals",
@@ -300,14 +329,30 @@ class Schedule:
             living = until is None
             self.happened[f"rows of {part.name}"] += len(got)
             if part.kind == "side":
-                twin.check_once(world.pushed[part.path], got, everything=living)
+                twin.check_once(world.pushed[part.path], twin.narrow(got), everything=living)
                 continue
+            if part.kind == "liked":
+                self.check_liked(part, witness, since, until)
+                continue
+            if part.kind == "rows":
+                got = twin.narrow(got)
             rows = {
                 "rows": lambda: witness,
                 "totals": lambda: twin.totals(witness),
                 "counts": lambda since=since: twin.counts(witness, since),
             }[part.kind]()
             twin.check_shown(part.path, got, twin.between(rows, since, until), living=living)
+
+    def check_liked(self, part: Part, witness: twin.Shown, since: int, until: int | None) -> None:
+        """Rows that a function likes are in one sink and all others in another one."""
+        got = twin.shown(self.world.disk.published(part.path))
+        dead = twin.letters(twin.shown(self.world.disk.published(part.dead)))
+        self.happened[f"disliked by {part.function}"] += sum(map(len, dead.values()))
+        rows = got if part.function == "track" else twin.narrow(got)
+        likes, dislikes = twin.liked(part, witness, since)
+        for path, shown, expected in ((part.path, rows, likes), (part.dead, dead, dislikes)):
+            wanted = twin.between(expected, since, until)
+            twin.check_shown(path, shown, wanted, living=until is None)
 
     def incarnations(self) -> list[tuple[Part, int, int | None]]:
         """Every part that ran, and the timesteps in which it did."""
@@ -322,11 +367,17 @@ class Schedule:
 
 def simulate(seed: int) -> Counter[str]:
     """One schedule; what happened in it."""
-    schedule = Schedule(world=World(rng=Random(seed)))
-    schedule.run()
-    if not schedule.over:
-        schedule.check()
-    return schedule.happened + Counter({"schedules": 1})
+    rng, happened = Random(seed), Counter({"schedules": 1})
+    early = [name for name in ("late", "liked", "more") if rng.random() < 0.5]
+    first = tuple(Part(name=name, kind=KINDS[name], serial=seed) for name in early)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordination, "KEPT", rng.choice((1, 2, 4)))
+        count_what_small_limits_do(patch, happened)
+        schedule = Schedule(world=World(rng=rng), texts={1: Text(parts=first)}, serial=seed)
+        schedule.run()
+        if not schedule.over:
+            schedule.check()
+    return schedule.happened + happened
 
 
 NEEDED = (
@@ -364,6 +415,15 @@ NEEDED = (
     "rows of late",
     "rows of more",
     "rows of side",
+    "added liked",
+    "removed liked",
+    *(f"disliked by {function}" for function in FUNCTIONS),
+    "a change waits",
+    "a change that waited is aborted",
+    "numbers changed",
+    "cut by bytes",
+    "in parts",
+    "spilled",
 )
 
 

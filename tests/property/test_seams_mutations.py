@@ -13,6 +13,8 @@ from rechannel.engine import journal_state, publishing
 from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.streamtime import StreamTime
 from rechannel.errors import FencedError
+from rechannel.reconfigure import coordination
+from rechannel.reconfigure.record import Record
 from rechannel.sinks import files, spare
 from rechannel.testing import harness
 from tests.property.test_seams import simulate
@@ -89,6 +91,17 @@ def letters_beside_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(spare, "shows", lambda writer, batch: False)
 
 
+def oldest_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What was asked for first is forgotten first, even if it has ended only now."""
+
+    def forgotten(records: list[Record], ended: str) -> frozenset[str]:
+        del ended
+        over = [record.id for record in records if not record.open]
+        return frozenset(over[: -coordination.KEPT])
+
+    patch.setattr(coordination, "_forgotten", forgotten)
+
+
 BROKEN: dict[str, Break] = {
     made.__name__: made
     for made in (
@@ -99,6 +112,7 @@ BROKEN: dict[str, Break] = {
         one_sign_fails,
         any_clock,
         letters_beside_rows,
+        oldest_forgotten,
     )
 }
 

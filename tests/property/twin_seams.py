@@ -7,11 +7,15 @@ other sinks of that source show, timestep by timestep, follows from these rows a
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import pyarrow as pa
+
+from tests.property.seams_program import DislikedError, Part, dislike, text_of
 
 Row = tuple[object, ...]
 Shown = Mapping[int, list[Row]]
@@ -28,6 +32,13 @@ def shown(tables: Mapping[int, pa.Table]) -> dict[int, list[Row]]:
     }
 
 
+def narrow(rows: Shown) -> dict[int, list[Row]]:
+    """Rows of a source without their texts, which have to be what they were."""
+    for key, value, text in (row for timestep in rows for row in rows[timestep]):
+        assert text == text_of(value), f"text of {key}, {value}"  # type: ignore[arg-type]
+    return {timestep: [row[:2] for row in shown_rows] for timestep, shown_rows in rows.items()}
+
+
 def check_once(pushed: Pushed, rows: Shown, *, everything: bool) -> None:
     """Rows of a source: none twice, none of another's, in order; everything: none lost."""
     expected = [row for batch in pushed for row in batch]
@@ -42,13 +53,13 @@ def check_once(pushed: Pushed, rows: Shown, *, everything: bool) -> None:
 
 
 def totals(rows: Shown, since: int = 0) -> dict[int, list[Row]]:
-    """What an operator with counts and sums shows of these rows, if it began empty at `since`."""
-    held: dict[object, tuple[int, int]] = {}
+    """What an operator with counts, sums and greatest texts shows of these rows, if it began empty at `since`."""
+    held: dict[object, tuple[int, int, str]] = {}
     out: dict[int, list[Row]] = {}
     for timestep in sorted(t for t in rows if t >= since):
         for key, value in rows[timestep]:
-            n, total = held.get(key, (0, 0))
-            held[key] = (n + 1, total + value)  # type: ignore[operator]
+            n, total, text = held.get(key, (0, 0, ""))
+            held[key] = (n + 1, total + value, max(text, text_of(value)))  # type: ignore[operator, arg-type]
         keys = {row[0] for row in rows[timestep]}
         out[timestep] = sorted((key, *held[key]) for key in keys)  # type: ignore[type-var]
     return out
@@ -59,9 +70,46 @@ def counts(rows: Shown, since: int) -> dict[int, list[Row]]:
     return {t: [row[:2] for row in shown] for t, shown in totals(rows, since).items()}
 
 
+def liked(part: Part, rows: Shown, since: int) -> tuple[dict[int, list[Row]], dict[int, list[Row]]]:
+    """What a function that fails for some rows shows, and its dead letters. A key goes with all its rows."""
+    out: dict[int, list[Row]] = {}
+    dead: dict[int, list[Row]] = {}
+    held: Counter[object] = Counter()
+    for timestep in sorted(t for t in rows if t >= since):
+        groups = [[row] for row in rows[timestep]]
+        if part.function == "track":
+            groups = [list(group) for _, group in groupby(rows[timestep], key=itemgetter(0))]
+        for group in groups:
+            if error := _error(group):
+                dead.setdefault(timestep, []).extend((part.name, error, *row) for row in group)
+            elif part.function == "track":
+                held[group[0][0]] += len(group)
+                out.setdefault(timestep, []).append((group[0][0], held[group[0][0]]))
+            else:
+                out.setdefault(timestep, []).extend(group)
+    return out, dead
+
+
+def _error(rows: Iterable[Row]) -> str | None:
+    try:
+        for _, value in rows:
+            dislike(value)  # type: ignore[arg-type]
+    except DislikedError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def letters(rows: Shown) -> dict[int, list[Row]]:
+    """Dead letters as `liked` has them, whose texts have to be those of rows."""
+    told = {t: [(name, why, json.loads(row)) for name, why, row in rows[t]] for t in rows}  # type: ignore[arg-type]
+    for _, _, row in (each for timestep in told for each in told[timestep]):
+        assert row == {"k": row["k"], "v": row["v"], "w": text_of(row["v"])}
+    return {t: sorted((name, why, r["k"], r["v"]) for name, why, r in told[t]) for t in told}
+
+
 def between(rows: Shown, since: int, until: int | None) -> dict[int, list[Row]]:
     """Of timesteps since <= t < until."""
-    return {t: r for t, r in rows.items() if t >= since and (until is None or t < until)}
+    return {t: sorted(r) for t, r in rows.items() if t >= since and (until is None or t < until)}  # type: ignore[type-var]
 
 
 def check_shown(name: str, got: Shown, expected: Shown, *, living: bool) -> None:
@@ -71,14 +119,3 @@ def check_shown(name: str, got: Shown, expected: Shown, *, living: bool) -> None
     assert sorted(got) == (order if living else seen), f"{name}: {sorted(got)}, not {order}"
     for timestep in seen:
         assert got[timestep] == expected[timestep], f"{name}: timestep {timestep}"
-
-
-def state_of(rows: Shown, since: int = 0) -> list[Row]:
-    """State of the operator after all these rows."""
-    latest = {row[0]: row for shown_rows in totals(rows, since).values() for row in shown_rows}
-    return sorted(latest.values(), key=repr)
-
-
-def all_rows(tables: Iterable[pa.Table]) -> list[Row]:
-    """Rows of some tables, sorted."""
-    return sorted((tuple(r.values()) for table in tables for r in table.to_pylist()), key=repr)
