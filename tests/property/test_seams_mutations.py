@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine import journal_state, publishing
+from rechannel.engine import journal_state, lane, publishing
 from rechannel.engine.heartbeat import Heartbeat
 from rechannel.engine.streamtime import StreamTime
 from rechannel.errors import FencedError
@@ -28,20 +28,13 @@ Break = Callable[[pytest.MonkeyPatch], None]
 def sinks_by_name(patch: pytest.MonkeyPatch) -> None:
     """What one sink is owed is given to the next one of its name."""
     patch.setattr(publishing, "incarnation", lambda notes, kind, name: name)
-    patch.setattr(publishing, "owed", lambda state, name, who: _owed(state, name))
-    patch.setattr(publishing.Publisher, "_orphaned", _kept_if_there(publishing.Publisher._orphaned))
+    for room in (publishing, lane):
+        patch.setattr(room, "owed", lambda state, name, who: _owed(state, name))
+    patch.setattr(lane.Lane, "give_up", lambda self, reason: None)
 
 
 def _owed(state: Any, name: str) -> dict[int, Any]:
     return {t: sinks[name] for t, sinks in sorted(state.unpublished.items()) if name in sinks}
-
-
-def _kept_if_there(orphaned: Callable[..., None]) -> Callable[..., None]:
-    def kept(self: Any, timestep: int, name: str, what: Any) -> None:
-        if name not in self._lanes:
-            orphaned(self, timestep, name, what)
-
-    return kept
 
 
 def offsets_by_name(patch: pytest.MonkeyPatch) -> None:
