@@ -152,13 +152,15 @@ class Heart:
 
 @dataclass(kw_only=True)
 class Life:
-    """One driver with its lease. slow: threads that seldom get a turn."""
+    """One driver with its lease. slow: threads that seldom get a turn. ended: the error of a thread that went on in
+    the middle of another one, which is not that other one's error."""
 
     process: Process
     lease: Lease
     heart: Heart
     slow: tuple[str, ...] = ()
     on: list[str] = field(default_factory=list)
+    ended: Exception | None = None
 
 
 def random_settings(rng: Random) -> Settings:
@@ -365,11 +367,19 @@ class World:
                     return True
             finally:
                 life.on.pop()
+                if life.ended is not None and not life.on:
+                    raise life.ended
         return False
 
     def overlap(self, life: Life, where: str) -> None:
         """Another thread of the same driver goes on while one is in the middle of something."""
-        if 0 < len(life.on) < DEEP and self.rng.random() < 0.3 and self.step(life):
+        if life.ended is not None or not 0 < len(life.on) < DEEP or self.rng.random() >= 0.3:
+            return
+        try:
+            went = self.step(life)
+        except Exception as error:  # a crash ends all threads at once
+            life.ended, went = error, True
+        if went:
             self.happened[f"overlapped {life.on[-1].partition(' ')[0]} {where}"] += 1
 
     def beat(self, life: Life) -> None:
