@@ -28,7 +28,7 @@ from rechannel.engine.flights import CameBack, Failed, Flight, Flights, kept_of
 from rechannel.engine.history import History
 from rechannel.engine.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.incarnations import OPERATORS, counted, ids, members_of
-from rechannel.engine.intake import Intake, unheard
+from rechannel.engine.intake import Intake
 from rechannel.engine.intents import committed_of, decided_of, intent_of, reads_mine
 from rechannel.engine.journal import Journal
 from rechannel.engine.listener import Listener
@@ -51,7 +51,7 @@ from rechannel.reconfigure.resolve import Limits
 from rechannel.settings import Settings
 from rechannel.sources.reader import explained
 from rechannel.telemetry.ranges import range_of
-from rechannel.telemetry.troubles import Trouble
+from rechannel.telemetry.troubles import Trouble, unheard
 
 
 class Driver:

@@ -10,14 +10,10 @@ from rechannel.engine.journal import OWED_PER_COMMIT, Journal
 from rechannel.engine.journal_state import JournalState, unreferenced
 from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
 from rechannel.state.store import Store
-from rechannel.telemetry.troubles import Trouble
+from rechannel.telemetry.troubles import Trouble, unheard
 
 HOUSEKEEPING = "housekeeping"
 """Topic of the troubles that sweeps have."""
-
-
-def nobody(topic: str, error: BaseException | None) -> None:
-    """Tell no one."""
 
 
 class Thread(Protocol):
@@ -48,7 +44,7 @@ class Housekeeper:
         held: Callable[[], frozenset[str]] = frozenset,
         *,
         thread: Callable[..., Thread] = threading.Thread,
-        trouble: Trouble = nobody,
+        trouble: Trouble = unheard,
     ) -> None:
         """Take the parts; nothing runs yet.
 

@@ -32,7 +32,7 @@ class Identity:
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def check(self, store: Store, *, changed: bool = False) -> None:
-        """Check that a state directory is nobody's or this dataflow's, as `claim` does; nothing is written."""
+        """Check that a state directory is new or this dataflow's, as `claim` does; nothing is written."""
         try:
             found = read_identity(store)
         except MissingFileError:

@@ -12,7 +12,7 @@ from rechannel.engine.streamtime import StreamTime
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import Bound, Offset, SourceReader
-from rechannel.telemetry.troubles import Trouble
+from rechannel.telemetry.troubles import Trouble, unheard
 
 CLOCK = "clock"
 """Topic of the troubles that the wall clock makes."""
@@ -26,10 +26,6 @@ after a pause comes in several timesteps, and they still gain on it."""
 
 BORDER_MS = 1000.0
 """How long a change waits for the next timestep where only the interval keeps it back."""
-
-
-def unheard(topic: str, error: BaseException | None) -> None:
-    """Ignore troubles."""
 
 
 class Intake:

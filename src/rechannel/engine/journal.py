@@ -29,8 +29,8 @@ _SNAPSHOTS_KEPT = 2
 _ATTEMPTS = 100
 
 OWED_PER_COMMIT = 64
-"""A snapshot names everything that sinks owe. Where they owe much, snapshots are so much rarer: by a commit for so many
-timesteps, so that what a commit pays for them does not grow with what is owed."""
+"""A snapshot names every timestep that sinks owe: for each so many of them it is taken one commit later, so that its
+cost per commit does not grow with what is owed."""
 
 
 class Journal:
@@ -72,11 +72,9 @@ class Journal:
         return self._state
 
     def latest(self) -> JournalState:
-        """The state after the latest entry that anybody wrote: another driver may still write."""
+        """The state after the latest entry of any driver: another one may still write."""
         with self._lock:
-            written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
-            behind = max(written, default=0) > self._state.number
-            return _load(self._store).state if behind else self._state
+            return _load(self._store).state if self._is_behind() else self._state
 
     def write_through(self, store: Store) -> None:
         """Go on through another view of the same store: one that bears outages, once the store has been there."""
@@ -105,8 +103,12 @@ class Journal:
     def fenced(self) -> FencedError | None:
         """Why this driver may not go on, where another one has written since; None = none has."""
         with self._lock:
-            written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
-            return self._fenced() if max(written, default=0) > self._state.number else None
+            return self._fenced() if self._is_behind() else None
+
+    def _is_behind(self) -> bool:
+        """Whether the store has later entries than this journal has read or written."""
+        written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
+        return max(written, default=0) > self._state.number
 
     def _take_over(self, body: Opened) -> None:
         for _ in range(_ATTEMPTS):

@@ -239,10 +239,8 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
 
 def _opened(state: JournalState, body: Opened) -> JournalState:
     attempts = state.attempts + 1 if state.open_intents else 0
-    counted = (
-        body.id or state.openings
-    )  # where the journal began before there were ids, from the first one on
-    openings = (*state.openings, body.id)[-_OPENINGS:] if counted else ()
+    # A journal from before there were ids remembers openings from the first one with an id on.
+    openings = (*state.openings, body.id)[-_OPENINGS:] if body.id or state.openings else ()
     return replace(
         state,
         driver=body,

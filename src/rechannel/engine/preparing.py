@@ -56,9 +56,8 @@ class ClusterPreparer:
         self.places = places
         self._patience = patience
         self._sleep = sleep
-        self._holds = (
-            0  # what the Configuration has; before a change has asked: how many there were
-        )
+        # What the Configuration has; before a change has asked: how many there were.
+        self._holds = 0
         self._asked: dict[str, int] = {}
         self._over: set[str] = set()
         # The first timestep whose state a change's migrations were not tried over.

@@ -28,13 +28,13 @@ from rechannel.engine.physical import SinkPlan
 from rechannel.engine.quarantine import owed
 from rechannel.engine.quarantining import Quarantining
 from rechannel.engine.runner import Timestep
-from rechannel.engine.sink_rows import Meaning, RowsOf, Told, as_it_is, kept_for, nobody, unheard
+from rechannel.engine.sink_rows import Meaning, RowsOf, Told, as_it_is, kept_for, nobody
 from rechannel.engine.stopping import Stopping
 from rechannel.errors import NotReadyError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
-from rechannel.telemetry.troubles import Trouble
+from rechannel.telemetry.troubles import Trouble, unheard
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Publisher:
         self._meaning = meaning
         self._quarantining = Quarantining(journal, trouble)
         self._letting_out = threading.Lock()
-        """Held by whoever looks whether a sink is in quarantine and then lets it out, or gives up what it owes."""
+        """Held from the look whether a sink is in quarantine until it is let out, or until what it owes is given up."""
         self._volatile: dict[tuple[int, str], Staged] = {}
         self._threaded = self._closed = False
         self._error: BaseException | None = None
@@ -383,7 +383,7 @@ class Publisher:
             self.check()
 
     def shut(self) -> None:
-        """Begin nothing more, and put nothing aside any more. Waits for nobody."""
+        """Begin nothing more, and put nothing more in quarantine; returns at once."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Sinks that go into quarantine and come out of it: the journal hears of it, and so does whoever watches."""
+"""Sinks that go into quarantine and come out of it: the journal records it, and the troubles of the job tell it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,3 @@ def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]
     """Outbox files that a frame reads."""
     nodes = [leaf.node for leaf in leaves(frame) if isinstance(leaf, OutboxFrame)]
     return {node: list(kept.get(node, [])) for node in nodes}
-
-
-def unheard(topic: str, error: BaseException | None) -> None:
-    """Ignore troubles."""

@@ -120,9 +120,8 @@ class Apart:
                 need_rows_fault(error, stop - start)
                 tried, function = function, keeping(function)
                 if stop - start == 1 and function is not tried:
-                    pending.append(
-                        (start, stop)
-                    )  # it may be the resource: once more, with another one
+                    # It may be the resource: once more, with another one.
+                    pending.append((start, stop))
                     continue
                 if stop - start == 1:
                     failed[start] = error_text(error)

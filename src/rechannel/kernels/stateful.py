@@ -89,7 +89,8 @@ class StatefulTask:
     ) -> Iterator[tuple[int, bytes]]:
         """Blobs of what is emitted, part by part (see `parts`); the report is filled on the way."""
         logic, state = logic_of(self.program), self.step.tasks[self.task]
-        load = Load.of(blobs, state.runs if logic.recalls else (), self._waiting(logic, clock))
+        runs = OpenRuns(self.program, state.runs)
+        load = Load.of(blobs, state.runs if logic.recalls else (), _waiting(logic, clock, runs))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         storing = Storing(
             program=self.program,
@@ -103,7 +104,6 @@ class StatefulTask:
         per_bin: Counts | None = None
         hot: list[list[int]] = []
         nexts: dict[str, int] = {}
-        runs = OpenRuns(self.program, state.runs)
         for part in parts_of(state, logic, blobs, load, self.step.memory, spool, runs=runs):
             with measures.activity("deserialise"):
                 received = receive(logic, part.blobs, part.rows)
@@ -111,7 +111,16 @@ class StatefulTask:
             hot += hottest(received, load.rows)
             rows = rows_per_bin(self.step.routing, received)
             per_bin = rows if per_bin is None or rows is None else per_bin + rows
-            yield from self._part(part, received, storing, emitter, nexts, edits)
+            known = runs if part.whole else OpenRuns(self.program, part.state.runs)
+            yield from self._part(
+                part,
+                received,
+                known,
+                storing=storing,
+                emitter=emitter,
+                nexts=nexts,
+                edits=edits,
+            )
             del received
         edits.append(storing.merges())
         measures.count("rows_in", load.rows)
@@ -134,16 +143,17 @@ class StatefulTask:
         self,
         part: Part,
         received: Received,
+        runs: OpenRuns,
+        *,
         storing: Storing,
         emitter: Emitter,
         nexts: dict[str, int],
         edits: list[Edit],
     ) -> Iterator[tuple[int, bytes]]:
-        """One part: what it emits, and the edits of state that it leads to."""
+        """One part: what it emits, and the edits of state that it leads to. runs: its state."""
         logic, state = logic_of(self.program), part.state
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
-            runs = OpenRuns(self.program, state.runs)
             arrivals = self._arrivals(logic, received, runs, clock)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
             applied = logic.apply(arrivals)
@@ -170,16 +180,6 @@ class StatefulTask:
             for piece in state.own.slices(applied.dead.hashes):
                 letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
                 yield from emitter.dead(letters, applied.dead.hashes[piece])
-
-    def _waiting(self, logic: StatefulLogic, clock: Clock) -> float:
-        """Rows of state that may be shown because event time has come, or early."""
-        awaited = logic.awaited(clock)
-        if awaited is None and clock.since is not None:
-            awaited = clock.watermark, clock.watermark
-        if awaited is None:
-            return 0.0
-        runs = OpenRuns(self.program, self.step.tasks[self.task].runs)
-        return runs.rows_waiting(*awaited, clock.since)
 
     def _arrivals(
         self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
@@ -236,6 +236,14 @@ class StatefulTask:
             shown, edit = slides.run(arrivals, applied, storing.writer)
         storing.measures.count("rows_read", slides.rows_read)
         return shown or (applied.output, applied.output_hashes), edit
+
+
+def _waiting(logic: StatefulLogic, clock: Clock, runs: OpenRuns) -> float:
+    """Rows of state that may be shown because event time has come, or early; nothing is opened."""
+    awaited = logic.awaited(clock)
+    if awaited is None and clock.since is not None:
+        awaited = clock.watermark, clock.watermark
+    return 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
 
 
 def report_blob(task: int, body: bytes) -> bytes:

@@ -147,7 +147,7 @@ class UnheldError(ValueError):
 class LazyColumns(dict[str, list[Any]]):
     """Columns by name, each turned into a list of Python values when it is first asked for.
 
-    A value that Python does not have is missed by whoever asks for its row, and by nobody else.
+    A value that Python does not have raises for the function that asks for its row, and for no other.
     """
 
     __slots__ = ("arrays", "names", "row")

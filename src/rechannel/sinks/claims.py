@@ -127,7 +127,7 @@ def check(
 def _is_strange(word: str, known: Ledger) -> bool:
     """Whether a driver left its word that the journal has never had. Epochs that it does not remember are its own."""
     epoch, _, who = word.partition("-")
-    if not who:  # before, the word was the id alone
+    if not (who and epoch.isdecimal()):  # before, the word was the id alone
         return word not in known.openings.values()
     return int(epoch) > known.epoch or known.openings.get(int(epoch), who) != who
 

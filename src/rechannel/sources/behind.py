@@ -26,7 +26,7 @@ class _Change(Enum):
     SHRANK = auto()
     PARTITION_SHRANK = auto()
     OTHER = auto()
-    """Nobody can say which of the two comes first."""
+    """Which of the two comes first is not known."""
 
 
 def is_behind(now: Any, before: Any) -> bool:

@@ -173,7 +173,7 @@ class FilesReader:
     def _looked_into(self, file: SeenFile) -> tuple[int, ...]:
         """Bytes of the parts.
 
-        Raises SourceError for what is gone or damaged, where somebody wants to know so early, and StorageError for what
+        Raises SourceError for what is gone or damaged, as far as that is looked at so early, and StorageError for what
         cannot be read now.
         """
         if self.native:

@@ -171,9 +171,8 @@ class SeenLog:
         with self._lock:
             done = [item for item in self._replaced if item[0] <= end["files"]]
         for item in done:
-            self.store.delete(
-                self._key(item[1].name)
-            )  # where that fails, the next call tries again
+            # Where this fails, the next call tries again.
+            self.store.delete(self._key(item[1].name))
             with self._lock, suppress(ValueError):
                 self._replaced.remove(item)
 

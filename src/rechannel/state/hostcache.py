@@ -149,7 +149,7 @@ def cache_of(directory: str, limit: int) -> HostCache:
 def check_cache(directory: str) -> None:
     """Close a directory, if it is here, to other users.
 
-    Raises RefusedError for one that is somebody else's, or that others can write to or exchange.
+    Raises RefusedError for one of another user, and for one that others can write to or exchange.
     """
     path = Path(cache_of(directory, 0).directory)
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Folders that no other user of the machine may change, and files that no other may read.
 
 A folder of a well-known name can be made by anyone who comes first, and who owns a folder may exchange whatever lies in
-it. So a folder is used only if this user owns it, if nobody else may write into it, and if neither all users nor
+it. So a folder is used only if this user owns it, if no other user may write into it, and if neither all users nor
 the owner of the folder above can put another one in its place. One that others can only read is closed to them.
 """
 

@@ -19,6 +19,10 @@ class Trouble(Protocol):
         """error: what went wrong this time; None = it went well. It must not raise and must not block."""
 
 
+def unheard(topic: str, error: BaseException | None) -> None:
+    """Ignore troubles."""
+
+
 class Troubles:
     """By topic, what went wrong when it was tried last, and how often it ever has. Any thread may tell or ask."""
 

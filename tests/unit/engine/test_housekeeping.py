@@ -127,30 +127,26 @@ def nobody() -> int | None:
     return None
 
 
-def test_a_housekeeper_sweeps_now_and_then():
+def check_sweeps_at(tick: int, state: JournalState, every: int) -> None:
+    """A segment that no version names goes at this commit, and not before."""
     store = store_of(segment(1))
-    keeper = Housekeeper(store, Journal(committed(2, {2: version()})), 3)  # type: ignore[arg-type]
-    for _ in range(2):
+    keeper = Housekeeper(store, Journal(state), every)  # type: ignore[arg-type]
+    for _ in range(tick - 1):
         keeper.tick(nobody)
     keeper.finish()
     assert list(store.list("")) == [segment(1)]
     keeper.tick(nobody)
     keeper.finish()
     assert list(store.list("")) == []
+
+
+def test_a_housekeeper_sweeps_now_and_then():
+    check_sweeps_at(3, committed(2, {2: version()}), every=3)
 
 
 def test_sweeps_are_rarer_where_sinks_owe_much():
     owed = {timestep: {"out": {}} for timestep in range(1, 2 * OWED_PER_COMMIT + 1)}
-    state = committed(2, {2: version()}, unpublished=owed)
-    store = store_of(segment(1))
-    keeper = Housekeeper(store, Journal(state), 3)  # type: ignore[arg-type]
-    for _ in range(4):
-        keeper.tick(nobody)
-    keeper.finish()
-    assert list(store.list("")) == [segment(1)]
-    keeper.tick(nobody)
-    keeper.finish()
-    assert list(store.list("")) == []
+    check_sweeps_at(5, committed(2, {2: version()}, unpublished=owed), every=3)
 
 
 def test_a_sweep_that_fails_is_told_and_harms_nobody():

@@ -213,6 +213,15 @@ def test_words_of_drivers_of_before_are_ids_alone(known):
             opened(disk, ledger=Ledger(opening="c", epoch=7, openings={7: "c"}))
 
 
+@pytest.mark.parametrize("name", ["opened-x-y", "opened-2-", "opened--b"])
+def test_a_word_that_no_driver_writes_is_refused_as_a_stranger_s(name):
+    disk = MemoryFolder()
+    opened(disk)
+    disk.make(f"/out/_rechannel/job.o/{name}")
+    with pytest.raises(RefusedError, match="opened by a driver"):
+        opened(disk, ledger=ledger("b"))
+
+
 def test_a_namesake_in_one_job_may_go_on_where_another_ended():
     disk = MemoryFolder()
     first = opened(disk, ledger=ledger("a"))
