@@ -15,6 +15,8 @@ BENCH_FLAGS ?= --quick
 BENCH_OUT ?= benchmarks/results
 
 BIN := .venv/bin
+# What is written in Markdown; .mdformat.toml says how.
+PAGES := *.md benchmarks docs
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -55,12 +57,14 @@ check: lint test  ## everything that has to hold before a merge
 lint: environment  ## check format, style, types and import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mdformat --check $(PAGES)
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-format: environment  ## format the code and mend what can be mended mechanically
+format: environment  ## format code and pages, and mend what can be mended mechanically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/mdformat $(PAGES)
 
 bench: $(BENCHMARKS:%=bench-%)  ## run every benchmark, small (full sizes: make bench BENCH_FLAGS=)
 
