@@ -54,10 +54,11 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 
 check: lint test  ## everything that has to hold before a merge
 
-lint: environment  ## check format, style, types and import directions
+lint: environment  ## check format, style, prose, types and import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mdformat --check $(PAGES)
+	$(BIN)/python scripts/check_prose.py
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
