@@ -180,7 +180,7 @@ class _Rebuild:
         if isinstance(node, MapBatches) and isinstance(node.function, EventTime):
             ended = replace(node.function, finished=True)
             return replace(node, upstream=self.node(node.upstream), function=ended)
-        if isinstance(node, Stateful) and getattr(node.spec, "processing", False):
+        if isinstance(node, Stateful) and node.spec.processing:
             over: Any = replace(node.spec, finished=True)  # type: ignore[type-var]
             return replace(node, upstream=self.node(node.upstream), spec=over)
         if isinstance(node, Transform | MapBatches | Stateful):

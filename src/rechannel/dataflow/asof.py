@@ -10,6 +10,7 @@ import pyarrow as pa
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.pairing import (
     On,
     both_sides,
@@ -30,7 +31,7 @@ Direction = Literal["backward"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AsofSpec:
+class AsofSpec(OperatorSpec):
     """Rows with the last one before them. See `kernels.asof`.
 
     on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
@@ -43,7 +44,10 @@ class AsofSpec:
     tolerance_us: int | None = None
     suffix: str = "_right"
 
-    needs_time = True
+    @property
+    def needs_time(self) -> bool:
+        """A row waits until event time has passed its own."""
+        return True
 
     @property
     def kind(self) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rechannel.dataflow.graph import Node
 from rechannel.dataflow.groupwise import need_free, need_function
 from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.pairing import (
     On,
     both_sides,
@@ -20,7 +21,7 @@ from rechannel.dataflow.pairing import (
     sides_in,
     time_of,
 )
-from rechannel.dataflow.windowing import Windows
+from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
 from rechannel.kernels.cogroup import CogroupLogic
 from rechannel.kernels.group_frame import ApplyBatches
@@ -35,7 +36,7 @@ Behind = TypeVar("Behind")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CogroupSpec:
+class CogroupSpec(OperatorSpec):
     """What a function makes of the rows of a key, of two streams. See `kernels.cogroup`.
 
     on: columns that are alike, left and right. times: columns of event times, left and right, where there are windows.
@@ -45,7 +46,7 @@ class CogroupSpec:
     function: ApplyBatches
     schema: pa.Schema
     on: tuple[tuple[str, str], ...]
-    within: Windows | None = None
+    within: Timed | None = None
     times: tuple[str, str] | None = None
     suffix: str = "_right"
 
@@ -57,6 +58,16 @@ class CogroupSpec:
     def needs_time(self) -> bool:
         """Windows are complete when event time says so."""
         return self.within is not None
+
+    @property
+    def user_function(self) -> ApplyBatches:
+        """What is called with the rows."""
+        return self.function
+
+    @property
+    def windows_us(self) -> int | None:
+        """Length of its windows, if it has any."""
+        return None if self.within is None else self.within.size_us
 
     @property
     def kind(self) -> str:
@@ -87,7 +98,8 @@ class CogroupSpec:
     @property
     def fixed(self) -> str:
         """Which rows meet, and which are kept."""
-        return f"on {self.on}; {self.within}; {self.times}"
+        within = None if self.within is None else self.within.stored_as
+        return f"on {self.on}; {within}; {self.times}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,7 +109,7 @@ class Cogrouped(Generic[Behind]):
     left: Stream
     right: Stream
     pairs: dict[str, str]
-    within: Windows | None
+    within: Timed | None
     times: tuple[str, str] | None
     suffix: str
     then: Callable[[Node], Behind]
@@ -138,7 +150,7 @@ def cogroup(
     right: Stream,
     on: On,
     *,
-    within: Windows | None,
+    within: Timed | None,
     times: tuple[str | None, str | None],
     suffix: str,
     then: Callable[[Node], Behind],
@@ -154,7 +166,7 @@ def cogroup(
         )
         raise DataflowError(msg)
     if within is not None:
-        if not isinstance(within, Windows) or not within.timed:
+        if not isinstance(within, Timed):
             msg = f"{what}: within is rc.tumbling(...) or rc.sliding(...), not {within!r}"
             raise DataflowError(msg)
         if {START, END} & {*pairs, *pairs.values()}:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rechannel.dataflow.naming import caller
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
@@ -16,7 +17,7 @@ from rechannel.kernels.logic import StatefulLogic
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CountedSpec:
+class CountedSpec(OperatorSpec):
     """Aggregates of the rows of a key in windows of so many rows. See `kernels.counted`. on: column of event times;
     None = rows are counted in the stream's order.
     """
@@ -25,6 +26,11 @@ class CountedSpec:
     size: int
     every: int
     on: str | None = None
+
+    @property
+    def sorted_before(self) -> bool:
+        """In the order of event time, another operator sorts the rows."""
+        return self.on is not None
 
     @property
     def kind(self) -> str:

@@ -107,8 +107,7 @@ def refusal(old: Node, new: Node) -> str | None:
 def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
     if old.spec.kind != new.spec.kind:
         return f"{label(new)}: {old.spec.kind} cannot become {new.spec.kind}; {INSTEAD}"
-    one, two = (getattr(each.spec, "fixed", None) for each in (old, new))
-    if one != two:
+    if old.spec.fixed != new.spec.fixed:
         return (
             f"{label(new)}: its windows cannot change, nor which rows it keeps and for how long: what is gone cannot"
             f" come back; {INSTEAD}"
@@ -184,8 +183,15 @@ def _other_logic(old: Node, new: Node) -> bool:
         return True
     if one.complete and two.complete:
         return False
-    mine = function_of(old) or getattr(old, "function", getattr(old, "spec", None))
-    return mine is not (function_of(new) or getattr(new, "function", getattr(new, "spec", None)))
+    mine, other = (function_of(node) or _logic(node) for node in (old, new))
+    return mine is not other
+
+
+def _logic(node: Node) -> object:
+    """What a node holds as its logic, None for one that has none."""
+    if isinstance(node, Stateful):
+        return node.spec
+    return node.function if isinstance(node, Transform | MapBatches) else None
 
 
 def _behind(dataflow: Dataflow, names: set[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,14 @@ def path_of(function: Any) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return None
     return f"{module}:{name}"
+
+
+@runtime_checkable
+class Digested(Protocol):
+    """A value whose class or fields had other names when journals first had digests of it."""
+
+    def digested(self) -> tuple[str, Mapping[str, Any]]:
+        """The class as "module:qualname" and its members by name, as they were then."""
 
 
 class _Reader:
@@ -136,6 +144,9 @@ class _Reader:
     def _instance(self, value: Any) -> Form:
         kind = type(value)
         name = f"{kind.__module__}:{kind.__qualname__}"
+        if isinstance(value, Digested):
+            named, members = value.digested()
+            return (named, *((each, self.form(member)) for each, member in members.items()))
         if is_dataclass(value):
             said = (f for f in fields(value) if not _unsaid(f, value))
             parts = ((f.name, self.form(getattr(value, f.name, None))) for f in said)

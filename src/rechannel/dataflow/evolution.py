@@ -19,7 +19,6 @@ from rechannel.dataflow.graph import (
     Dataflow,
     MapBatches,
     Node,
-    OperatorSpec,
     Sink,
     Source,
     Stateful,
@@ -28,6 +27,7 @@ from rechannel.dataflow.graph import (
 from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.resourced import with_resource
 from rechannel.dataflow.rules import label, suggest
 from rechannel.dataflow.runnings import RunningSpec
@@ -226,8 +226,8 @@ def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
             return replace(spec, aggregates=made)
         if isinstance(spec, RunningSpec):
             return replace(spec, functions=logic)
-    if callable(getattr(logic, "bind", None)) and callable(getattr(logic, "fingerprint", None)):
-        return logic  # type: ignore[return-value] # it has what makes an OperatorSpec
+    if isinstance(logic, OperatorSpec):
+        return logic
     if callable(logic) and type(spec) in _FUNCTIONS:
         changed: OperatorSpec = replace(spec, **{_FUNCTIONS[type(spec)]: logic})
         return changed

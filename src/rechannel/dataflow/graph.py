@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from rechannel.kernels.logic import StatefulLogic
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.kernels.program import BatchFunction
 from rechannel.sinks.failure import OnFailure
 
@@ -53,20 +53,6 @@ class Outlet(Protocol):
 
     def describe(self) -> str:
         """One short line for pictures and messages."""
-
-
-class OperatorSpec(Protocol):
-    """What a stateful operator computes, before its input schema is known."""
-
-    @property
-    def kind(self) -> str:
-        """One word: aggregate, reduce, track, ..."""
-
-    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
-        """Check against the input's columns and become executable. Raises DataflowError."""
-
-    def fingerprint(self) -> str:
-        """A stable text that changes when stored state could no longer be understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

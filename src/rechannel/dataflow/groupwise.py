@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import split_keys
 from rechannel.errors import DataflowError
 from rechannel.kernels.group_frame import ApplyBatches
@@ -22,7 +23,7 @@ from rechannel.kernels.windows import END, START
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ApplySpec:
+class ApplySpec(OperatorSpec):
     """What a function makes of the rows of a key in a window. See `kernels.groupwise`. column: of event times.
 
     every_us: from one window to the next, where a row comes once for each of several.
@@ -35,11 +36,24 @@ class ApplySpec:
     column: str
     every_us: int | None = None
 
-    needs_time = True
+    @property
+    def needs_time(self) -> bool:
+        """Windows are complete when event time says so."""
+        return True
 
     def __post_init__(self) -> None:
         """Check that it can be called."""
         need_function(self.function, "(frame) -> rows")
+
+    @property
+    def user_function(self) -> ApplyBatches:
+        """What is called with the rows."""
+        return self.function
+
+    @property
+    def windows_us(self) -> int:
+        """Length of its windows."""
+        return self.window_us
 
     @property
     def kind(self) -> str:
@@ -75,7 +89,7 @@ class ApplySpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ApplySessionSpec:
+class ApplySessionSpec(OperatorSpec):
     """What a function makes of the rows of a key in a session. See `kernels.session_apply`, and `SessionSpec`."""
 
     function: ApplyBatches
@@ -100,6 +114,16 @@ class ApplySessionSpec:
     def needs_time(self) -> bool:
         """Whether it goes by the rows' own time."""
         return not self.processing
+
+    @property
+    def user_function(self) -> ApplyBatches:
+        """What is called with the rows."""
+        return self.function
+
+    @property
+    def corrects(self) -> bool:
+        """Whether late rows, or rows of an incomplete window, show it again."""
+        return bool(self.lateness_us or not self.on_close or self.early_ms)
 
     @property
     def kind(self) -> str:

@@ -97,7 +97,7 @@ def function_of(node: Node) -> Callable[..., Any] | None:
     if isinstance(node, Transform):
         return node.function if path_of(node.function) else None
     if isinstance(node, Stateful):
-        return getattr(node.spec, "update", None) or getattr(node.spec, "function", None)
+        return node.spec.user_function
     return None
 
 

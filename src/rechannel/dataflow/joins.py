@@ -12,6 +12,7 @@ import pyarrow as pa
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.pairing import (
     On,
     both_sides,
@@ -22,7 +23,7 @@ from rechannel.dataflow.pairing import (
     sides_in,
     time_of,
 )
-from rechannel.dataflow.windowing import Windows
+from rechannel.dataflow.window_kinds import Timed, Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.join import MATCHED, OUTER, JoinLogic
 from rechannel.kernels.logic import StatefulLogic
@@ -65,11 +66,11 @@ def _signed(given_: Duration) -> int:
     return microseconds(given_, "an end of between", least=0)
 
 
-Within = Between | Windows
+Within = Between | Timed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinSpec:
+class JoinSpec(OperatorSpec):
     """Pairs of rows of two streams. See `kernels.join`.
 
     on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
@@ -88,13 +89,18 @@ class JoinSpec:
         return self.within is not None
 
     @property
+    def windows_us(self) -> int | None:
+        """Length of its windows, if it has any."""
+        return self.within.size_us if isinstance(self.within, Timed) else None
+
+    @property
     def kind(self) -> str:
         """One word."""
         return "join"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check columns and types of both sides. Raises DataflowError."""
-        window = self.within if isinstance(self.within, Windows) else None
+        window = self.within if isinstance(self.within, Timed) else None
         near = self.within if isinstance(self.within, Between) else None
         if self.how in OUTER:
             need_free_keys(keys, (MATCHED.name,))
@@ -125,7 +131,8 @@ class JoinSpec:
     @property
     def fixed(self) -> str:
         """Which rows match, and which are kept."""
-        return f"{self.how} on {self.on}; {self.within}; {self.times}"
+        within = self.within.stored_as if isinstance(self.within, Timed) else self.within
+        return f"{self.how} on {self.on}; {within}; {self.times}"
 
 
 def join(  # noqa: PLR0913 - the arguments of `Stream.join`
@@ -156,7 +163,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     alike = tuple(pairs.items())
     spec = JoinSpec(how=how, on=alike, within=within, times=times, suffix=suffix)
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
-    window = within if isinstance(within, Windows) else None
+    window = within if isinstance(within, Timed) else None
     both = both_sides(settled, left, right, pairs, window=window, times=times)
     return operator_over(both, settled, spec, tasks, bins)
 
@@ -168,7 +175,7 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
     if within is not None and not isinstance(within, Between | Windows):
         msg = f"{what}: within is rc.between(...), rc.tumbling(...) or rc.sliding(...), not {within!r}"
         raise DataflowError(msg)
-    if isinstance(within, Windows) and not within.timed:
+    if isinstance(within, Windows) and not isinstance(within, Timed):
         msg = f"{what}: windows of a join are of one length; use rc.tumbling or rc.sliding, or rc.between"
         raise DataflowError(msg)
     if within is None and (how in OUTER or how == "anti"):
@@ -177,6 +184,6 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
             " within=rc.between(...) or within=rc.tumbling(...)"
         )
         raise DataflowError(msg)
-    if isinstance(within, Windows) and {START, END} & {*pairs, *pairs.values()}:
+    if isinstance(within, Timed) and {START, END} & {*pairs, *pairs.values()}:
         msg = f"{what}: a key has the name of a window's column; rename it"
         raise DataflowError(msg)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.dead import has_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.dataflow.graph import Node, OperatorSpec, Stateful
+from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import label
-from rechannel.dataflow.runnings import ORDER, ArrangeSpec, RunningSpec
+from rechannel.dataflow.runnings import RunningSpec, arranged
 from rechannel.dataflow.specs import (
     AggregateSpec,
     ReduceSpec,
@@ -25,8 +25,9 @@ from rechannel.dataflow.specs import (
 )
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import TopSpec, number_of, order_of
+from rechannel.dataflow.window_kinds import Windows
+from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream, windowed
-from rechannel.dataflow.windowing import Every, Windows
 from rechannel.errors import DataflowError
 from rechannel.kernels.dead_letters import OnError
 from rechannel.kernels.logic import AggregateFunction
@@ -288,7 +289,7 @@ class KeyedStream(Generic[Behind]):
     def _in_order_of(
         self,
         on: str | None,
-        spec: RunningSpec | CountedSpec,
+        spec: OperatorSpec,
         name: str | None,
         tasks: int | None,
         bins: int | None,
@@ -297,7 +298,7 @@ class KeyedStream(Generic[Behind]):
         settled = given(name, keyed_name(self.node, spec.kind, self.keys))
         if on is None:
             return self._operator(spec, settled, tasks, bins, None)
-        held = self._made(ArrangeSpec(on=on), f"{settled}{ORDER}", tasks, bins, None)
+        held = self._made(*arranged(on, settled), tasks, bins, None)
         return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
 
     def _operator(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Paired, Source, Stateful
 from rechannel.dataflow.naming import DerivedName, caller, given, keyed_name
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.pairing import On, mapped, operator_over, pairs_of, plain_name
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
@@ -26,7 +27,7 @@ Found = Literal["inner", "left"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LookupSpec:
+class LookupSpec(OperatorSpec):
     """Rows of a stream with the newest row of a table. See `kernels.table`.
 
     on: columns that are alike, of the stream and of the table. by: the table's columns that tell the newer row. suffix:

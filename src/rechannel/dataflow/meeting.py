@@ -13,7 +13,7 @@ from rechannel.dataflow.joins import How, Within, join
 from rechannel.dataflow.lookups import Found, lookup
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.pairing import On
-from rechannel.dataflow.windowing import Windows
+from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
 from rechannel.sources.table import Table
 
@@ -118,7 +118,7 @@ class Meeting:
         right: Stream,
         on: On,
         *,
-        within: Windows | None = None,
+        within: Timed | None = None,
         left_time: str | None = None,
         right_time: str | None = None,
         suffix: str = "_right",

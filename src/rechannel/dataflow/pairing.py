@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import MapBatches, Node, OperatorSpec, Paired, Stateful
+from rechannel.dataflow.graph import MapBatches, Node, Paired, Stateful
 from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns, suggest
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
-from rechannel.dataflow.windowing import Windows
+from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.marks import need_time
 from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, ROW, Side, Sided, slots_of
@@ -77,7 +78,7 @@ def both_sides(
     right: Stream,
     pairs: Mapping[str, str],
     *,
-    window: Windows | None = None,
+    window: Timed | None = None,
     times: tuple[str, str] | None = None,
 ) -> Paired:
     """Rows of both sides, marked, under the left one's names of the keys. window: its start is a key as well."""
@@ -86,7 +87,7 @@ def both_sides(
     for side, stream, names in sides:
         node, own = stream.node, list(zip(names, pairs, strict=True))
         if window is not None and times is not None:
-            assign = window.assign(times[side])
+            assign = window.assign(f"window ({caller()})", times[side])
             node = mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
             own.append((START, START))
         marked = Sided(side=side, keys=tuple(own))

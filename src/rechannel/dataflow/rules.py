@@ -99,7 +99,7 @@ def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema, own
 
 
 def _check_time(node: Stateful) -> None:
-    if not getattr(node.spec, "needs_time", False):
+    if not node.spec.needs_time:
         return
     without = untimed(node.upstream)
     if without:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.graph import Node, Stateful
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
@@ -28,7 +28,7 @@ ORDER = ".order"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunningSpec:
+class RunningSpec(OperatorSpec):
     """Named functions of the order of a key's rows. See `kernels.running`. on: column of event times; None = the
     stream's order.
     """
@@ -50,6 +50,11 @@ class RunningSpec:
                 hint = f"it is an aggregate: say cumulative({function!r})"
             msg = f"running: {name}={function!r} is no function of the order of rows; {hint}"
             raise DataflowError(msg)
+
+    @property
+    def sorted_before(self) -> bool:
+        """In the order of event time, another operator sorts the rows."""
+        return self.on is not None
 
     @property
     def kind(self) -> str:
@@ -84,12 +89,15 @@ class RunningSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrangeSpec:
+class ArrangeSpec(OperatorSpec):
     """Rows of a key in the order of event time. See `kernels.arrange`. on: column of event times."""
 
     on: str
 
-    needs_time = True
+    @property
+    def needs_time(self) -> bool:
+        """Rows wait until event time has passed them."""
+        return True
 
     @property
     def kind(self) -> str:
@@ -115,9 +123,14 @@ class ArrangeSpec:
         return f"by {self.on}"
 
 
+def arranged(on: str, name: str) -> tuple[ArrangeSpec, str]:
+    """The operator that sorts rows by event time before one that goes by their order, and its name.
+
+    name: of the operator that goes by the order.
+    """
+    return ArrangeSpec(on=on), f"{name}{ORDER}"
+
+
 def judge_of(node: Node) -> Node:
     """The operator that tells which rows come too late for a node."""
-    spec = getattr(node, "spec", None)
-    if isinstance(node, Stateful) and isinstance(spec, RunningSpec | CountedSpec) and spec.on:
-        return node.upstream
-    return node
+    return node.upstream if isinstance(node, Stateful) and node.spec.sorted_before else node

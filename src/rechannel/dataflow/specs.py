@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.timeouts import Timeouts
 from rechannel.errors import DataflowError
@@ -48,7 +49,7 @@ def _short(value: object) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AggregateSpec:
+class AggregateSpec(OperatorSpec):
     """Named aggregates of the rows of a key."""
 
     aggregates: Mapping[str, AggregateFunction]
@@ -106,7 +107,7 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DeduplicateSpec:
+class DeduplicateSpec(OperatorSpec):
     """The first row of every key. See `kernels.deduplicate`."""
 
     within_us: int | None = None
@@ -146,7 +147,7 @@ class DeduplicateSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceSpec:
+class ReduceSpec(OperatorSpec):
     """All rows of a key so far, combined two by two."""
 
     function: Callable[[Any, Any], Any]
@@ -155,6 +156,11 @@ class ReduceSpec:
     def __post_init__(self) -> None:
         """Check that it can be called."""
         need_callable(self.function, "running_reduce", "(earlier, later) -> combined")
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """What is called with two rows of a key."""
+        return self.function
 
     @property
     def kind(self) -> str:
@@ -193,6 +199,11 @@ class TrackSpec(Timeouts, MayDivide):
             need_callable(self.expired, "expired of track", "(key, state) -> state to show")
 
     @property
+    def user_function(self) -> Callable[..., Any]:
+        """What is called with the rows."""
+        return self.update
+
+    @property
     def kind(self) -> str:
         """One word."""
         return "track"
@@ -229,6 +240,11 @@ class TrackBatchesSpec(Timeouts, MayDivide):
         need_callable(self.update, "track_batches", "(frame) -> state columns")
         if self.expired is not None:
             need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """What is called with the rows."""
+        return self.update
 
     @property
     def kind(self) -> str:

@@ -32,8 +32,9 @@ from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
+from rechannel.dataflow.window_kinds import Windows
+from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream
-from rechannel.dataflow.windowing import Every, Windows
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
 from rechannel.kernels.columns import Computed, Where
@@ -252,7 +253,7 @@ class Stream(Meeting):
     def late(self) -> Stream:
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
         judge = judge_of(self.node)
-        if not (isinstance(judge, Stateful) and getattr(judge.spec, "needs_time", False)):
+        if not (isinstance(judge, Stateful) and judge.spec.needs_time):
             msg = f"{label(self.node)} has no late rows: only operators that go by event time have"
             raise DataflowError(msg)
         node = Late(

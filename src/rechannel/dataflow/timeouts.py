@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.errors import DataflowError
 from rechannel.kernels.marks import need_time
 from rechannel.kernels.timers import Timer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Timeouts:
+class Timeouts(OperatorSpec):
     """A part of a spec. timeout_ms: None = never. on: the column of event times; None = the time of timesteps.
 
     expired: what is called for keys whose time is over; None: they go unheard. finished: all rows are in the next

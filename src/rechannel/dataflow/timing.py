@@ -11,9 +11,8 @@ from rechannel.model.eventtime import TimeInput
 
 def time_inputs(node: Stateful) -> tuple[TimeInput, ...]:
     """Inputs of time of an operator, in a fixed order; none if no rows with event time get there."""
-    if getattr(node.spec, "processing", False):
-        finished = bool(getattr(node.spec, "finished", False))
-        return (TimeInput(name=node.name, processing=True, finished=finished),)
+    if node.spec.processing:
+        return (TimeInput(name=node.name, processing=True, finished=node.spec.finished),)
     return tuple(_input(each) for each in _declared(_leading(node)))
 
 
@@ -26,7 +25,8 @@ def untimed(node: Node) -> list[Node]:
     """Sources, late rows and dead letters that reach a node without an event time."""
     if _own(node) is not None:
         return []
-    if isinstance(node, Source | Side) or getattr(getattr(node, "spec", None), "processing", False):
+    by_timesteps = isinstance(node, Stateful) and node.spec.processing
+    if by_timesteps or isinstance(node, Source | Side):
         return [node]
     upstreams = (_leading(node),) if isinstance(node, Stateful) else node.upstreams
     return list({id(n): n for up in upstreams for n in untimed(up)}.values())
@@ -48,7 +48,7 @@ def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
     if isinstance(node, MapBatches) and _own(node):
         yield node
     elif isinstance(node, Stateful):
-        if _declared(_leading(node)) and not getattr(node.spec, "processing", False):
+        if _declared(_leading(node)) and not node.spec.processing:
             yield node
     else:
         for upstream in node.upstreams:
@@ -58,7 +58,7 @@ def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
 def _leading(node: Stateful) -> Node:
     """What brings an operator its event time: of one that looks rows up in a table, the rows, and not the table."""
     upstream = node.upstream
-    if getattr(node.spec, "timed_by_left", False) and isinstance(upstream, Paired):
+    if node.spec.timed_by_left and isinstance(upstream, Paired):
         return upstream.inputs[0]
     return upstream
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rechannel.dataflow.naming import caller
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
 from rechannel.kernels.logic import StatefulLogic
@@ -18,7 +19,7 @@ from rechannel.model.ddl import type_name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopSpec:
+class TopSpec(OperatorSpec):
     """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows.
 
     every_us: from one to the next, where a row comes once for each of several.
@@ -39,6 +40,11 @@ class TopSpec:
     def needs_time(self) -> bool:
         """Windows are shown when event time says so."""
         return self.window_us is not None
+
+    @property
+    def windows_us(self) -> int | None:
+        """Length of its windows, if it has any."""
+        return self.window_us
 
     @property
     def kind(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec, need_callable, split_keys
 from rechannel.errors import DataflowError
 from rechannel.kernels.aggregate_logic import AggregateLogic
@@ -65,7 +66,7 @@ class CombineSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowSpec:
+class WindowSpec(OperatorSpec):
     """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
 
     every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
@@ -91,6 +92,16 @@ class WindowSpec:
     def needs_time(self) -> bool:
         """Whether it goes by the rows' own time."""
         return not self.processing
+
+    @property
+    def windows_us(self) -> int:
+        """Length of its windows."""
+        return self.size_us
+
+    @property
+    def corrects(self) -> bool:
+        """Whether late rows, or rows of an incomplete window, show it again."""
+        return bool(self.lateness_us or not self.on_close or self.early_ms)
 
     @property
     def kind(self) -> str:
@@ -159,7 +170,7 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionSpec:
+class SessionSpec(OperatorSpec):
     """Aggregates of the rows of a key in each session. See `kernels.sessions`.
 
     on: the column of event times; None = the time of timesteps; finished: all rows are in the next one. early_ms: at
@@ -183,6 +194,11 @@ class SessionSpec:
     def needs_time(self) -> bool:
         """Whether it goes by the rows' own time."""
         return not self.processing
+
+    @property
+    def corrects(self) -> bool:
+        """Whether late rows, or rows of an incomplete window, show it again."""
+        return bool(self.lateness_us or not self.on_close or self.early_ms)
 
     @property
     def kind(self) -> str:

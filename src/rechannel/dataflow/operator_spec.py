@@ -1,0 +1,87 @@
+"""`OperatorSpec`: what a stateful operator computes, before the columns of its input are known.
+
+An operator is a frozen dataclass on this class. It says what it is (`kind`), what its stored state depends on
+(`fingerprint`), and makes executable logic of columns (`bind`). Everything else has an answer here that is right for an
+operator which takes rows as they come and shows what became of a key at once; an operator overrides what differs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.kernels.logic import StatefulLogic
+
+
+class OperatorSpec(ABC):
+    """The base of all operators with state."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """One word: aggregate, reduce, track, ..."""
+
+    @abstractmethod
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check against the input's columns and become executable. Raises DataflowError."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A stable text that changes when stored state could no longer be understood."""
+
+    @property
+    def fixed(self) -> object:
+        """What cannot change under the operator's name, whatever its new logic is; None = nothing."""
+        return None
+
+    @property
+    def user_function(self) -> Callable[..., Any] | None:
+        """The user's function: the one that an import path can stand for. None = there is none."""
+        return None
+
+    # Time -----------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether every row must come with a declared event time."""
+        return False
+
+    @property
+    def processing(self) -> bool:
+        """Whether something is shown by the time of timesteps, also when no rows come."""
+        return False
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows are in the next timestep, so that all that waits for processing time is shown there."""
+        return False
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """After how long without rows a key ends; None = never."""
+        return None
+
+    @property
+    def timed_by_left(self) -> bool:
+        """Of two inputs, whether the left one alone brings event time."""
+        return False
+
+    @property
+    def sorted_before(self) -> bool:
+        """Whether the operator upstream sorts rows by event time for this one, and keeps those that come too late."""
+        return False
+
+    # Windows --------------------------------------------------------------------------------------------------
+
+    @property
+    def windows_us(self) -> int | None:
+        """Length of the windows that rows come out of; None = there are none, or they have no one length."""
+        return None
+
+    @property
+    def corrects(self) -> bool:
+        """Whether a window that was shown may be shown again with another result."""
+        return False

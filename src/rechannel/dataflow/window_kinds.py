@@ -1,0 +1,316 @@
+"""The kinds of windows: `Windows` is one of five, each with what tells its own windows apart and nothing else.
+
+A kind says which terms it can have (`terms`), and what becomes of rows in its windows: aggregates (`aggregated`), a
+function of all of them (`applied`), the first ones in an order (`ranked`). Each of those answers with an operator and
+what rows have to be given before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.counted import CountedSpec, check_counting
+from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
+from rechannel.dataflow.specs import AggregateSpec
+from rechannel.dataflow.tops import TopSpec
+from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
+from rechannel.dataflow.window_terms import Asked, Placed, Terms, not_shown_once, size_of
+from rechannel.errors import DataflowError
+from rechannel.kernels.group_frame import ApplyBatches
+from rechannel.kernels.windows import START, AssignWindows
+
+MOST_WINDOWS = 1_000
+"""Windows that a row may be in if each has rows of its own."""
+
+Aggregates = AggregateSpec | CombineSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfOneLength:
+    """What is the same for windows of one length of time that begin at equal distances."""
+
+    size_us: int
+    offset_us: int = 0
+    """One of them begins at this time after 1970."""
+
+    @property
+    def step_us(self) -> int:
+        """From the begin of one to that of the next."""
+        return self.size_us
+
+    @property
+    def overlap_us(self) -> int | None:
+        """`step_us` of windows that overlap, None for others."""
+        return None if self.step_us == self.size_us else self.step_us
+
+    @property
+    def anchor_us(self) -> int | None:
+        """Windows begin then and every `size_us`, and at no other time; None = there are others."""
+        return self.offset_us if self.overlap_us is None else None
+
+    @property
+    def stored_as(self) -> str:
+        """What fingerprints call them."""
+        return f"Windows({', '.join(f'{name}={value!r}' for name, value in self._kept().items())})"
+
+    def digested(self) -> tuple[str, Mapping[str, Any]]:
+        """What digests see of them, see `digests.Digested`."""
+        return "rechannel.dataflow.windowing:Windows", self._kept()
+
+    def _kept(self) -> dict[str, Any]:
+        """As in the days when one class had the fields of all kinds: journals have it so."""
+        sizes = {"size_us": self.size_us, "every_us": self.step_us, "offset_us": self.offset_us}
+        return {**sizes, "assigned": False, "gap_us": None, "counted": None}
+
+    def assign(self, what: str, column: str) -> AssignWindows:
+        """Give rows their windows; a row that is in several comes once for each. column: of event times.
+
+        Raises DataflowError where a row would come too often.
+        """
+        if self.size_us > MOST_WINDOWS * self.step_us:
+            msg = (
+                f"{what}: each row would be kept {self.size_us // self.step_us:,} times, once for every"
+                f" window that holds it, and {MOST_WINDOWS:,} times are the most. Make windows shorter or farther"
+                " apart; or show them when they are complete, of a key, without lateness, with aggregates that do not"
+                " go by the order of rows: then a row is kept once"
+            )
+            raise DataflowError(msg)
+        return AssignWindows(
+            column=column,
+            size_us=self.size_us,
+            offset_us=self.offset_us,
+            every_us=self.overlap_us,
+        )
+
+    def terms(self, asked: Asked) -> Terms:
+        """Any terms; in processing time, windows that overlap are shown when they are complete.
+
+        Raises DataflowError.
+        """
+        asked.need_free_keys()
+        if not asked.by_processing_time():
+            return asked.in_event_time()
+        if self.overlap_us is not None:
+            asked.need_no_early()
+        return asked.in_processing_time(on_change=self.overlap_us is None)
+
+    def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
+        """Aggregates of the rows in each window: of panes, or of rows that come once for each window."""
+        terms.need_final_rows(what)
+        spec = window_spec(
+            aggregates,
+            terms,
+            size_us=self.size_us,
+            every_us=self.step_us,
+            offset_us=self.offset_us,
+        )
+        if terms.column is None:
+            return Placed(spec=spec)
+        inside: Timed = Tumbling(size_us=spec.pane_us, offset_us=self.offset_us)
+        assign = (self if spec.copies else inside).assign(what, terms.column)
+        return Placed(spec=spec, by_start=True, assign=assign)
+
+    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
+        """What a function makes of the rows in each window, which holds rows of its own."""
+        column = shown_once(what, terms)
+        spec = ApplySpec(
+            function=function,
+            schema=schema,
+            window_us=self.size_us,
+            offset_us=self.anchor_us,
+            every_us=self.overlap_us,
+            column=column,
+        )
+        return Placed(spec=spec, by_start=True, assign=self.assign(what, column))
+
+    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+        """The first rows in each window, which holds rows of its own."""
+        column = shown_once(what, terms)
+        spec = replace(
+            order,
+            window_us=self.size_us,
+            offset_us=self.anchor_us,
+            every_us=self.overlap_us,
+            column=column,
+        )
+        return Placed(spec=spec, by_start=True, assign=self.assign(what, column))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tumbling(OfOneLength):
+    """Windows of one length of time, each of which begins where the one before it ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sliding(OfOneLength):
+    """Windows of one length of time that overlap: each begins before the one before it ends."""
+
+    every_us: int
+    """From the begin of one to that of the next; shorter than `size_us`."""
+
+    @property
+    def step_us(self) -> int:
+        """From the begin of one to that of the next."""
+        return self.every_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Rows of a key that are less than `gap_us` apart from the next one."""
+
+    gap_us: int
+
+    def terms(self, asked: Asked) -> Terms:
+        """Any terms, of a key. Raises DataflowError."""
+        if asked.by_processing_time():
+            return asked.in_processing_time(on_change=True)
+        if not asked.keys:
+            msg = f"{asked.what}: sessions need a key; use key_by"
+            raise DataflowError(msg)
+        return asked.in_event_time()
+
+    def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
+        """Aggregates of the rows in each session."""
+        terms.need_final_rows(what)
+        spec = SessionSpec(
+            aggregates=aggregates,
+            gap_us=self.gap_us,
+            on=terms.column,
+            lateness_us=terms.lateness_us,
+            on_close=terms.on_close,
+            early_ms=terms.early_ms,
+        )
+        return Placed(spec=spec)
+
+    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
+        """What a function makes of the rows in each session, every time that it is shown."""
+        terms.need_final_rows(what)
+        spec = ApplySessionSpec(
+            function=function,
+            schema=schema,
+            gap_us=self.gap_us,
+            on=terms.column,
+            lateness_us=terms.lateness_us,
+            on_close=terms.on_close,
+            early_ms=terms.early_ms,
+        )
+        return Placed(spec=spec)
+
+    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+        """Raise DataflowError."""
+        raise not_shown_once(what)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Windows of so many rows of a key."""
+
+    size: int
+    every: int
+    """Rows from the begin of one to that of the next."""
+
+    def terms(self, asked: Asked) -> Terms:
+        """Shown when they are complete, in the order of the stream or of event time. Raises DataflowError."""
+        asked.need_no_early()
+        check_counting(asked.keys, asked.lateness, asked.shown, asked.time)
+        return Terms(node=asked.node, keyed=True, column=asked.on)
+
+    def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
+        """Aggregates of the rows in each window."""
+        if isinstance(aggregates, CombineSpec):
+            msg = f"{what}: reduce() is not supported on windows of rows; use aggregate()"
+            raise DataflowError(msg)
+        spec = CountedSpec(aggregates=aggregates, size=self.size, every=self.every, on=terms.column)
+        return Placed(spec=spec, order_by=terms.column)
+
+    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
+        """Raise DataflowError."""
+        raise not_shown_once(what)
+
+    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+        """Raise DataflowError."""
+        raise not_shown_once(what)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """The windows that rows come out of: each row has the start of its own."""
+
+    def terms(self, asked: Asked) -> Terms:
+        """Event time, by the window that rows have. Raises DataflowError."""
+        asked.need_no_early()
+        if asked.by_processing_time():
+            raise asked.not_in_processing_time()
+        if asked.on is not None:
+            msg = (
+                f"{asked.what}: rc.same_window() goes by the window that rows have; leave on= away"
+            )
+            raise DataflowError(msg)
+        size_of(asked.what, asked.node)
+        return asked.in_event_time(START)
+
+    def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
+        """Aggregates of the rows that come out of each window."""
+        terms.need_final_rows(what, of_windows=True)
+        spec = window_spec(aggregates, terms, size_us=size_of(what, terms.node), assigned=True)
+        return Placed(spec=spec, by_start=True)
+
+    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
+        """What a function makes of the rows that come out of each window."""
+        column = shown_once(what, terms, of_windows=True)
+        spec = ApplySpec(
+            function=function,
+            schema=schema,
+            window_us=size_of(what, terms.node),
+            offset_us=None,
+            column=column,
+        )
+        return Placed(spec=spec, by_start=True)
+
+    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+        """The first rows that come out of each window."""
+        column = shown_once(what, terms, of_windows=True)
+        spec = replace(order, window_us=size_of(what, terms.node), column=column)
+        return Placed(spec=spec, by_start=True)
+
+
+Timed = Tumbling | Sliding
+"""Windows of one length of time, which begin at equal distances."""
+
+Windows = Tumbling | Sliding | Session | Count | Inherited
+
+
+def shown_once(what: str, terms: Terms, *, of_windows: bool = False) -> str:
+    """Check that all rows of a window are there when it is shown; its column of event times. Raises DataflowError."""
+    terms.need_shown_once(what)
+    terms.need_final_rows(what, of_windows=of_windows)
+    return terms.column or START
+
+
+def window_spec(
+    aggregates: Aggregates,
+    terms: Terms,
+    *,
+    size_us: int,
+    every_us: int | None = None,
+    offset_us: int = 0,
+    assigned: bool = False,
+) -> WindowSpec:
+    """Aggregates of windows of one length. every_us: None = one after the other."""
+    spec = WindowSpec(
+        aggregates=aggregates,
+        size_us=size_us,
+        every_us=size_us if every_us is None else every_us,
+        offset_us=offset_us,
+        lateness_us=terms.lateness_us,
+        on_close=terms.on_close,
+        assigned=assigned,
+        column=terms.column,
+        processing=terms.column is None,
+        early_ms=terms.early_ms,
+    )
+    return replace(spec, copies=spec.needs_copies(aggregates, keyed=terms.keyed))
