@@ -16,7 +16,7 @@ BENCH_OUT ?= benchmarks/results
 
 BIN := .venv/bin
 # What is written in Markdown; .mdformat.toml says how.
-PAGES := *.md benchmarks docs
+PAGES := *.md benchmarks docs examples
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
