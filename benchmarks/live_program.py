@@ -78,7 +78,7 @@ def flow(spark: Any, parameters: Parameters, *, new: bool = False) -> Stream:
         "name": OPERATOR,
         "tasks": first_tasks(parameters),
         "bins": parameters["bins"],
-        "initial": initial,
+        "preload": initial,
     }
     if parameters["change"] == "logic":
         return keyed.track_batches(add_again if new else add, state=STATE, **own)

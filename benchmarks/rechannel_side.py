@@ -187,7 +187,7 @@ def state_growth(parameters: Parameters) -> BatchMeasurement:
     counted = (
         read_batches(spark, parameters)
         .key_by("key")
-        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals", initial=initial)
+        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals", preload=initial)
     )
     return run_batches(parameters, counted)
 

@@ -45,7 +45,9 @@ def counts(
     parsed = lines.map_batches(parse_views, PARSED, name="views")
     joined = parsed.map_batches(Campaigns(campaigns=campaigns, ads=ads), JOINED, name="campaigns")
     timed = joined.event_time("event_time", delay_ms, name="timed")
-    windows = timed.key_by("campaign_id").window(rc.tumbling(f"{seconds} seconds"), emit="change")
+    windows = timed.key_by("campaign_id").window(
+        rc.tumbling(f"{seconds} seconds"), emit="on_update"
+    )
     return windows.aggregate(count=rc.count(), name=OPERATOR, tasks=tasks)
 
 

@@ -115,7 +115,7 @@ def test_windows_fit_if_their_totals_do(how, combine, partitions):
 
     def make(stream):
         stream = stream.event_time("at")
-        flow = stream.key_by("k").window(window, **({"on": "at"} if timed else {}))
+        flow = stream.key_by("k").window(window, **({"time_column": "at"} if timed else {}))
         return flow.aggregate(t=rc.sum("v"), name="op").write.memory("out", name="out")
 
     values = [TOP, 1, -TOP, TOP - 5, 7, -TOP]

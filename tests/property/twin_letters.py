@@ -95,7 +95,7 @@ class FailingTrack(Track):
         if self.batches:
             return keyed.track_batches(self.follow_all, **options)
         initialise = self.initialise if self.begins else None
-        return keyed.track(self.follow, initialise=initialise, **options)
+        return keyed.track(self.follow, init_state=initialise, **options)
 
     def follow_all(self, frame: Any) -> Any:
         columns = [column.to_pylist() for column in frame.rows.columns]

@@ -122,7 +122,7 @@ class Running(Keyed):
     def build(self, *inputs: Any) -> Any:
         made = {name: function.made for name, function in self.functions.items()}
         keyed = inputs[0].key_by(*self.keys)
-        return keyed.running(made, on=TIME if self.timed else None, **self.options)
+        return keyed.running(made, time_column=TIME if self.timed else None, **self.options)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, emitted = self.inputs[0], []

@@ -109,7 +109,7 @@ class Window(Keyed):
     def emit(self) -> Any:
         if self.early is not None:
             return rc.every(self.early)
-        return "complete" if self.complete else "change"
+        return "on_close" if self.complete else "on_update"
 
     def windows(self) -> Any:
         return rc.tumbling(self.size)
@@ -497,7 +497,7 @@ class Processing(Window):
             .key_by(*self.user_keys)
             .window(
                 rc.sliding(self.size, self.every),
-                emit="complete" if self.complete else "change",
+                emit="on_close" if self.complete else "on_update",
                 time="processing",
             )
         )

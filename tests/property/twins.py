@@ -404,7 +404,7 @@ class Track(Keyed):
         return keyed.track(
             self.follow,
             state=self.declared,
-            initialise=initialise,
+            init_state=initialise,
             **self.timing,
             **self.options,
         )

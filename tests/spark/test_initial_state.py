@@ -27,7 +27,7 @@ def job(spark: Any, folder: Path, initial: Any) -> rc.Job:
         numbers, schema="key bigint, value bigint", rows=300, per_timestep=100
     )
     totals = stream.key_by("key").aggregate(
-        n=rc.count(), total=rc.sum("value"), name="totals", initial=initial
+        n=rc.count(), total=rc.sum("value"), name="totals", preload=initial
     )
     return rc.Job("initial", totals.write.noop(), state=folder / "state", settings=SMALL)
 

@@ -210,7 +210,7 @@ def test_branches_come_and_go(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     late = job.stream("balances").write.parquet(f"{out}/late", name="late")
     counts = job.stream("front").key_by("account").aggregate(
-        n=rc.count(), name="counts", initial=lambda: spark.sql("SELECT -1L AS account, 40L AS n")
+        n=rc.count(), name="counts", preload=lambda: spark.sql("SELECT -1L AS account, 40L AS n")
     )  # fmt: skip
     added = job.reconfigure(rc.add(late, counts), at=7)
     added.wait(PATIENCE)

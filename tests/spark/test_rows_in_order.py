@@ -83,7 +83,7 @@ def events(spark):
 @pytest.mark.parametrize("on", [pytest.param(None, marks=pytest.mark.slow), "at"])
 def test_running_functions_are_those_of_a_batch(spark, tmp_path, on):
     made = {name: function for name, (function, _) in FUNCTIONS.items()}
-    run_ = stream(spark).key_by("k").running(made, on=on, name="run")
+    run_ = stream(spark).key_by("k").running(made, time_column=on, name="run")
     ends = [run_.write.parquet(tmp_path / "out", name="out")]
     run(ends, "run" if on is None else "run.order", tmp_path)
     events(spark)

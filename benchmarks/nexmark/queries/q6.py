@@ -50,14 +50,14 @@ def build(t: Tables) -> Stream:
         bids,
         {"id": "auction"},
         within=between(0, f"{LONGEST_S} seconds"),
-        left_time="opened",
-        right_time="at",
+        left_time_column="opened",
+        right_time_column="at",
         name="offers",
     )
     winners = (
         found.filter(computed(open_then, "at", "opened", "expires"))
         .key_by("id", "seller")
-        .window(tumbling("1 millisecond"), on="expires")
+        .window(tumbling("1 millisecond"), time_column="expires")
         .top(1, by="price", rank=None, name="winners")
     )
     means = winners.key_by("seller").track_batches(

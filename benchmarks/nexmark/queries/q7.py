@@ -18,7 +18,7 @@ def build(t: Tables) -> Stream:
     """The first row of every window in the order of prices, with all that are alike."""
     columns = ("auction", "price", "bidder", "dateTime", "extra")
     bids = t.bid.select(*columns)
-    highest = bids.window(tumbling("10 seconds"), on="dateTime").top(
+    highest = bids.window(tumbling("10 seconds"), time_column="dateTime").top(
         1, by="price", ties=True, name="highest"
     )
     return highest.select(*columns)

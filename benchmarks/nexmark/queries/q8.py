@@ -22,8 +22,8 @@ def make(size: str = "10 seconds") -> Query:
             {"id": "seller"},
             how="semi",
             within=tumbling(size),
-            left_time="dateTime",
-            right_time="dateTime",
+            left_time_column="dateTime",
+            right_time_column="dateTime",
             name="new",
         )
         return new.select("id", "name", starttime="window_start")

@@ -161,9 +161,7 @@ def cogroup(
     need_sides(what, left, right, pairs, suffix)
     settled = None
     if within is None and times != (None, None):
-        msg = (
-            f"{what}: left_time and right_time say what windows go by; say within=rc.tumbling(...)"
-        )
+        msg = f"{what}: left_time_column= and right_time_column= are for windows; add within=rc.tumbling(...)"
         raise DataflowError(msg)
     if within is not None:
         if not isinstance(within, Timed):

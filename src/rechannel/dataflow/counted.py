@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rechannel.dataflow.former import emission_hint
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec
@@ -74,13 +75,11 @@ def check_counting(keys: tuple[str, ...], lateness: object, emit: str, time: str
         msg = f"{what} need a key; use key_by"
         raise DataflowError(msg)
     if time != "event":
-        msg = (
-            f"{what} go by the order of the stream, or of the event times in on=; leave time= away"
-        )
+        msg = f"{what} go by the order of the stream, or of the event times in time_column=; leave time= away"
         raise DataflowError(msg)
     if lateness:
         msg = f"{what} have no end that rows could miss; leave lateness= away"
         raise DataflowError(msg)
-    if emit != "complete":
-        msg = f"{what} are shown when they are complete; leave emit={emit!r} away"
+    if emit != "on_close":
+        msg = f"{what} are shown when they are complete; leave emit={emit!r} away{emission_hint(emit)}"
         raise DataflowError(msg)

@@ -142,8 +142,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     *,
     how: How,
     within: Within | None,
-    left_time: str | None,
-    right_time: str | None,
+    times: tuple[str | None, str | None],
     suffix: str,
     name: str | None,
     tasks: int | None,
@@ -154,17 +153,23 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     pairs = pairs_of(on, what)
     _check(what, how, within, pairs)
     need_sides(what, left, right, pairs, suffix)
-    times = None
-    if within is None and (left_time is not None or right_time is not None):
-        msg = f"{what}: left_time and right_time say what within= goes by; say within=rc.between(...), for example"
+    settled_times = None
+    if within is None and times != (None, None):
+        msg = (
+            f"{what}: left_time_column= and right_time_column= are for joins within a time; add"
+            " within=, such as within=rc.between(...)"
+        )
         raise DataflowError(msg)
     if within is not None:
-        times = (time_of(left, left_time, "left", what), time_of(right, right_time, "right", what))
+        settled_times = (
+            time_of(left, times[0], "left", what),
+            time_of(right, times[1], "right", what),
+        )
     alike = tuple(pairs.items())
-    spec = JoinSpec(how=how, on=alike, within=within, times=times, suffix=suffix)
+    spec = JoinSpec(how=how, on=alike, within=within, times=settled_times, suffix=suffix)
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
     window = within if isinstance(within, Timed) else None
-    both = both_sides(settled, left, right, pairs, window=window, times=times)
+    both = both_sides(settled, left, right, pairs, window=window, times=settled_times)
     return operator_over(both, settled, spec, tasks, bins)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.dead import has_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.former import renamed
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.operator_spec import OperatorSpec
@@ -32,7 +33,8 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.dead_letters import OnError
 from rechannel.kernels.logic import AggregateFunction
 from rechannel.kernels.running_functions import RunningFunction
-from rechannel.kernels.track import Expired, ExpiredBatches, Initialise, Update, UpdateBatches
+from rechannel.kernels.track import Expired, ExpiredBatches, Update, UpdateBatches
+from rechannel.kernels.track import Initialise as InitState
 from rechannel.model.ddl import schema_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 Behind = TypeVar("Behind")
 """What a stream behind an operator is to the user."""
 
-Initial = Callable[[], "DataFrame"]
+Preload = Callable[[], "DataFrame"]
 """Makes the state to start from: a DataFrame of key and state columns, one row per key.
 
 State columns are those that the operator emits, where each of them is all the state there is of it
@@ -71,28 +73,29 @@ class KeyedStream(Generic[Behind]):
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-        initial: Initial | None = None,
+        preload: Preload | None = None,
         **aggregates: AggregateFunction,
     ) -> Behind:
         """Aggregates of all rows of a key so far: `aggregate(n=count(), mean=mean("price"))`.
 
         Emits the key and the aggregates of every key that received rows in the timestep.
         columns: aggregates whose names Python cannot spell or that are arguments here.
-        initial: makes a DataFrame of state to start from.
+        preload: makes a DataFrame of state to start from.
         Raises UnknownColumnError, and DataflowError for types an aggregate cannot take.
         """
         spec = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
-        return self._operator(spec, name, tasks, bins, initial)
+        return self._operator(spec, name, tasks, bins, preload)
 
+    @renamed(initial="preload")
     def running_reduce(
         self,
         function: Callable[[Any, Any], Any],
-        name: str | None = None,
         *,
         rowwise: bool = False,
+        name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-        initial: Initial | None = None,
+        preload: Preload | None = None,
     ) -> Behind:
         """All rows of a key so far as one row, combined two by two with an associative function.
 
@@ -102,23 +105,24 @@ class KeyedStream(Generic[Behind]):
         order.
         """
         spec = ReduceSpec(function=function, rowwise=rowwise)
-        return self._operator(spec, name, tasks, bins, initial)
+        return self._operator(spec, name, tasks, bins, preload)
 
+    @renamed(on="time_column", initialise="init_state", initial="preload")
     def track(  # noqa: PLR0913 - as many as there are things to say
         self,
         update: Update,
         *,
         state: pa.Schema | str,
-        initialise: Initialise | None = None,
+        init_state: InitState | None = None,
         timeout: Duration | None = None,
         time: Literal["processing", "event"] = "processing",
-        on: str | None = None,
+        time_column: str | None = None,
         expired: Expired | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-        initial: Initial | None = None,
+        preload: Preload | None = None,
     ) -> Behind:
         """State that your own function keeps for every key.
 
@@ -126,27 +130,28 @@ class KeyedStream(Generic[Behind]):
         has one column, else a NamedTuple; None for a key without state. `rows["price"]` is a list
         of the key's values in stream order.
         state: columns of the state, e.g. "n BIGINT, total DOUBLE".
-        initialise: (key, first row) -> state, which takes the first row of a key without state.
+        init_state: (key, first row) -> state, which takes the first row of a key without state.
         timeout: a key that had no rows for longer is dropped. Emits key and state of every key that received rows and
         was not dropped.
         time: of the timestep, or "event": a key is dropped when event time is the timeout beyond its latest row; rows
-        that are older than that, and those without a time, are in `.late`. on: column of event times; None = the one
+        that are older than that, and those without a time, are in `.late`. time_column: event times; None = the one
         that `event_time` was given. expired: (key, state) -> the state to emit of a key that the timeout drops, or None
-        for nothing; a timestep without rows is begun for it. on_error: "dead_letter" = where update or initialise fails
+        for nothing; a timestep without rows is begun for it. on_error: "dead_letter" = where update or init_state fails
         for a key, its rows of this timestep are in `.dead_letters` and its state stays; "fail" = the timestep fails.
         """
         has_dead_letters("track", on_error)
         spec = TrackSpec(
             update=update,
             state=schema_of(state),
-            initialise=initialise,
+            initialise=init_state,
             timeout_ms=milliseconds(timeout),
-            on=self._timed_by("track", time, on, timeout),
+            on=self._timed_by("track", time, time_column, timeout),
             expired=expired,
             on_error=on_error,
         )
-        return self._operator(spec, name, tasks, bins, initial)
+        return self._operator(spec, name, tasks, bins, preload)
 
+    @renamed(on="time_column", initial="preload")
     def track_batches(  # noqa: PLR0913 - as many as there are things to say
         self,
         update: UpdateBatches,
@@ -154,13 +159,13 @@ class KeyedStream(Generic[Behind]):
         state: pa.Schema | str,
         timeout: Duration | None = None,
         time: Literal["processing", "event"] = "processing",
-        on: str | None = None,
+        time_column: str | None = None,
         expired: ExpiredBatches | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-        initial: Initial | None = None,
+        preload: Preload | None = None,
     ) -> Behind:
         """State that your own vectorised function keeps: one call for all changed keys of a task.
 
@@ -168,7 +173,8 @@ class KeyedStream(Generic[Behind]):
         row i for key i; a boolean column `_drop` says which keys end. What becomes of a key must
         not depend on which others share
         its frame: that changes with the number of tasks.
-        timeout, time, on: as for `track`. expired: (KeyedFrame without rows) -> state columns to emit, or None for
+        timeout, time, time_column: as for `track`. expired: (KeyedFrame without rows) -> state columns to emit, or
+        None for
         nothing; `_drop` says which keys show nothing. on_error: as for `track`; a function that fails
         is called for halves of the keys, down to single ones.
         """
@@ -177,11 +183,11 @@ class KeyedStream(Generic[Behind]):
             update=update,
             state=schema_of(state),
             timeout_ms=milliseconds(timeout),
-            on=self._timed_by("track_batches", time, on, timeout),
+            on=self._timed_by("track_batches", time, time_column, timeout),
             expired=expired,
             on_error=on_error,
         )
-        return self._operator(spec, name, tasks, bins, initial)
+        return self._operator(spec, name, tasks, bins, preload)
 
     def top(
         self,
@@ -225,7 +231,7 @@ class KeyedStream(Generic[Behind]):
         columns: Mapping[str, RunningFunction] | None = None,
         /,
         *,
-        on: str | None = None,
+        time_column: str | None = None,
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -233,31 +239,32 @@ class KeyedStream(Generic[Behind]):
     ) -> Behind:
         """Every row, with functions of its key's rows up to it: `running(before=lag("price"), n=cumulative(count()))`.
 
-        Emits keys, the other columns, the new ones. columns: as for `aggregate`. on: column of event times: rows wait
+        Emits keys, the other columns, the new ones. columns: as for `aggregate`. time_column: event times: rows wait
         until event time has passed them, and go by it; late ones are in `.late`. None = the order of the stream.
         Raises UnknownColumnError, DataflowError.
         """
-        spec = RunningSpec(functions={**(columns or {}), **functions}, on=on)
-        return self._in_order_of(on, spec, name, tasks, bins)
+        spec = RunningSpec(functions={**(columns or {}), **functions}, on=time_column)
+        return self._in_order_of(time_column, spec, name, tasks, bins)
 
+    @renamed(on="time_column")
     def window(
         self,
         window: Windows,
         *,
-        on: str | None = None,
+        time_column: str | None = None,
         lateness: Duration = 0,
-        emit: Literal["complete", "change"] | Every = "complete",
+        emit: Literal["on_close", "on_update"] | Every = "on_close",
         time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
         """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
 
         window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows; or
-        `rc.counting(100)`, windows of rows in the order of the stream, or of the event times in `on`, with none of the
-        other arguments below.
+        `rc.counting(100)`, windows of rows in the order of the stream, or of the event times in
+        `time_column`, with none of the other arguments below.
 
-        on: column of event times; None = the one that `event_time` was given. lateness: how long, in event time, a
-        window that is complete still takes rows. emit: "complete" = a window when event time has come to its end,
-        and again when a row comes to it after that; "change" = every window that got rows, in every timestep;
+        time_column: event times; None = the one that `event_time` was given. lateness: how long, in event time, a
+        window that is complete still takes rows. emit: "on_close" = a window when event time has come to its end,
+        and again when a row comes to it after that; "on_update" = every window that got rows, in every timestep;
         `rc.every("10 seconds")` = also before it is complete, at an interval of processing time, if it got rows since.
         time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
         in, there is a timestep without rows.
@@ -265,30 +272,32 @@ class KeyedStream(Generic[Behind]):
         A session that is shown early, with every change, or again, may have begun earlier since, or have become one
         with others: a row takes the place of all earlier ones of its key from `window_start` to `window_end`.
         """
-        return windowed(self, window, on=on, lateness=lateness, emit=emit, time=time)
+        return windowed(
+            self, window, time_column=time_column, lateness=lateness, emit=emit, time=time
+        )
 
     def _timed_by(
-        self, operator: str, time: str, on: str | None, timeout: Duration | None
+        self, operator: str, time: str, time_column: str | None, timeout: Duration | None
     ) -> str | None:
         """The column by whose times a timeout goes; None = the time of timesteps."""
         what = f"{operator} ({caller()})"
         if time not in ("event", "processing"):
             msg = f"{what}: time is 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
-        if time == "processing" and on is None:
+        if time == "processing" and time_column is None:
             return None
         if time == "processing" or timeout is None:
-            msg = f"{what}: time and on say by which times a timeout= goes, and on is for time='event'"
+            msg = f"{what}: time= and time_column= say by which times a timeout= goes; time_column= is for time='event'"
             raise DataflowError(msg)
-        column = declared_column(self.node) if on is None else on
+        column = declared_column(self.node) if time_column is None else time_column
         if column is None:
-            msg = f"{what}: say which column has the event times, with on= or before with event_time('column')"
+            msg = f"{what}: say which column has the event times, with time_column= or before with event_time('column')"
             raise DataflowError(msg)
         return column
 
     def _in_order_of(
         self,
-        on: str | None,
+        time_column: str | None,
         spec: OperatorSpec,
         name: str | None,
         tasks: int | None,
@@ -296,9 +305,9 @@ class KeyedStream(Generic[Behind]):
     ) -> Behind:
         """An operator that goes by the order of rows: of the stream, or of event time, behind one that holds them."""
         settled = given(name, keyed_name(self.node, spec.kind, self.keys))
-        if on is None:
+        if time_column is None:
             return self._operator(spec, settled, tasks, bins, None)
-        held = self._made(*arranged(on, settled), tasks, bins, None)
+        held = self._made(*arranged(time_column, settled), tasks, bins, None)
         return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
 
     def _operator(
@@ -307,9 +316,9 @@ class KeyedStream(Generic[Behind]):
         name: str | None,
         tasks: int | None,
         bins: int | None,
-        initial: Initial | None,
+        preload: Preload | None,
     ) -> Behind:
-        return self.then(self._made(spec, name, tasks, bins, initial))
+        return self.then(self._made(spec, name, tasks, bins, preload))
 
     def _made(
         self,
@@ -317,7 +326,7 @@ class KeyedStream(Generic[Behind]):
         name: str | None,
         tasks: int | None,
         bins: int | None,
-        initial: Initial | None,
+        preload: Preload | None,
     ) -> Stateful:
         node = Stateful(
             name=given(name, keyed_name(self.node, spec.kind, self.keys)),
@@ -327,7 +336,7 @@ class KeyedStream(Generic[Behind]):
             spec=spec,
             tasks=tasks,
             bins=bins,
-            initial=initial,
+            initial=preload,
         )
         check_numbers(node)
         return node
@@ -358,5 +367,5 @@ def check_numbers(node: Stateful) -> None:
         msg = f"{label(node)}: {node.bins} bins cannot feed {node.tasks} tasks; give more bins"
         raise DataflowError(msg)
     if node.initial is not None and not callable(node.initial):
-        msg = f"{label(node)}: initial must be a function that makes a DataFrame"
+        msg = f"{label(node)}: preload must be a function that makes a DataFrame"
         raise DataflowError(msg)

@@ -1,4 +1,4 @@
-"""Streams that meet others: joins, look-ups, groups of two."""
+"""Operators over two streams: joins, lookups, cogroups."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from rechannel.dataflow.asof import Direction, asof_join
 from rechannel.dataflow.cogroups import Cogrouped, cogroup
 from rechannel.dataflow.durations import Duration
+from rechannel.dataflow.former import renamed
 from rechannel.dataflow.graph import Node
 from rechannel.dataflow.joins import How, Within, join
 from rechannel.dataflow.lookups import Found, lookup
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Meeting:
-    """A part of `Stream`: what it does with another one."""
+    """The operators of `Stream` that take another stream."""
 
     __slots__ = ()
 
@@ -30,12 +31,13 @@ class Meeting:
         node: Node
 
         def _then(self, node: Node, *others: Stream) -> Stream:
-            """A stream behind a node."""
+            """Make a stream of the rows of a node."""
 
     @property
     def _me(self) -> Stream:
         return cast("Stream", self)
 
+    @renamed(left_time="left_time_column", right_time="right_time_column")
     def join(  # noqa: PLR0913 - as many as there are things to say
         self,
         other: Stream,
@@ -43,21 +45,34 @@ class Meeting:
         *,
         how: How = "inner",
         within: Within | None = None,
-        left_time: str | None = None,
-        right_time: str | None = None,
+        left_time_column: str | None = None,
+        right_time_column: str | None = None,
         suffix: str = "_right",
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Stream:
-        """Pairs of rows that are alike in some columns: those columns, the other ones here, the other ones there.
+        """Join each row with the rows of another stream that have the same key.
 
-        on: a name, several, or names here to names there. how: inner, left, right, full, semi (rows here that have a
-        match), anti (that have none). within: `rc.between(...)` of event times, or `rc.tumbling(...)` windows; state
-        is then bounded, and rows that come too late are in `.late`. None = for ever: inner and semi only.
-        left_time, right_time: columns of event times; None = those that `event_time` was given. suffix: ends names that
-        both sides have. Null matches nothing. A pair is shown at once, a row without a match when event time says that
-        none will come. Raises DataflowError, UnknownColumnError.
+        Emits the key columns, the other columns of this stream, the other columns of `other`. A pair
+        is emitted as soon as both rows are there; a row without a match is emitted when event time
+        rules out a later one. Null matches nothing.
+
+        Args:
+            other: the stream to join with.
+            on: key columns: a name, several names, or a mapping of names here to names in `other`.
+            how: "inner", "left", "right", "full", "semi" (rows here that have a match) or "anti"
+                (rows here that have none).
+            within: `rc.between(...)` of the event times, or windows such as `rc.tumbling(...)`. It
+                bounds the state; rows that are too late are in `.late`. None = keep all rows for
+                ever, for inner and semi joins only.
+            left_time_column: event times here; None = as declared with `event_time`.
+            right_time_column: event times in `other`; None = as declared with `event_time`.
+            suffix: appended to columns of `other` whose names this stream has too.
+            name, tasks, bins: as for `KeyedStream`.
+
+        Raises:
+            DataflowError, UnknownColumnError: the streams cannot be joined like this.
         """
         need_stream("join", other)
         node = join(
@@ -66,8 +81,7 @@ class Meeting:
             on,
             how=how,
             within=within,
-            left_time=left_time,
-            right_time=right_time,
+            times=(left_time_column, right_time_column),
             suffix=suffix,
             name=name,
             tasks=tasks,
@@ -75,13 +89,14 @@ class Meeting:
         )
         return self._then(node, other)
 
+    @renamed(right="other", left_time="left_time_column", right_time="right_time_column")
     def asof_join(  # noqa: PLR0913 - as many as there are things to say
         self,
-        right: Stream,
+        other: Stream,
         on: On,
         *,
-        left_time: str | None = None,
-        right_time: str | None = None,
+        left_time_column: str | None = None,
+        right_time_column: str | None = None,
         direction: Direction = "backward",
         tolerance: Duration | None = None,
         how: Literal["left", "inner"] = "left",
@@ -90,19 +105,29 @@ class Meeting:
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Stream:
-        """Every row here with the last row there of before or at its own event time, of those alike in some columns.
+        """Join each row to the latest row of `other` with the same key at or before its event time.
 
-        Of rows there with one time, the one that came last counts. A row here is shown when event time has passed its
-        own. on, left_time, right_time, suffix: as in `join`. direction: "backward" is the only one. tolerance: how far
-        apart the two are at most; None = any. how: "left" shows rows that meet none, with nulls; "inner" does not. Rows
-        that come too late are in `.late`. Null matches nothing. Raises DataflowError, UnknownColumnError.
+        If several rows of `other` have that time, the one that came last counts. A row is emitted
+        when event time has passed its own; rows that are too late are in `.late`. Null matches
+        nothing.
+
+        Args:
+            other: the stream to look back in.
+            on, left_time_column, right_time_column, suffix: as in `join`.
+            direction: "backward" is the only one.
+            tolerance: how far apart the two times may be; None = any distance.
+            how: "left" also emits rows without a match, with nulls; "inner" drops them.
+            name, tasks, bins: as for `KeyedStream`.
+
+        Raises:
+            DataflowError, UnknownColumnError: the streams cannot be joined like this.
         """
-        need_stream("asof_join", right)
+        need_stream("asof_join", other)
         node = asof_join(
             self._me,
-            right,
+            other,
             on,
-            times=(left_time, right_time),
+            times=(left_time_column, right_time_column),
             direction=direction,
             tolerance=tolerance,
             how=how,
@@ -111,33 +136,41 @@ class Meeting:
             tasks=tasks,
             bins=bins,
         )
-        return self._then(node, right)
+        return self._then(node, other)
 
+    @renamed(right="other", left_time="left_time_column", right_time="right_time_column")
     def cogroup(
         self,
-        right: Stream,
+        other: Stream,
         on: On,
         *,
         within: Timed | None = None,
-        left_time: str | None = None,
-        right_time: str | None = None,
+        left_time_column: str | None = None,
+        right_time_column: str | None = None,
         suffix: str = "_right",
     ) -> Cogrouped[Stream]:
-        """Rows of both streams by key, for a function of all of them: `.cogroup(...).apply_batches(function, schema)`.
+        """Group the rows of both streams by key, for a function of all of them.
 
-        on, left_time, right_time: as in `join`; null is a key like any other. within: `rc.tumbling(...)`: all rows of a
-        window, when it is complete; rows that come later are in `.late`. None = the rows of each timestep: what meets
-        then depends on how input is cut into timesteps. suffix: ends names that both sides have, in state and `.late`.
+        Continue with `.apply_batches(function, schema)`.
+
+        Args:
+            other: the stream to group with.
+            on, left_time_column, right_time_column: as in `join`, but null is a key like any other.
+            within: windows such as `rc.tumbling(...)`: the function receives all rows of a window
+                when it closes; rows that are too late are in `.late`. None = the rows of each
+                timestep, so that what meets depends on how input is cut into timesteps.
+            suffix: appended to columns of `other` whose names this stream has too, in state and in
+                `.late`.
         """
-        need_stream("cogroup", right)
+        need_stream("cogroup", other)
         return cogroup(
             self._me,
-            right,
+            other,
             on,
             within=within,
-            times=(left_time, right_time),
+            times=(left_time_column, right_time_column),
             suffix=suffix,
-            then=lambda node: self._then(node, right),
+            then=lambda node: self._then(node, other),
         )
 
     def lookup(  # noqa: PLR0913 - as many as there are things to say
@@ -153,15 +186,26 @@ class Meeting:
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Stream:
-        """Rows with the row that a table has for them: the columns of `on`, the other ones here, those of the table.
+        """Add to each row the columns of the table's row with the same key.
 
-        table: a stream of which the newest row of every key counts. In each timestep its rows are applied first; then
-        the rows here look theirs up and leave. Or a DataFrame, or a function that makes one: it is read in the first
-        timestep, and again, beside the timesteps, after each `refresh`; keys that it no longer has are gone then. If it
-        cannot be read again, that is logged, and it stays as it was until the next one. by: the table's columns that
-        tell the newer row of a key; none = the one that came last, and of a DataFrame one row per key. how: inner, or
-        left (rows without a match as well, with nulls). on, suffix: as in `join`. Null matches nothing. Raises
-        DataflowError, UnknownColumnError.
+        Emits the key columns, the other columns of this stream, the columns of the table. Null
+        matches nothing.
+
+        Args:
+            table: a stream, a DataFrame, or a function that makes a DataFrame. Of a stream, the
+                newest row of every key counts: each timestep applies its rows first, then looks up
+                the rows of this stream. A DataFrame is read in the first timestep.
+            on: key columns, as in `join`.
+            how: "inner", or "left" to keep rows without a match, with nulls.
+            by: columns of the table that decide which of two rows of a key is newer. Empty = the
+                row that came last; a DataFrame must then have one row per key.
+            refresh: how often a DataFrame is read again, in the background. Keys that it no longer
+                has are removed. If reading fails, the error is logged and the table stays as it was.
+            suffix: as in `join`.
+            name, tasks, bins: as for `KeyedStream`.
+
+        Raises:
+            DataflowError, UnknownColumnError: the table cannot be looked up like this.
         """
         others = (table,) if isinstance(table, Meeting) else ()
         node = lookup(
@@ -180,7 +224,7 @@ class Meeting:
 
 
 def need_stream(what: str, other: object) -> None:
-    """Raise DataflowError unless something is a stream."""
+    """Raise DataflowError unless `other` is a stream."""
     if not isinstance(other, Meeting):
         msg = f"{what} ({caller()}) takes a stream, not {type(other).__name__}"
         raise DataflowError(msg)

@@ -52,7 +52,7 @@ def time_of(stream: Stream, said: str | None, side: str, what: str) -> str:
     column = declared_column(stream.node) if said is None else said
     if column is None:
         msg = (
-            f"{what}: say which column of the {side} side has the event times, with {side}_time=, or before with"
+            f"{what}: say which column of the {side} side has the event times, with {side}_time_column=, or before with"
             " stream.event_time('column')"
         )
         raise DataflowError(msg)

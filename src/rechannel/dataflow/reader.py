@@ -87,8 +87,8 @@ class Reader:
         )
         derived = DerivedName(files_name(place))
         if has_dead_letters("files", on_error):
-            return self._parted(connector, derived, name)
-        return self.connector(connector, derived, name)
+            return self._parted(connector, derived, name=name)
+        return self.connector(connector, derived, name=name)
 
     def _parted(self, connector: FilesConnector, derived: DerivedName, name: str | None) -> Stream:
         """Records that can be read; the others are dead letters."""
@@ -104,7 +104,7 @@ class Reader:
             options=parting(connector.options),
         )
         error = f"this is no {connector.format} record with the columns of the stream"
-        source = self.connector(kept, derived, name).node
+        source = self.connector(kept, derived, name=name).node
         node = MapBatches(
             name=given(None, stateless_name(source, "records")),
             where=caller(),
@@ -139,7 +139,9 @@ class Reader:
             partitions=partitions,
             rows=rows,
         )
-        return self.connector(connector, DerivedName(function_name(function, "generator")), name)
+        return self.connector(
+            connector, DerivedName(function_name(function, "generator")), name=name
+        )
 
     def python(
         self,
@@ -159,7 +161,7 @@ class Reader:
             options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
             schema=schema,
         )
-        return self.connector(connector, DerivedName(plain(connector.kind) or "python"), name)
+        return self.connector(connector, DerivedName(plain(connector.kind) or "python"), name=name)
 
     def memory(
         self,
@@ -176,14 +178,14 @@ class Reader:
         """
         if not isinstance(rows, MemoryConnector):
             rows = MemoryConnector(schema=rows, partitions=partitions, per_timestep=per_timestep)
-        return self.connector(rows, DerivedName("memory"), name)
+        return self.connector(rows, DerivedName("memory"), name=name)
 
     def handover(self, schema: Columns, *, name: str | None = None) -> Stream:
         """Rows that come as whole DataFrames: for `rc.for_each_batch`. schema: their columns."""
-        return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name)
+        return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name=name)
 
     def connector(
-        self, connector: Connector, derived: DerivedName, name: str | None = None
+        self, connector: Connector, derived: DerivedName, *, name: str | None = None
     ) -> Stream:
         """Any connector; the derived name counts where none is given."""
         node = Source(name=given(name, derived), where=caller(), connector=connector)

@@ -194,7 +194,7 @@ class TrackSpec(Timeouts, MayDivide):
         """Check that the functions can be called."""
         need_callable(self.update, "track", "(key, state, rows) -> state")
         if self.initialise is not None:
-            need_callable(self.initialise, "initialise of track", "(key, first row) -> state")
+            need_callable(self.initialise, "init_state of track", "(key, first row) -> state")
         if self.expired is not None:
             need_callable(self.expired, "expired of track", "(key, state) -> state to show")
 

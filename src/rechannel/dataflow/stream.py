@@ -12,6 +12,7 @@ from rechannel.dataflow.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.columns import Choice, selection
 from rechannel.dataflow.dead import has_dead_letters, need_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.former import renamed
 from rechannel.dataflow.graph import (
     Dataflow,
     DeadLetters,
@@ -66,7 +67,7 @@ class Stream(Meeting):
         return known(self.node)
 
     def transform(
-        self, function: FrameFunction, name: str | None = None, *, materialise: bool = False
+        self, function: FrameFunction, *, materialise: bool = False, name: str | None = None
     ) -> Stream:
         """Any deterministic DataFrame -> DataFrame function, applied to each timestep's rows alone.
 
@@ -79,10 +80,10 @@ class Stream(Meeting):
         self,
         function: BatchFunction | Callable[[Any, pa.RecordBatch], Any],
         schema: Columns | None = None,
-        name: str | None = None,
         *,
         resource: Opens | None = None,
         on_error: OnError = "fail",
+        name: str | None = None,
     ) -> Stream:
         """A deterministic function of an Arrow record batch.
 
@@ -103,9 +104,9 @@ class Stream(Meeting):
         self,
         function: Callable[[Any], Any],
         schema: Columns,
-        name: str | None = None,
         *,
         on_error: OnError = "fail",
+        name: str | None = None,
     ) -> Stream:
         """One row becomes one.
 
@@ -123,9 +124,9 @@ class Stream(Meeting):
         self,
         function: Callable[[Any], Iterable[Any]],
         schema: Columns,
-        name: str | None = None,
         *,
         on_error: OnError = "fail",
+        name: str | None = None,
     ) -> Stream:
         """One row becomes any number of rows, each as in `map`. on_error: as there; of a failing row no rows stay."""
         _need_callable(function, "flat_map")
@@ -146,9 +147,9 @@ class Stream(Meeting):
     def filter(
         self,
         condition: str | Computed | Callable[[Any], Any],
-        name: str | None = None,
         *,
         on_error: OnError = "fail",
+        name: str | None = None,
     ) -> Stream:
         """Rows for which a SQL condition (Spark's) or `rc.computed` holds, or a function of a row says yes.
 
@@ -212,11 +213,12 @@ class Stream(Meeting):
         )
         return self._batches(function, None, name, "event_time")
 
+    @renamed(on="time_column")
     def deduplicate(
         self,
         *columns: str,
         within: Duration | None = None,
-        on: str | None = None,
+        time_column: str | None = None,
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
@@ -225,16 +227,16 @@ class Stream(Meeting):
 
         within: a row that is of before the event time of the last one that passed and this much is the same; from then
         on another one passes. State is then bounded; rows that event time has passed by this much, and those without a
-        time, are in `.late`. None = for ever. on: column of event times; None = the one that `event_time` was given.
+        time, are in `.late`. None = for ever. time_column: event times; None = the one that `event_time` was given.
         Raises UnknownColumnError, DataflowError.
         """
         keyed = self.key_by(*columns)
         what = f"deduplicate ({caller()})"
         if within is None:
             return keyed._operator(DeduplicateSpec(), name, tasks, bins, None)
-        column = declared_column(self.node) if on is None else on
+        column = declared_column(self.node) if time_column is None else time_column
         if column is None:
-            msg = f"{what}: say which column has the event times, with on= or before with event_time('column')"
+            msg = f"{what}: say which column has the event times, with time_column= or before with event_time('column')"
             raise DataflowError(msg)
         spec = DeduplicateSpec(within_us=microseconds(within, f"{what}: within"), on=column)
         return keyed._operator(spec, name, tasks, bins, None)
@@ -295,17 +297,18 @@ class Stream(Meeting):
             need_columns(what, columns, schema)
         return KeyedStream(node=self.node, keys=columns, then=self._then)
 
+    @renamed(on="time_column")
     def window(
         self,
         window: Windows,
         *,
-        on: str | None = None,
+        time_column: str | None = None,
         lateness: Duration = 0,
-        emit: Literal["complete", "change"] | Every = "complete",
+        emit: Literal["on_close", "on_update"] | Every = "on_close",
     ) -> WindowedStream[Stream]:
         """All rows by windows of event time, whatever their keys. As `KeyedStream.window`."""
         keyed = KeyedStream(node=self.node, keys=(), then=self._then)
-        return keyed.window(window, on=on, lateness=lateness, emit=emit)
+        return keyed.window(window, time_column=time_column, lateness=lateness, emit=emit)
 
     @property
     def write(self) -> Writer:

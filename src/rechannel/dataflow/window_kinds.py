@@ -217,7 +217,7 @@ class Count:
         """Shown when they are complete, in the order of the stream or of event time. Raises DataflowError."""
         asked.need_no_early()
         check_counting(asked.keys, asked.lateness, asked.shown, asked.time)
-        return Terms(node=asked.node, keyed=True, column=asked.on)
+        return Terms(node=asked.node, keyed=True, column=asked.time_column)
 
     def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
         """Aggregates of the rows in each window."""
@@ -245,10 +245,8 @@ class Inherited:
         asked.need_no_early()
         if asked.by_processing_time():
             raise asked.not_in_processing_time()
-        if asked.on is not None:
-            msg = (
-                f"{asked.what}: rc.same_window() goes by the window that rows have; leave on= away"
-            )
+        if asked.time_column is not None:
+            msg = f"{asked.what}: rc.same_window() goes by the window that rows have; leave time_column= away"
             raise DataflowError(msg)
         size_of(asked.what, asked.node)
         return asked.in_event_time(START)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.former import emission_hint
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.errors import DataflowError
 from rechannel.kernels.windows import END, START, AssignWindows
+
+ON_CLOSE, ON_UPDATE = "on_close", "on_update"
+"""When windows are emitted: once event time passes their end, or in every timestep with rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class Asked:
     node: Node
     """Brings the rows."""
     keys: tuple[str, ...]
-    on: str | None
+    time_column: str | None
     lateness: Duration
     emit: str | Every
     time: str
@@ -83,7 +87,7 @@ class Asked:
     @property
     def shown(self) -> str:
         """When windows are shown, beside the interval."""
-        return "complete" if isinstance(self.emit, Every) else self.emit
+        return ON_CLOSE if isinstance(self.emit, Every) else self.emit
 
     def need_no_early(self) -> None:
         """Raise DataflowError for windows that cannot be shown early."""
@@ -110,19 +114,22 @@ class Asked:
 
     def in_processing_time(self, *, on_change: bool) -> Terms:
         """Terms of windows of processing time. on_change: they may be shown in every timestep."""
-        if self.on is not None or self.lateness:
+        if self.time_column is not None or self.lateness:
             raise self.not_in_processing_time()
         if not self.keys:
             msg = f"{self.what}: windows of processing time need a key; use key_by"
             raise DataflowError(msg)
-        if self.shown != "complete" and not (on_change and self.shown == "change"):
-            msg = f"{self.what}: emit is 'complete' or, of windows that do not overlap, 'change', not {self.shown!r}"
+        if self.shown != ON_CLOSE and not (on_change and self.shown == ON_UPDATE):
+            msg = (
+                f"{self.what}: emit is 'on_close' or, for windows that do not overlap, 'on_update',"
+                f" not {self.shown!r}{emission_hint(self.shown)}"
+            )
             raise DataflowError(msg)
         return Terms(
             node=self.node,
             keyed=True,
             column=None,
-            on_close=self.shown == "complete",
+            on_close=self.shown == ON_CLOSE,
             early_ms=self.early_ms,
         )
 
@@ -135,22 +142,25 @@ class Asked:
 
     def in_event_time(self, column: str | None = None) -> Terms:
         """Terms of windows of event time. column: of the event times; None = what the user or the stream says."""
-        column = column or self.on or declared_column(self.node)
+        column = column or self.time_column or declared_column(self.node)
         if column is None:
             msg = (
-                f"{self.what}: say which column has the event times, with on=, or before with"
+                f"{self.what}: say which column has the event times, with time_column=, or before with"
                 " stream.event_time('column')"
             )
             raise DataflowError(msg)
-        if self.shown not in ("complete", "change"):
-            msg = f"{self.what}: emit is 'complete', 'change' or rc.every(...), not {self.emit!r}"
+        if self.shown not in (ON_CLOSE, ON_UPDATE):
+            msg = (
+                f"{self.what}: emit is 'on_close', 'on_update' or rc.every(...), not {self.emit!r}"
+                f"{emission_hint(self.emit)}"
+            )
             raise DataflowError(msg)
         return Terms(
             node=self.node,
             keyed=bool(self.keys),
             column=column,
             lateness_us=microseconds(self.lateness, f"{self.what}: lateness", least=0),
-            on_close=self.shown == "complete",
+            on_close=self.shown == ON_CLOSE,
             early_ms=self.early_ms,
         )
 

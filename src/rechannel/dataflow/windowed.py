@@ -105,7 +105,7 @@ class WindowedStream(Generic[Behind]):
         next row that of its place ("rank") or the next number ("dense_rank"). `n` rows are the first `n` row numbers;
         with `ties` all of rank `n` at most, or of dense rank `n` at most.
 
-        Sessions, lateness and emit="change" are refused.
+        Sessions, lateness and emit="on_update" are refused.
         """
         order = TopSpec(
             by=order_of(by, descending),
@@ -165,7 +165,7 @@ def windowed(
     keyed: KeyedStream[Behind],
     window: Windows,
     *,
-    on: str | None,
+    time_column: str | None,
     lateness: Duration,
     emit: str | Every,
     time: str,
@@ -179,7 +179,7 @@ def windowed(
         what=what,
         node=keyed.node,
         keys=keyed.keys,
-        on=on,
+        time_column=time_column,
         lateness=lateness,
         emit=emit,
         time=time,

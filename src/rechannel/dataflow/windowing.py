@@ -57,8 +57,8 @@ def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Timed:
 def counting(size: int, every: int | None = None) -> Count:
     """Windows of rows: after every `every` rows of a key its last `size` ones; None = one window after the other.
 
-    Rows of a key are counted from its first one on, in the order of the stream, or of event time with `on=`. A row is
-    kept once, in a pane; a key has up to size / gcd(size, every) panes.
+    Rows of a key are counted from its first one on, in the order of the stream, or of event time with `time_column=`.
+    A row is kept once, in a pane; a key has up to size / gcd(size, every) panes.
     """
     length = rows_of(size, "size of a window")
     step = length if every is None else rows_of(every, "distance between windows")

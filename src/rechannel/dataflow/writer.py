@@ -93,11 +93,11 @@ class Writer:
     def memory(self, table: str, *, name: str | None = None) -> Flow:
         """A table in the driver's memory, for tests and notebooks."""
         derived = DerivedName(f"memory-{plain(table)}")
-        return self.to(MemoryOutlet(name=table), derived, name)
+        return self.to(MemoryOutlet(name=table), derived, name=name)
 
     def console(self, rows: int = 20, *, name: str | None = None) -> Flow:
         """The first rows of every timestep on standard output."""
-        return self.to(ConsoleOutlet(rows=rows), FreeName(f"{self.node.name}.console"), name)
+        return self.to(ConsoleOutlet(rows=rows), FreeName(f"{self.node.name}.console"), name=name)
 
     def for_each_batch(self, function: BatchWriter, *, name: str | None = None) -> Flow:
         """Your own function (df, timestep), at least once per timestep with the same number.
@@ -107,13 +107,13 @@ class Writer:
         """
         called = function_name(function, "for-each-batch")
         derived = DerivedName(f"{self.node.name}.{called}")
-        return self.to(ForEachBatchOutlet(function=function), derived, name)
+        return self.to(ForEachBatchOutlet(function=function), derived, name=name)
 
     def noop(self, *, name: str | None = None) -> Flow:
         """Make all rows and keep none: for measuring."""
-        return self.to(NoopOutlet(), FreeName(f"{self.node.name}.noop"), name)
+        return self.to(NoopOutlet(), FreeName(f"{self.node.name}.noop"), name=name)
 
-    def to(self, outlet: Outlet, derived: DerivedName, name: str | None = None) -> Flow:
+    def to(self, outlet: Outlet, derived: DerivedName, *, name: str | None = None) -> Flow:
         """Any outlet; the derived name counts where none is given."""
         sink = Sink(
             name=given(name, derived),
@@ -160,4 +160,4 @@ class FormatWriter:
             column=self.column,
         )
         derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
-        return self.writer.to(outlet, derived, name)
+        return self.writer.to(outlet, derived, name=name)

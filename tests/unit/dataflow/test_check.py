@@ -184,12 +184,12 @@ def test_a_default_that_cannot_be_sent() -> None:
         lambda f: flights().flat_map(f, "n INT").write.noop(),
         lambda f: flights().filter(f).write.noop(),
         lambda f: flights().key_by("carrier").track(f, state="n INT"),
-        lambda f: flights().key_by("carrier").track(same, state="n INT", initialise=f),
+        lambda f: flights().key_by("carrier").track(same, state="n INT", init_state=f),
         lambda f: flights().key_by("carrier").track_batches(f, state="n INT"),
         lambda f: flights().key_by("carrier").running_reduce(f),
         lambda f: read().generator(f, schema="n INT", per_timestep=1).write.noop(),
     ],
-    ids=["map", "flat_map", "filter", "track", "initialise", "batches", "reduce", "generator"],
+    ids=["map", "flat_map", "filter", "track", "init_state", "batches", "reduce", "generator"],
 )
 def test_functions_for_workers_are_checked_wherever_they_are(build: Any) -> None:
     with pytest.raises(SerialisationError, match=r"enclosed.<locals>.function"):
@@ -198,7 +198,7 @@ def test_functions_for_workers_are_checked_wherever_they_are(build: Any) -> None
 
 def test_functions_for_the_driver_may_hold_anything() -> None:
     stream = flights().transform(enclosed())
-    kept = counted(stream, initial=enclosed())
+    kept = counted(stream, preload=enclosed())
 
     check(dataflow_of(kept.write.for_each_batch(enclosed())), cloudpickle.dumps)
 
@@ -302,7 +302,7 @@ def test_a_fingerprint_tells_what_state_depends_on() -> None:
     totals = stream.key_by("carrier").aggregate(m=sum("distance"), name="a")
 
     assert of(track()) == "track(n int) by carrier"
-    assert of(track()) == of(track(initialise=same)) == of(same_state)
+    assert of(track()) == of(track(init_state=same)) == of(same_state)
     texts = [
         of(track()),
         of(track("origin")),
@@ -310,7 +310,7 @@ def test_a_fingerprint_tells_what_state_depends_on() -> None:
         of(track(timeout=5)),
         of(averages),
         of(totals),
-        of(stream.key_by("carrier").running_reduce(same, "a")),
+        of(stream.key_by("carrier").running_reduce(same, name="a")),
     ]
     assert len(set(texts)) == len(texts)
     assert of(counted(stream)) == "aggregate(n=Count(column=None)) by carrier"

@@ -37,7 +37,7 @@ def test_time_comes_from_where_it_was_declared_last():
     )
     counts = counted(stream)
     assert time_inputs(counts.node) == (TimeInput(name="second", delay_us=5_000, idle_ms=7),)
-    again = counts.key_by("n").window(rc.tumbling("1 hour"), on="window_start")
+    again = counts.key_by("n").window(rc.tumbling("1 hour"), time_column="window_start")
     top = again.aggregate(most=rc.max("auction"), name="top")
     assert time_inputs(top.node) == (TimeInput(name="counts"),)
     assert time_names(top.node) == ("top",)
@@ -72,10 +72,10 @@ def test_operators_without_windows_hand_event_time_on():
         (lambda: bids().event_time("at", idle=0), "idle is a timedelta"),
         (lambda: rc.tumbling(0), "size of a window is a timedelta"),
         (lambda: counted(bids()), "say which column has the event times"),
-        (lambda: counted(bids(), on="at"), "'bids' get there without one: say stream.event_time"),
-        (lambda: counted(bids().event_time("at").union(bids("others")), on="at"), "'others' get there"),
-        (lambda: counted(bids().event_time("at"), on="price"), "must be timestamps"),
-        (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'complete', 'change' or rc.every"),
+        (lambda: counted(bids(), time_column="at"), "'bids' get there without one: say stream.event_time"),
+        (lambda: counted(bids().event_time("at").union(bids("others")), time_column="at"), "'others' get there"),
+        (lambda: counted(bids().event_time("at"), time_column="price"), "must be timestamps"),
+        (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'on_close', 'on_update' or rc.every"),
         (lambda: counted(bids().event_time("at"), lateness="a bit"), "lateness is a timedelta"),
         (
             lambda: bids(columns=BIDS + ", window_end INT").event_time("at").key_by("window_end").window(

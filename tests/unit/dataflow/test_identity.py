@@ -196,7 +196,7 @@ def test_track_counts_functions_state_and_timeout():
         {"update": lambda k, s, r: 2},
         {"state": "n BIGINT"},
         {"timeout": 5},
-        {"initialise": lambda k, r: 1},
+        {"init_state": lambda k, r: 1},
     ):
         assert tracked(**more) != tracked()
 

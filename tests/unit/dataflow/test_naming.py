@@ -64,7 +64,7 @@ def test_sources_are_called_after_what_they_read() -> None:
 def test_stateless_nodes_are_numbered_behind_what_has_a_name() -> None:
     first = flights().transform(lambda df: df).map_batches(same).transform(lambda df: df)
     second = counted(first, name="delays").map_batches(same).filter("n > 1")
-    third = second.transform(lambda df: df, "mine").transform(lambda df: df)
+    third = second.transform(lambda df: df, name="mine").transform(lambda df: df)
 
     assert names(third.write.noop()) == [
         "flights",
@@ -97,9 +97,11 @@ def test_keyed_operators_are_called_after_their_keys_and_sinks_after_their_place
 
 
 def test_a_name_may_be_given_everywhere() -> None:
-    stream = flights("in").transform(lambda df: df, "t").map_batches(same, name="b")
-    stream = stream.map(lambda row: row, "n INT", "m").flat_map(lambda row: [], "n INT", "fm")
-    stream = stream.filter("n > 1", "f").union(read().memory("n INT", name="x"), name="u")
+    stream = flights("in").transform(lambda df: df, name="t").map_batches(same, name="b")
+    stream = stream.map(lambda row: row, "n INT", name="m").flat_map(
+        lambda row: [], "n INT", name="fm"
+    )
+    stream = stream.filter("n > 1", name="f").union(read().memory("n INT", name="x"), name="u")
 
     assert names(stream.write.console(name="c")) == [
         *["in", "t", "b", "m", "fm", "f", "x", "u"],

@@ -105,9 +105,9 @@ def test_operators_take_their_arguments() -> None:
     tracked = keyed.track(
         lambda k, s, rows: 1,
         state="n INT",
-        initialise=lambda k, row: 0,
+        init_state=lambda k, row: 0,
         timeout=timedelta(seconds=90),
-        initial=lambda: None,
+        preload=lambda: None,
     )
 
     assert isinstance(counted.node, Stateful)
@@ -250,7 +250,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
     (lambda: keyed().aggregate(_rc_n=count()), DataflowError, "begins with '_rc'"),
     (lambda: keyed().aggregate(n=count(), tasks=0), DataflowError, "tasks must be"),
     (lambda: keyed().aggregate(n=count(), tasks=4, bins=2), DataflowError, "2 bins cannot feed"),
-    (lambda: keyed().aggregate(n=count(), initial=5), DataflowError, "initial must be a function"),
+    (lambda: keyed().aggregate(n=count(), preload=5), DataflowError, "preload must be a function"),
     (lambda: keyed().aggregate(n=count(), name="a/b"), DataflowError, "'a/b' cannot be a name"),
     (lambda: keyed().aggregate(n=count(), name="_rc"), DataflowError, "Rechannel's own"),
     (lambda: keyed().track(anything, state="carrier INT"), DataflowError, "also a key"),
@@ -259,9 +259,9 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
     (lambda: keyed().track(anything, state="n INT", timeout=1.5), DataflowError, "timeout"),
     (lambda: keyed().track(5, state="n INT"), DataflowError, "track needs a function"),
     (
-        lambda: keyed().track(anything, state="n INT", initialise=5),
+        lambda: keyed().track(anything, state="n INT", init_state=5),
         DataflowError,
-        "initialise of track needs a function",
+        "init_state of track needs a function",
     ),
     (lambda: keyed().track_batches(5, state="n INT"), DataflowError, "track_batches needs"),
     (lambda: keyed().running_reduce(5), DataflowError, "running_reduce needs a function"),

@@ -238,7 +238,7 @@ def test_windows_behind_it_miss_nothing():
         for name, each in zip(("trades", "quotes"), rows, strict=True)
     )
     joined = left.asof_join(right, {"k": "id"}, name="joined")
-    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), on="at")
+    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), time_column="at")
     counted = counts.aggregate(n=rc.count(), name="counts")
     ends = [joined.write.memory("out", name="out"), counted.write.memory("n", name="n")]
     ends.append(counted.late.write.memory("late", name="late"))
@@ -297,9 +297,15 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: timed.asof_join("right", on), "takes a stream"),
         (lambda: left.asof_join(there, on), "of the left side"),
         (lambda: timed.asof_join(right, on), "of the right side"),
-        (lambda: timed.asof_join(right, on, right_time="at"), "rows of 'right' get there without"),
-        (lambda: timed.asof_join(there, on, left_time="a"), "must be timestamps"),
-        (lambda: timed.asof_join(there, on, left_time="when"), "no column 'when' of event times"),
+        (
+            lambda: timed.asof_join(right, on, right_time_column="at"),
+            "rows of 'right' get there without",
+        ),
+        (lambda: timed.asof_join(there, on, left_time_column="a"), "must be timestamps"),
+        (
+            lambda: timed.asof_join(there, on, left_time_column="when"),
+            "no column 'when' of event times",
+        ),
         (lambda: timed.asof_join(there, {"at": "at"}), "is a key of the join"),
         (lambda: timed.asof_join(there, {"k": "price", "at": "at"}), "is a key of the join"),
     ):

@@ -146,11 +146,11 @@ def test_what_cannot_be_is_refused():
         (lambda: rc.counting(3, every=1.5), "distance between windows"),
         (lambda: rc.counting(3, every=4), "would leave rows out"),
         (lambda: keyed.window(three, time="processing"), "leave time= away"),
-        (lambda: stream.key_by("k").window(three, on="x").aggregate(n=rc.count()), "'x'"),
+        (lambda: stream.key_by("k").window(three, time_column="x").aggregate(n=rc.count()), "'x'"),
         (lambda: keyed.window(three, lateness="1 second"), "leave lateness= away"),
-        (lambda: keyed.window(three, emit="change"), "leave emit='change' away"),
+        (lambda: keyed.window(three, emit="on_update"), "leave emit='on_update' away"),
         (lambda: keyed.window(three).top(1, by="x"), "of event time"),
-        (lambda: keyed.window(three, on="at").top(1, by="x"), "of one length"),
+        (lambda: keyed.window(three, time_column="at").top(1, by="x"), "of one length"),
         (lambda: stream.window(three), "need a key"),
         (lambda: keyed.window(three).aggregate(), "at least one"),
         (
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_refused():
 def test_rows_are_counted_in_the_order_of_event_time_where_that_is_said():
     rows = script(SCHEMA)
     keyed = rc.read().memory(rows, name="rows").event_time("at", "1 second").key_by("k")
-    windows = keyed.window(rc.counting(2), on="at")
+    windows = keyed.window(rc.counting(2), time_column="at")
     made = windows.aggregate(first=rc.first("x"), last=rc.last("x"), name="counted")
     ends = [made.write.memory("out", name="out"), made.late.write.memory("late", name="late")]
     harness = Harness(ends, settings=rc.Settings(tasks=2, bins=4))

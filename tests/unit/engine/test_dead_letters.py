@@ -202,8 +202,8 @@ HOW = {
     "update": lambda keyed, **more: keyed.track(
         summed, state="n BIGINT", name="sums", on_error="dead_letter", **more
     ),
-    "initialise": lambda keyed, **more: keyed.track(
-        summed, initialise=begun, state="n BIGINT", name="sums", on_error="dead_letter", **more
+    "init_state": lambda keyed, **more: keyed.track(
+        summed, init_state=begun, state="n BIGINT", name="sums", on_error="dead_letter", **more
     ),
     "batches": lambda keyed, **more: keyed.track_batches(
         summed_batches, state="n BIGINT", name="sums", on_error="dead_letter", **more
@@ -258,7 +258,7 @@ def test_a_state_that_does_not_fit_is_a_failure_and_so_is_a_failing_beginning():
     keyed = rc.read().memory(rows, name="rows").key_by("k")
     sums = keyed.track(
         lambda key, state, rows: "two" if key == "b" else 1,
-        initialise=lambda key, row: (row.v,) if key == "d" else begun(key, row),
+        init_state=lambda key, row: (row.v,) if key == "d" else begun(key, row),
         state="n BIGINT",
         name="sums",
         on_error="dead_letter",

@@ -290,7 +290,7 @@ def test_a_driver_may_die_at_any_write(write: int):
 def test_a_driver_may_die_while_it_loads_initial_state(write: int):
     table = pa.table({"k": [1, 2, 5], "top": [100, 0, 7]})
     stream = rc.read().memory(script("k long, v long", ROWS), name="in")
-    top = stream.key_by("k").aggregate(top=rc.max("v"), name="top", initial=lambda: table)
+    top = stream.key_by("k").aggregate(top=rc.max("v"), name="top", preload=lambda: table)
     harness = Harness(top.write.memory("out"))
     with pytest.raises(Crash):
         harness.start(faults=[*[None] * write, AFTER]).run()

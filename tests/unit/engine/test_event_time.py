@@ -157,7 +157,7 @@ def test_lateness_keeps_a_complete_window_for_corrections():
 
 
 def test_with_every_change_windows_are_shown_as_they_grow():
-    bench = Bench(emit="change")
+    bench = Bench(emit="on_update")
     assert bench.step(row("ann", 1)) == [("ann", 0, 1, 1)]
     assert bench.step(row("ann", 2), row("bob", 11)) == [("ann", 0, 2, 2), ("bob", 10, 1, 1)]
     assert bench.step(row("ann", 3)) == []
@@ -216,7 +216,7 @@ def test_a_source_that_becomes_idle_is_heard_of_behind_other_operators():
         for i, each in enumerate((left, right))
     ]
     first = streams[0].union(streams[1]).deduplicate("user", name="first")
-    windows = first.key_by("x").window(rc.tumbling("10 seconds"), on="at")
+    windows = first.key_by("x").window(rc.tumbling("10 seconds"), time_column="at")
     counts = windows.aggregate(n=rc.count(), name="counts")
     clock = ManualClock()
     harness = Harness(counts.write.memory("out", name="out"), settings=SETTINGS, clock=clock)
@@ -245,9 +245,8 @@ def test_windows_of_windows():
     small = (
         timed.key_by("user").window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="small")
     )
-    large = (
-        small.key_by("n").window(rc.tumbling("1 minute"), on="window_start").aggregate(users=rc.count(), name="large")
-    )  # fmt: skip
+    windows = small.key_by("n").window(rc.tumbling("1 minute"), time_column="window_start")
+    large = windows.aggregate(users=rc.count(), name="large")
     harness = Harness(large.write.memory("out", name="out"), settings=SETTINGS)
     harness.start()
     for batch in (
@@ -306,14 +305,14 @@ def test_over_finished_input_every_window_is_complete(window):
     assert shown == (tumbling if window == rc.tumbling("10 seconds") else sliding)
 
 
-@pytest.mark.parametrize("emit", ["complete", "change"])
+@pytest.mark.parametrize("emit", ["on_close", "on_update"])
 def test_many_windows_leave_nothing_behind(emit, thorough):
     windows = 2_000 if thorough else 400
     bench = Bench(settings=Settings(tasks=1, bins=2), emit=emit)
     sizes = []
     for number in range(windows):
         shown = bench.step(row("ann", 10 * number), row(f"u{number % 7}", 10 * number + 5))
-        assert len(shown) == 2 * (emit == "change" or number > 0)
+        assert len(shown) == 2 * (emit == "on_update" or number > 0)
         runs = bench.harness.journal_state().manifests["windows"].runs
         sizes.append((len(runs), sum(run.rows for run in runs)))
     early, late = sizes[: windows // 2], sizes[windows // 2 :]

@@ -295,7 +295,7 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: timed.cogroup(seen, "k"), "no column 'k'"),
         (lambda: timed.cogroup(seen, on, within=rc.between(0, 1)), "rc.sliding"),
         (lambda: timed.cogroup(seen, on, within=rc.sessions("2 days")), "rc.sliding"),
-        (lambda: timed.cogroup(seen, on, left_time="at"), "say within="),
+        (lambda: timed.cogroup(seen, on, left_time_column="at"), "add within="),
         (lambda: timed.cogroup(visits, on, within=WINDOW), "of the right side"),
         (lambda: timed.cogroup(seen, {"price": "page"}).apply_batches(meeting, "n BIGINT"), "cast"),
         (lambda: timed.cogroup(seen, on).apply_batches(meeting, "k BIGINT"), "in front"),

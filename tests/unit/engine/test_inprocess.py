@@ -155,7 +155,7 @@ def test_state_can_be_loaded_from_a_table():
     loader = InProcessLoader(lambda: "x")
     assert loader.rows(table) == 2
     assert loader.schema(table) == table.schema
-    biggest = stream.key_by("k").aggregate(total=rc.max("v"), name="top", initial=lambda: table)
+    biggest = stream.key_by("k").aggregate(total=rc.max("v"), name="top", preload=lambda: table)
     harness = Harness(biggest.write.memory("out"))
     harness.start().run()
     state = {row["k"]: row["total"] for row in harness.state("top").to_pylist()}

@@ -206,7 +206,7 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: left.join(right, {"k": "id"}, within=NEAR), "of the left side"),
         (lambda: timed.join(right, {"k": "id"}, within=NEAR), "of the right side"),
         (
-            lambda: timed.join(right, {"k": "id"}, within=NEAR, right_time="at"),
+            lambda: timed.join(right, {"k": "id"}, within=NEAR, right_time_column="at"),
             "rows of 'right' get there without one",
         ),
         (lambda: left.join(right, {"k": "id"}, suffix=""), "give another suffix="),
@@ -231,7 +231,7 @@ def test_windows_behind_a_join_miss_nothing(within, column):
         for name, each in zip(("left", "right"), rows, strict=True)
     )
     joined = left.join(right, {"k": "id"}, how="full", within=within, name="joined")
-    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), on=column)
+    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), time_column=column)
     counted = counts.aggregate(n=rc.count(), name="counts")
     ends = [joined.write.memory("out", name="out"), counted.write.memory("n", name="n")]
     ends.append(counted.late.write.memory("late", name="late"))

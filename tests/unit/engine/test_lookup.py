@@ -171,7 +171,7 @@ def test_event_time_comes_with_the_rows_and_not_with_the_table():
     timed = rc.read().memory(table, name="table").event_time("at", "1 hour")
     for each in (timed, rc.read().memory(table, name="table")):
         found = stream.lookup(each, "k", name="found")
-        counts = found.key_by("a").window(rc.tumbling("10 seconds"), on="at")
+        counts = found.key_by("a").window(rc.tumbling("10 seconds"), time_column="at")
         ends = counts.aggregate(n=rc.count(), name="counts").write.memory("out", name="out")
         harness = Harness([ends], settings=SETTINGS)
         harness.start()

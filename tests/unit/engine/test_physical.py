@@ -96,7 +96,7 @@ def test_an_operator_behind_a_source():
 
 
 def test_a_sink_straight_behind_a_source_needs_no_stage():
-    plan = plan_of(source().transform(same, "t").write.memory("out", name="out"))
+    plan = plan_of(source().transform(same, name="t").write.memory("out", name="out"))
     assert names(plan) == []
     assert sinks(plan) == {"out": ("t", "in")}
     assert plan.sinks[0].direct
@@ -109,14 +109,14 @@ def test_arrow_functions_run_where_their_rows_are_made():
 
 
 def test_dataframe_functions_join_the_frame_of_what_comes_next():
-    stream = source().transform(same, "one").transform(same, "two")
+    stream = source().transform(same, name="one").transform(same, name="two")
     plan = plan_of(counts(stream).write.noop())
     assert names(plan) == ["two", "counts"]
     assert frame_of(plan.stages[0].frame) == ("two", ("one", "in"))
 
 
 def test_a_dataframe_function_behind_an_operator_reads_its_outbox():
-    stream = counts(source()).transform(same, "t")
+    stream = counts(source()).transform(same, name="t")
     plan = plan_of(counts(stream, "again").write.noop())
     assert names(plan) == ["in", "counts", "t", "again"]
     middle = plan.stage("t")
@@ -128,17 +128,17 @@ def test_a_dataframe_function_behind_an_operator_reads_its_outbox():
 
 
 def test_a_dataframe_function_with_several_users_runs_once():
-    stream = source().transform(same, "t")
+    stream = source().transform(same, name="t")
     plan = plan_of(
         stream.write.memory("a", name="a"),
-        stream.transform(same, "u").write.memory("b", name="b"),
+        stream.transform(same, name="u").write.memory("b", name="b"),
     )
     assert names(plan) == ["t"]
     assert sinks(plan) == {"a": "t*", "b": ("u", "t*")}
 
 
 def test_what_is_materialised_is_kept_by_one_stage_and_sent_on_by_another():
-    stream = source().transform(same, "t", materialise=True)
+    stream = source().transform(same, name="t", materialise=True)
     plan = plan_of(counts(stream).write.noop(), stream.write.memory("out", name="out"))
     assert names(plan) == ["t", "t.kept", "counts"]
     assert tree(plan.stage("t").root) == "t*"
@@ -172,7 +172,7 @@ def test_rows_that_nobody_wants_are_not_kept():
 
 
 def test_rows_of_frames_are_made_even_for_nobody():
-    plan = plan_of(source().transform(same, "t").write.noop(name="out"))
+    plan = plan_of(source().transform(same, name="t").write.noop(name="out"))
     assert sinks(plan) == {"out": ("t", "in")}
 
 
@@ -223,14 +223,14 @@ def test_what_becomes_a_front_for_one_sink_may_make_another_one_mixed():
     one, two = source("one"), source("two")
     plan = plan_of(
         one.union(counts(source("other"))).write.memory("a", name="a"),
-        one.union(two.transform(same, "t")).write.memory("b", name="b"),
+        one.union(two.transform(same, name="t")).write.memory("b", name="b"),
     )
     assert sinks(plan) == {"a": ["one*", "counts*"], "b": ["one*", "t*"]}
     assert frame_of(plan.stage("t").frame) == ("t", "two")
 
 
 def test_a_dataframe_function_over_a_mixed_union_becomes_a_front():
-    mixed = source().union(counts(source("other"))).transform(same, "t")
+    mixed = source().union(counts(source("other"))).transform(same, name="t")
     plan = plan_of(mixed.write.memory("out", name="out"))
     assert sinks(plan) == {"out": "t*"}
     assert frame_of(plan.stage("t").frame) == ("t", ["in", "counts*"])
@@ -240,7 +240,7 @@ def test_a_dataframe_function_over_a_mixed_union_becomes_a_front():
 def test_stages_come_behind_those_that_feed_them():
     first = counts(source(), "first")
     second = counts(first.union(source("other")), "second")
-    plan = plan_of(counts(second.transform(same, "t"), "third").write.noop())
+    plan = plan_of(counts(second.transform(same, name="t"), "third").write.noop())
     order = names(plan)
     for stage in plan.stages:
         assert all(order.index(need) < order.index(stage.name) for need in stage.needs)

@@ -103,14 +103,14 @@ def test_sessions_of_the_time_at_which_rows_come():
 
 
 def test_sessions_that_change_can_be_shown():
-    bench = Bench(rc.sessions("2 seconds"), emit="change")
+    bench = Bench(rc.sessions("2 seconds"), emit="on_update")
     assert bench.step(1_500, "ann") == [("ann", 1_500, 3_500, 1)]
     assert bench.step(3_000, "ann") == [("ann", 1_500, 5_000, 2)]
     assert bench.step(5_000, "ann") == [("ann", 5_000, 7_000, 1)]
 
 
 def test_every_change_can_be_shown():
-    bench = Bench(emit="change")
+    bench = Bench(emit="on_update")
     assert bench.step(1_100, "ann") == [("ann", 1_000, 2_000, 1)]
     assert bench.step(1_200, "ann") == [("ann", 1_000, 2_000, 2)]
     assert bench.step(2_000) == []
@@ -164,9 +164,9 @@ def test_what_cannot_be_is_refused():
     second = rc.tumbling("1 second")
     for wrong, words in (
         (lambda: window(rc.same_window()), "rc.tumbling, rc.sliding or rc.sessions"),
-        (lambda: window(second, on="at"), "of no column"),
+        (lambda: window(second, time_column="at"), "of no column"),
         (lambda: window(second, lateness=5), "nothing is late"),
-        (lambda: window(rc.sliding(2000, 1000), emit="change"), "do not overlap"),
+        (lambda: window(rc.sliding(2000, 1000), emit="on_update"), "do not overlap"),
         (lambda: window(second).top(1, by="x"), "of event time"),
         (lambda: window(second).aggregate(n=rc.count()).late, "has no late rows"),
         (
@@ -174,7 +174,7 @@ def test_what_cannot_be_is_refused():
                 window(second)
                 .aggregate(n=rc.count(), name="counts")
                 .key_by("n")
-                .window(second, on="window_start")
+                .window(second, time_column="window_start")
                 .aggregate(m=rc.count())
             ),
             "rows of 'counts' get there without one",

@@ -41,7 +41,11 @@ def between(stream):
     other = stream.select("k", "text", then="at").event_time("then")
     mine = stream.select("k", "v", "at").event_time("at")
     return mine.join(
-        other, "k", within=rc.between("0 seconds", "1 second"), left_time="at", right_time="then"
+        other,
+        "k",
+        within=rc.between("0 seconds", "1 second"),
+        left_time_column="at",
+        right_time_column="then",
     )
 
 

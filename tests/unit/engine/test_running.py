@@ -146,7 +146,7 @@ def test_differences_that_do_not_fit_fail_the_timestep():
 def test_the_order_of_event_time():
     bench = Bench(
         lambda s: s.key_by("k").running(
-            before=rc.lag("price"), n=rc.cumulative(rc.count()), on="at", name="run"
+            before=rc.lag("price"), n=rc.cumulative(rc.count()), time_column="at", name="run"
         ),
         late=True,
     )
@@ -169,8 +169,8 @@ def test_the_order_of_event_time():
 
 def test_windows_behind_lose_no_row():
     def build(stream):
-        rows = stream.key_by("k").running(step=rc.difference("price"), on="at", name="run")
-        windows = rows.key_by("k").window(rc.tumbling("2 seconds"), on="at")
+        rows = stream.key_by("k").running(step=rc.difference("price"), time_column="at", name="run")
+        windows = rows.key_by("k").window(rc.tumbling("2 seconds"), time_column="at")
         return windows.aggregate(n=rc.count(), most=rc.max("step"), name="windows")
 
     bench = Bench(build, late=True, delay="3 seconds")
@@ -185,7 +185,7 @@ def test_a_batch_waits_for_nothing():
     rows = script(SCHEMA)
     rows.push([row("a", 2, 2), row("a", 1, 1), row("a", 9, None)])
     stream = rc.read().memory(rows, name="rows").event_time("at")
-    run = stream.key_by("k").running(before=rc.lag("price"), on="at", name="run")
+    run = stream.key_by("k").running(before=rc.lag("price"), time_column="at", name="run")
     ends = [run.write.memory("out", name="out"), run.late.write.memory("late", name="late")]
     with rc.run_batch(ends, in_process=InProcess()) as result:
         assert [r["before"] for r in result.output("out").to_pylist()] == [None, 1]
@@ -194,7 +194,8 @@ def test_a_batch_waits_for_nothing():
 
 def test_rows_that_wait_are_not_read_when_others_come(monkeypatch):
     bench = Bench(
-        lambda s: s.key_by("k").running(before=rc.lag("price"), on="at", name="run"), delay="1 hour"
+        lambda s: s.key_by("k").running(before=rc.lag("price"), time_column="at", name="run"),
+        delay="1 hour",
     )
     bench.step(*(row("a", i, i) for i in range(50)))
     told, run = [], bench.harness.process.runner.run
@@ -235,7 +236,7 @@ def test_another_order_is_refused():
 
     def ends(on):
         stream = rc.read().memory(rows, name="rows").event_time("at")
-        run = stream.key_by("k").running(before=rc.lag("price"), on=on, name="run")
+        run = stream.key_by("k").running(before=rc.lag("price"), time_column=on, name="run")
         return run.write.memory("out", name="out")
 
     harness = Harness([ends(None)], settings=rc.Settings(tasks=2, bins=4))
@@ -265,8 +266,8 @@ def test_what_cannot_be_is_refused():
         (lambda: keyed.running(x=rc.cumulative(rc.sum("at"))), "cannot take column 'at'"),
         (lambda: rc.cumulative("price"), "takes an aggregate"),
         (lambda: rc.cumulative(rc.count_distinct("price")), "count_distinct cannot be cumulative"),
-        (lambda: keyed.running(x=rc.lag("price"), on="when"), "no column 'when'"),
-        (lambda: keyed.running(x=rc.lag("price"), on="price"), "must be timestamps"),
+        (lambda: keyed.running(x=rc.lag("price"), time_column="when"), "no column 'when'"),
+        (lambda: keyed.running(x=rc.lag("price"), time_column="price"), "must be timestamps"),
         (lambda: keyed.running(x=rc.lag("price")).late, "has no late rows"),
         (lambda: keyed.running(x=rc.lag("price"), tasks=0), "at least 1"),
     ):
@@ -274,4 +275,4 @@ def test_what_cannot_be_is_refused():
             wrong()
     untimed = rc.read().memory(script(SCHEMA), name="rows")
     with pytest.raises(DataflowError, match="how far event time has come"):
-        untimed.key_by("k").running(x=rc.lag("price"), on="at")
+        untimed.key_by("k").running(x=rc.lag("price"), time_column="at")

@@ -111,7 +111,7 @@ def test_lateness_keeps_a_session_that_is_shown_and_shows_it_again():
 
 
 def test_every_change_can_be_shown():
-    bench = Bench(delay="1 hour", emit="change")
+    bench = Bench(delay="1 hour", emit="on_update")
     assert bench.step(("ann", 20), ("ann", 36)) == [("ann", 20, 30, 1, 7), ("ann", 36, 46, 1, 7)]
     assert bench.step(("bob", 20)) == [("bob", 20, 30, 1, 7)]
     assert bench.step(("ann", 28)) == [("ann", 20, 46, 3, 21)]
@@ -201,7 +201,7 @@ def shouted(frame):
 
 
 def test_a_function_may_answer_many_rows_with_every_change():
-    rows, harness = applied(each_row, "doubled BIGINT", emit="change")
+    rows, harness = applied(each_row, "doubled BIGINT", emit="on_update")
     pushed(rows, harness, ("ann", 20, 1), ("bob", 20, 3))
     shown = pushed(rows, harness, ("ann", 25, 2))
     assert [(r["user"], r["doubled"]) for r in shown] == [("ann", 2), ("ann", 4)]
@@ -209,10 +209,10 @@ def test_a_function_may_answer_many_rows_with_every_change():
 
 def test_windows_of_sessions_that_are_shown_again_are_refused():
     stream = rc.read().memory(script(SCHEMA), name="rows").event_time("at")
-    for options in ({"lateness": 5}, {"emit": "change"}, {"emit": rc.every(5)}):
+    for options in ({"lateness": 5}, {"emit": "on_update"}, {"emit": rc.every(5)}):
         shown = stream.key_by("user").window(rc.sessions(10), **options).aggregate(n=rc.count())
         with pytest.raises(DataflowError, match="count them twice"):
-            shown.window(rc.tumbling(100), on="window_end").aggregate(m=rc.count())
+            shown.window(rc.tumbling(100), time_column="window_end").aggregate(m=rc.count())
 
 
 def test_a_stale_session_is_not_shown_again():
@@ -245,7 +245,7 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("user")
     gap = rc.sessions("10 seconds")
     for wrong, words in (
-        (lambda: keyed.window(gap, emit="changes"), "emit is 'complete'"),
+        (lambda: keyed.window(gap, emit="changes"), "emit is 'on_close'"),
         (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
         (lambda: keyed.window(gap).apply_batches(max, "window_end TIMESTAMP"), "leave it out"),
         (lambda: keyed.window(gap).aggregate(_last=rc.count()), "name it otherwise"),

@@ -215,7 +215,7 @@ def test_the_first_rows_of_each_window():
 
 def test_a_row_is_late_for_a_window_and_in_time_for_another():
     def made(stream):
-        windows = stream.key_by("user").window(TEN_BY_FIVE, emit="change")
+        windows = stream.key_by("user").window(TEN_BY_FIVE, emit="on_update")
         return windows.aggregate(n=rc.count(), name="w")
 
     expected = [
@@ -287,7 +287,7 @@ def test_a_row_goes_into_every_window_that_holds_it():
 
 def test_a_row_is_kept_so_often_at_most():
     stream = rc.read().memory(script("user STRING, at TIMESTAMP"), name="rows").event_time("at")
-    window = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"), emit="change")
+    window = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"), emit="on_update")
     with pytest.raises(DataflowError, match=r"kept 2,000 times.*1,000 times are the most"):
         window.aggregate(n=rc.count())
     plain = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"))

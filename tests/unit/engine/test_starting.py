@@ -201,7 +201,7 @@ def test_initial_state_is_looked_at_before_anything_is_journalled(tmp_path):
             lambda key, state, rows: (state or 0) + 1,
             state=total,
             name="sums",
-            initial=lambda: given,
+            preload=lambda: given,
         )
         end = made.write.json(str(tmp_path / "out"), name="o")
         return Job("j", [end], state=str(tmp_path / "state"), settings=QUIET)

@@ -195,7 +195,7 @@ def test_an_input_that_is_idle_lets_timers_go_off(batches):
         batches,
         timeout="1 second",
         time="event",
-        on="at",
+        time_column="at",
     )
     bench.harness = Harness(
         visits.write.memory("out", name="out"),
@@ -285,8 +285,8 @@ def test_what_a_timer_goes_by_cannot_change(batches):
     ("options", "part"),
     [
         ({"timeout": 9, "time": "event"}, "which column has the event times"),
-        ({"time": "event", "on": "at"}, "by which times a timeout= goes"),
-        ({"timeout": 9, "on": "at"}, "on is for time='event'"),
+        ({"time": "event", "time_column": "at"}, "by which times a timeout= goes"),
+        ({"timeout": 9, "time_column": "at"}, "time_column= is for time='event'"),
         ({"timeout": 9, "time": "other"}, "time is 'event' or 'processing', not 'other'"),
         ({"timeout": "soon"}, "'soon'"),
         ({}, "timeout="),

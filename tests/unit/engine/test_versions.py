@@ -287,7 +287,7 @@ def totals(process, *rows: tuple[str, int]):
         {"word": [w for w, _ in rows], "total": pa.array([v for _, v in rows], "int64")}
     )
     stream = stream_of(process.exchange.current.program.dataflow, "in").key_by("word")
-    made = stream.aggregate(total=rc.sum("v"), name="totals", initial=lambda: known)
+    made = stream.aggregate(total=rc.sum("v"), name="totals", preload=lambda: known)
     return rc.add(made.write.memory("totals", name="totals-out"))
 
 

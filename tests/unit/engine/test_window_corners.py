@@ -75,7 +75,7 @@ def test_rows_late_for_the_window_that_they_came_with_still_have_it(how):
     assert "window_start" in made.late.schema.names
 
 
-@pytest.mark.parametrize("emit", ["change", rc.every("1 second")])
+@pytest.mark.parametrize("emit", ["on_update", rc.every("1 second")])
 @pytest.mark.parametrize(
     ("window", "on"),
     [
@@ -86,7 +86,7 @@ def test_rows_late_for_the_window_that_they_came_with_still_have_it(how):
 )
 def test_windows_of_windows_that_are_shown_again_are_refused(emit, window, on):
     counts = keyed(*LATE).window(TEN, emit=emit).aggregate(n=rc.count(), name="counts")
-    windows = counts.key_by("k").window(window, on=on)
+    windows = counts.key_by("k").window(window, time_column=on)
     with pytest.raises(DataflowError, match="would count them twice"):
         windows.aggregate(total=rc.sum("n"), name="w")
 

@@ -1,0 +1,43 @@
+"""Former names of arguments: a call that still uses one is refused with the present name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from rechannel.dataflow.naming import caller
+from rechannel.errors import DataflowError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EMIT = {"complete": "on_close", "change": "on_update"}
+"""Former values of `emit=`, and the present ones."""
+
+
+def renamed(**names: str) -> Callable[[F], F]:
+    """Make a method refuse former names of its arguments: `@renamed(on="time_column")`."""
+
+    def decorate(method: F) -> F:
+        @wraps(method)
+        def checked(*given: Any, **named: Any) -> Any:
+            _refuse(method.__name__, names, named)
+            return method(*given, **named)
+
+        return cast("F", checked)
+
+    return decorate
+
+
+def _refuse(method: str, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """Raise DataflowError for the first former name that a call used."""
+    for old, new in names.items():
+        if old in given:
+            msg = f"{method} ({caller()}): there is no argument {old}=; use {new}="
+            raise DataflowError(msg)
+
+
+def emission_hint(emit: object) -> str:
+    """End of a message: which value of `emit=` took the place of a former one; empty if none."""
+    new = EMIT.get(emit) if isinstance(emit, str) else None
+    return "" if new is None else f"; emit={new!r} is what emit={emit!r} was"
