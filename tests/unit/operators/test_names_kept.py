@@ -55,7 +55,7 @@ def windows() -> dict[str, Stream]:
         "sessions processing": keyed.window(rc.sessions(5), time="processing").aggregate(n),
         "sessions apply": keyed.window(rc.sessions(5)).apply_batches(len, "x BIGINT"),
         "counting": keyed.window(rc.counting(10)).aggregate(n),
-        "counting by time": keyed.window(rc.counting(10, 4), on="t").aggregate(n),
+        "counting by time": keyed.window(rc.counting(10, 4), time_column="t").aggregate(n),
         "inherited": counted.window(rc.same_window()).aggregate(total=rc.sum("n")),
         "inherited top": counted.window(rc.same_window()).top(3, by="n"),
         "top": keyed.window(tumbling).top(3, by="v", ties=True),
@@ -83,7 +83,7 @@ def kept_by_key() -> dict[str, Stream]:
         "latest": keyed.latest("v"),
         "top": keyed.top(2, by="v"),
         "running": keyed.running(before=rc.lag("v"), n=rc.cumulative(rc.count())),
-        "running by time": keyed.running(on="t", d=rc.difference("v")),
+        "running by time": keyed.running(time_column="t", d=rc.difference("v")),
     }
 
 
