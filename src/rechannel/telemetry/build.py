@@ -69,7 +69,7 @@ def task_finished(report: Mapping[str, Any]) -> TaskFinished:
         segments=_segments(report.get("edit")),
         sent=sent,
         kept=kept,
-        spark_task=None if spark is None else SparkTaskId.from_json(spark),
+        spark_task=None if spark is None else SparkTaskId(**spark),
     )
 
 

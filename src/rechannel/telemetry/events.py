@@ -8,11 +8,12 @@ back, a duration may be negative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from rechannel.telemetry.record import EMPTY, Record, by_name
+from rechannel.model.codec import Json, decode, encode
+from rechannel.telemetry.record import EMPTY, Record
 from rechannel.telemetry.task_finished import TaskFinished
 
 FORMAT = 1
@@ -116,7 +117,6 @@ class TimestepCommitted(Record):
     """
 
     KIND: ClassVar[str] = "timestep_committed"
-    NESTED: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"state": by_name(StateSize.from_json)}
 
     timestep: int
     at_ms: int
@@ -226,15 +226,15 @@ EVENTS: tuple[type[Event], ...] = (
 _BY_KIND: Mapping[str, type[Event]] = {event.KIND: event for event in EVENTS}
 
 
-def event_to_json(event: Event) -> dict[str, Any]:
-    """An event as it is written: its fields, and its kind as `event`."""
-    return {"event": event.KIND, **event.to_json()}
+def event_to_json(event: Event) -> dict[str, Json]:
+    """Return an event as it is written: its kind as `event`, and its fields."""
+    return {"event": event.KIND, **encode(event)}
 
 
-def event_from_json(data: Mapping[str, Any]) -> Event | None:
+def event_from_json(data: Mapping[str, Json]) -> Event | None:
     """Invert `event_to_json`; None for a kind that this version does not know.
 
     Raises TypeError, ValueError or KeyError for what is not an event.
     """
     kind = _BY_KIND.get(data["event"])
-    return None if kind is None else kind.from_json(data)
+    return None if kind is None else decode(kind, data)

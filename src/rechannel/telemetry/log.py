@@ -167,7 +167,7 @@ class EventLog:
     def _encoded(self, event: Event) -> bytes:
         """An event as a line; empty, and counted as lost, for what is none or JSON cannot hold."""
         try:
-            return json.dumps(event_to_json(event), separators=(",", ":")).encode()
+            return json.dumps(event_to_json(event), separators=(",", ":"), default=dict).encode()
         except Exception:  # whatever it is, the other events are written
             _LOG.exception("telemetry cannot write a %s", type(event).__name__)
             self._lose(1)

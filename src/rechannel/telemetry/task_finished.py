@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from rechannel.telemetry.record import EMPTY, Record, several
+from rechannel.telemetry.record import EMPTY, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +107,6 @@ class TaskFinished(Record):
     """
 
     KIND: ClassVar[str] = "task_finished"
-    NESTED: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "segments": several(SegmentWritten.from_json),
-        "sent": several(Sent.from_json),
-        "kept": several(Kept.from_json),
-        "spark_task": SparkTaskId.from_json,
-        "spark": SparkMetrics.from_json,
-    }
-
     timestep: int
     operator: str
     task: int

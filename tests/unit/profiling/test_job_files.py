@@ -71,8 +71,8 @@ def test_what_is_not(tmp_path):
         ("nonsense", "line 5 of .* is not an event"),
         ('{"event":"task_finished","timestep":1}', "line 5 of .* is not an event"),
         ('{"event":"job_stopped","job":"j","at_ms":-1}', "event 3 of .*: -1 is no time"),
-        ('{"event":"timestep_committed","timestep":1,"at_ms":1,"duration_ms":"x"}', "event 3 of"),
-        ('{"event":"timestep_committed","timestep":0.5,"at_ms":1,"duration_ms":1}', "event 3 of"),
+        ('{"event":"timestep_committed","timestep":1,"at_ms":1,"duration_ms":"x"}', "line 5 of"),
+        ('{"event":"timestep_committed","timestep":0.5,"at_ms":1,"duration_ms":1}', "line 5 of"),
     ],
 )
 def test_bad_lines_are_named_and_skipped_or_refused(tmp_path, bad, words):

@@ -1,0 +1,171 @@
+"""The one codec: records to plain JSON values, and back.
+
+A record is a frozen dataclass, and its annotations are its format: a member per field, mappings as
+objects, tuples as lists, enums by value. What differs from that is said where the field or the class
+is declared:
+
+    id: Annotated[str, ABSENT] = ""                left out while it has its default
+    size: Annotated[int, written("bytes")]         another name in the file
+    span: Annotated[int, written(encode=str, decode=int)]   another form
+    @sparse                                        all fields that have their defaults are left out
+    @closed                                        unknown members are refused, not ignored
+    form(Intervals, encode=..., decode=...)        a class, or a union, with a form of its own
+
+A member that is missing has the field's default, so a field with a default may be added without a new
+format. Scalars are checked and never converted: what is read is written again byte for byte.
+
+cattrs compiles a function per class. msgspec would be faster at reading, but cannot give a dataclass a
+form of its own, leaves out only what is identical with its default, and writes 1e-07 and non-ASCII text
+differently from the files that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar, get_type_hints
+
+from cattrs import Converter
+from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+T = TypeVar("T")
+
+Mark: TypeAlias = Any
+"""What cattrs calls an override of a field."""
+
+Json: TypeAlias = Any
+"""A value that JSON can hold: None, bool, int, float, str, list or dict with str keys."""
+
+ABSENT: Mark = override(omit_if_default=True)
+"""Marks a field, in `Annotated`, that is left out while it has its default."""
+
+_SCALARS: dict[type, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int,),
+    float: (float, int),
+    str: (str,),
+}
+"""Classes of the values that a field of a scalar type takes."""
+
+_CLOSED: set[type] = set()
+_SPARSE: set[type] = set()
+
+
+def encode(value: object, kind: Any = None) -> Json:
+    """Return the plain JSON values of a record. kind: what it is declared as; default: its class."""
+    return _CONVERTER.unstructure(value, unstructure_as=kind)
+
+
+def decode(kind: type[T], data: Json) -> T:
+    """Invert `encode`. Raises KeyError, TypeError or ValueError for what is no such record."""
+    try:
+        return _CONVERTER.structure(data, kind)
+    except ForbiddenExtraKeysError as error:
+        raise ValueError(str(error)) from error
+    except AttributeError as error:  # a list where an object is expected
+        raise TypeError(str(error)) from error
+
+
+def closed(kind: type[T]) -> type[T]:
+    """Refuse unknown members of a record, and of records derived from it. Decorates the class."""
+    _CLOSED.add(kind)
+    return kind
+
+
+def sparse(kind: type[T]) -> type[T]:
+    """Leave out all fields of a record, and of records derived from it, that have their defaults."""
+    _SPARSE.add(kind)
+    return kind
+
+
+def written(
+    name: str | None = None,
+    *,
+    encode: Callable[[Any], Json] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    absent: bool = False,
+) -> Mark:
+    """Return a mark for a field, in `Annotated`, that is not written as its annotation says.
+
+    name: of the member. encode, decode: its form. absent: left out while it has its default.
+    """
+    return override(
+        rename=name,
+        omit_if_default=absent or None,
+        unstruct_hook=encode,
+        struct_hook=None if decode is None else lambda data, _: decode(data),
+    )
+
+
+def form(kind: Any, *, encode: Callable[[Any], Json], decode: Callable[[Json], Any]) -> None:
+    """Give a class, or a union, a form of its own."""
+    _CONVERTER.register_unstructure_hook_func(_same(kind), encode)
+    _CONVERTER.register_structure_hook_func(_same(kind), lambda data, _: decode(data))
+
+
+def _scalar(kind: type, taken: tuple[type, ...]) -> Callable[[Any, Any], Any]:
+    def check(value: Any, _: Any) -> Any:
+        if type(value) not in taken:
+            msg = f"expected {kind.__name__}, found {value!r}"
+            raise TypeError(msg)
+        return value
+
+    return check
+
+
+def _converter() -> Converter:
+    made = Converter(detailed_validation=False, unstruct_collection_overrides={tuple: list})
+    for kind, taken in _SCALARS.items():
+        made.register_structure_hook(kind, _scalar(kind, taken))
+    made.register_unstructure_hook_func(_same(Any), lambda value: value)
+    # Otherwise cattrs would treat one as a string.
+    made.register_unstructure_hook(StrEnum, lambda value: value.value)
+    made.register_structure_hook(StrEnum, lambda value, kind: kind(value))
+    made.register_structure_hook_factory(
+        is_dataclass,
+        lambda kind: make_dict_structure_fn(
+            kind, made, _cattrs_forbid_extra_keys=_is(kind, _CLOSED), **_marks(kind)
+        ),
+    )
+    made.register_unstructure_hook_factory(is_dataclass, lambda kind: _writer(kind, made))
+    return made
+
+
+def _writer(kind: type, converter: Converter) -> Callable[[Any], Json]:
+    sparse = _is(kind, _SPARSE)
+    write: Callable[[Any], dict[str, Json]] = make_dict_unstructure_fn(
+        kind, converter, _cattrs_omit_if_default=sparse, **_marks(kind)
+    )
+    if not sparse:
+        return write
+    # cattrs writes what may be absent last; members have the order of the fields.
+    names = [each.name for each in fields(kind)]
+
+    def ordered(value: Any) -> Json:
+        data = write(value)
+        return {name: data[name] for name in names if name in data}
+
+    return ordered
+
+
+def _same(kind: Any) -> Callable[[Any], bool]:
+    return lambda given: given == kind
+
+
+def _is(kind: type, marked: set[type]) -> bool:
+    return not marked.isdisjoint(kind.__mro__)
+
+
+def _marks(kind: type) -> dict[str, Mark]:
+    """Marks by field. By hand: cattrs does not see them in annotations that are strings."""
+    return {
+        name: mark
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, type(ABSENT))
+    }
+
+
+_CONVERTER = _converter()

@@ -1,0 +1,79 @@
+"""Every record as the text that files hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rechannel.engine import snapshot
+from rechannel.engine.entries import Entry
+from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
+from rechannel.model.eventtime import Times
+from rechannel.model.routing import Routing
+from rechannel.reconfigure import changes, strategies
+from rechannel.reconfigure.coordination import Coordination
+from rechannel.reconfigure.events import event_from_json
+from rechannel.reconfigure.moment import EventMoment
+from rechannel.reconfigure.plan import Plan
+from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.steps import Step
+from rechannel.state.manifest import Edit, Run
+from rechannel.state.sealed import canonical
+from rechannel.telemetry.events import event_from_json as telemetry_from_json
+from rechannel.telemetry.events import event_to_json as telemetry_to_json
+
+
+def as_json(value: Any) -> Any:
+    if isinstance(value, changes._Value):
+        return changes.to_json(value)
+    if isinstance(value, strategies._Strategy):
+        return strategies.to_json(value)
+    return value.to_json()
+
+
+def _text(value: Any) -> str:
+    return canonical(as_json(value)).decode()
+
+
+def _line(value: Any) -> str:
+    return json.dumps(telemetry_to_json(value), separators=(",", ":"))
+
+
+WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "Plan": lambda plan: json.dumps(plan.to_json(), indent=1),
+    "Entry": lambda entry: entry.to_bytes().decode(),
+    "JournalState": lambda state: snapshot.to_bytes(state).decode(),
+    "Telemetry": _line,
+}
+"""What is not written as canonical JSON."""
+
+
+def _of_json(decode: Callable[[Any], Any]) -> Callable[[str], Any]:
+    return lambda text: decode(json.loads(text))
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "Run": _of_json(Run.from_json),
+    "Edit": _of_json(Edit.from_json),
+    "Times": _of_json(Times.from_json),
+    "Routing": _of_json(Routing.from_json),
+    "Resources": _of_json(Resources.from_json),
+    "OperatorConfiguration": _of_json(OperatorConfiguration.from_json),
+    "Configuration": _of_json(Configuration.from_json),
+    "Change": _of_json(changes.from_json),
+    "Strategy": _of_json(strategies.from_json),
+    "Step": _of_json(Step.from_json),
+    "Event": _of_json(event_from_json),
+    "EventMoment": _of_json(EventMoment.from_json),
+    "Record": _of_json(Record.from_json),
+    "Coordination": _of_json(Coordination.from_json),
+    "Plan": _of_json(Plan.from_json),
+    "Entry": lambda text: Entry.from_bytes(text.encode(), name="an entry"),
+    "JournalState": lambda text: snapshot.from_bytes(text.encode(), name="a snapshot"),
+    "Telemetry": _of_json(telemetry_from_json),
+}
+
+
+def text_of(kind: str, value: Any) -> str:
+    return WRITERS.get(kind, _text)(value)
