@@ -15,8 +15,8 @@ from benchmarks.clock_source import scattered
 from benchmarks.harness import Parameters
 from benchmarks.two_hosts import store
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.track_frame import KeyedFrame
 from rechannel.model.routing import Routing, even_starts
+from rechannel.operators.process.track_frame import KeyedFrame
 
 OPERATOR = "totals"
 SOURCE = "rows"

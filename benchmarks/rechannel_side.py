@@ -22,8 +22,8 @@ from benchmarks.nexmark.query import Tables, query
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.track_frame import KeyedFrame
-from rechannel.kernels.track_rows import Rows
+from rechannel.kernels.functions.python_rows import Rows
+from rechannel.operators.process.track_frame import KeyedFrame
 
 POLL_SECONDS = 0.05
 ENTRIES_KEPT = 1_000_000

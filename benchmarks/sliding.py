@@ -29,7 +29,7 @@ from benchmarks.measurements import BatchMeasurement, steady_seconds
 from benchmarks.trials import Trials, run_trials
 
 if TYPE_CHECKING:
-    from rechannel.kernels.logic import AggregateFunction
+    from rechannel.kernels.protocol.logic import AggregateFunction
 
 KINDS = ("totals", "panes")
 BOUND = 1.2

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
         sliding,
         tumbling,
     )
-    from rechannel.engine.spark.session import advise, session
+    from rechannel.engine.spark.session.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
-    from rechannel.kernels.group_frame import GroupFrame
-    from rechannel.kernels.track_frame import KeyedFrame
-    from rechannel.kernels.track_rows import Rows
+    from rechannel.kernels.functions.python_rows import Rows
     from rechannel.model.patience import Patience
+    from rechannel.operators.process.track_frame import KeyedFrame
+    from rechannel.operators.window.group_frame import GroupFrame
     from rechannel.profiling.front import profile, profile_session
     from rechannel.reconfigure.ask import (
         all_at_once,
@@ -83,19 +83,19 @@ if TYPE_CHECKING:
 _HOMES = {
     "Batch": "rechannel.sinks.batch",
     "Durability": "rechannel.state.local",
-    "GroupFrame": "rechannel.kernels.group_frame",
+    "GroupFrame": "rechannel.operators.window.group_frame",
     "Job": "rechannel.job",
-    "KeyedFrame": "rechannel.kernels.track_frame",
+    "KeyedFrame": "rechannel.operators.process.track_frame",
     "MemoryConnector": "rechannel.sources.connectors",
     "Plan": "rechannel.reconfigure.plan",
     "RechannelError": "rechannel.errors",
     "Reconfiguration": "rechannel.running",
-    "Rows": "rechannel.kernels.track_rows",
+    "Rows": "rechannel.kernels.functions.python_rows",
     "RunningJob": "rechannel.running",
     "Patience": "rechannel.model.patience",
     "Settings": "rechannel.settings",
     "add": "rechannel.reconfigure.program",
-    "advise": "rechannel.engine.spark.session",
+    "advise": "rechannel.engine.spark.session.session",
     "all_at_once": "rechannel.reconfigure.ask",
     "assign_resources": "rechannel.reconfigure.ask",
     "assign_workload": "rechannel.reconfigure.ask",
@@ -136,7 +136,7 @@ _HOMES = {
     "rewrite": "rechannel.reconfigure.ask",
     "same_window": "rechannel.dataflow.windowing",
     "run_batch": "rechannel.batch",
-    "session": "rechannel.engine.spark.session",
+    "session": "rechannel.engine.spark.session.session",
     "sessions": "rechannel.dataflow.windowing",
     "set_bound": "rechannel.reconfigure.ask",
     "set_in_flight": "rechannel.reconfigure.ask",

@@ -14,35 +14,35 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rechannel.dataflow.graph import Dataflow, Node, Transform
-from rechannel.engine.cluster import Cluster, FixedCluster
-from rechannel.engine.driver import Driver
-from rechannel.engine.entries import Note, Opened
-from rechannel.engine.exchange import Exchange, Opener, Ready
-from rechannel.engine.held import Held
-from rechannel.engine.history import History
-from rechannel.engine.housekeeping import Housekeeper
-from rechannel.engine.identity import Identity
-from rechannel.engine.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
-from rechannel.engine.journal import Journal
-from rechannel.engine.lease import Lease, process_started
-from rechannel.engine.loading import Loader, Tables, initial_state, load_initial
-from rechannel.engine.measured import Measured
-from rechannel.engine.opening import opening
-from rechannel.engine.physical import SinkPlan
-from rechannel.engine.preparer import Preparer
-from rechannel.engine.preparing import ClusterPreparer
-from rechannel.engine.publishing import Publisher
-from rechannel.engine.restarting import elsewhere
-from rechannel.engine.runner import Runner
-from rechannel.engine.sink_rows import RowsOf
-from rechannel.engine.state_view import Scan, StateView
-from rechannel.engine.steps import first_configuration
-from rechannel.engine.stopping import Stopping
-from rechannel.engine.this_driver import ledger_of, this_holder, this_opened
-from rechannel.engine.versions import NOTE, Program, current_record, start_program
-from rechannel.engine.withdrawal import described, held_back, withdrawal
+from rechannel.engine.failures.stopping import Stopping
+from rechannel.engine.journal.entries import Note, Opened
+from rechannel.engine.journal.lease import Lease, process_started
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.this_driver import ledger_of, this_holder, this_opened
+from rechannel.engine.loop.driver import Driver
+from rechannel.engine.loop.housekeeping import Housekeeper
+from rechannel.engine.program.identity import Identity
+from rechannel.engine.program.opening import opening
+from rechannel.engine.program.physical import SinkPlan
+from rechannel.engine.program.restarting import elsewhere
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.versions import NOTE, Program, current_record, start_program
+from rechannel.engine.program.withdrawal import described, held_back, withdrawal
+from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.cluster import Cluster, FixedCluster
+from rechannel.engine.reconfigure.history import History
+from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.preparer import Preparer
+from rechannel.engine.reconfigure.preparing import ClusterPreparer
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.stages.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
+from rechannel.engine.stages.loading import Loader, Tables, initial_state, load_initial
+from rechannel.engine.stages.runner import Runner
+from rechannel.engine.stages.sink_rows import RowsOf
+from rechannel.engine.view.pinned import Pinned
+from rechannel.engine.view.state_view import Scan, StateView
 from rechannel.errors import DataflowError, RefusedError
-from rechannel.kernels.program import TASK_BYTES
+from rechannel.kernels.protocol.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
 from rechannel.running import Parts, RunningJob
 from rechannel.settings import SLOT_BYTES, Settings
@@ -327,14 +327,14 @@ class Assembly:
             meaning=runner.meaning,
         )
         view = StateView(current.plan, program.programs, self._scan())
-        exchange = Exchange(
+        exchange = ProgramSwitch(
             current=current,
             runner=runner,
             publisher=publisher,
             view=view,
             state=lambda: self.journal.state,
         )
-        held = Held()
+        held = Pinned()
         housekeeper = Housekeeper(
             self.store,
             self.journal,
@@ -385,7 +385,7 @@ class Assembly:
         """The settings with bounds of bytes per timestep and task, by executors' memory where they do not say."""
         most, each = SLOT_BYTES * self._tasks(), TASK_BYTES
         if self.spark is not None:
-            from rechannel.engine.spark.memory import task_bytes, timestep_bytes
+            from rechannel.engine.spark.session.memory import task_bytes, timestep_bytes
 
             most, each = timestep_bytes(self.spark), task_bytes(self.spark)
         return replace(
@@ -408,7 +408,7 @@ class Assembly:
 
         return spark_cluster(self.spark)
 
-    def _preparer(self, exchange: Exchange, cluster: Cluster, runner: Any) -> Preparer:
+    def _preparer(self, exchange: ProgramSwitch, cluster: Cluster, runner: Any) -> Preparer:
         if self.spark is None:
             return ClusterPreparer(exchange=exchange, cluster=cluster)
         from rechannel.engine.spark.preparing import spark_preparer
@@ -464,7 +464,7 @@ class Assembly:
 
 
 def _parallelism(spark: Any) -> int:
-    from rechannel.engine.spark.session import is_connect
+    from rechannel.engine.spark.session.session import is_connect
 
     if is_connect(spark):
         return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "2")))

@@ -27,7 +27,7 @@ from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, TimestepError, UnknownOperatorError
 from rechannel.job import InProcess, Job
-from rechannel.kernels.marks import EventTime
+from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.outlets import ForEachBatchOutlet

@@ -124,7 +124,7 @@ class Job:
     def _session(self) -> SparkSession:
         if self._spark is not None:
             return self._spark
-        from rechannel.engine.spark.session import session
+        from rechannel.engine.spark.session.session import session
 
         made: SparkSession = session()
         return made

@@ -13,20 +13,20 @@ import pyarrow as pa
 
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
-from rechannel.engine.calls import waited
-from rechannel.engine.driver import Driver
-from rechannel.engine.exchange import Exchange, Opener, asking, looking
-from rechannel.engine.heartbeat import RENEW_SECONDS
-from rechannel.engine.held import Held, Hold
-from rechannel.engine.history import read_history, read_one, summary
-from rechannel.engine.housekeeping import Housekeeper
-from rechannel.engine.journal import Journal
-from rechannel.engine.latencies import Latencies
-from rechannel.engine.lease import Lease
-from rechannel.engine.life import Life
-from rechannel.engine.publishing import Publisher
-from rechannel.engine.sql import answer, named
-from rechannel.engine.state_view import StateView
+from rechannel.engine.journal.lease import Lease
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.loop.driver import Driver
+from rechannel.engine.loop.heartbeat import RENEW_SECONDS
+from rechannel.engine.loop.housekeeping import Housekeeper
+from rechannel.engine.loop.life import Life
+from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.calls import waited
+from rechannel.engine.reconfigure.history import read_history, read_one, summary
+from rechannel.engine.reconfigure.latencies import Latencies
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking, looking
+from rechannel.engine.view.pinned import Hold, Pinned
+from rechannel.engine.view.sql import answer, named
+from rechannel.engine.view.state_view import StateView
 from rechannel.errors import (
     NotReadyError,
     RefusedError,
@@ -60,7 +60,7 @@ class Parts:
 
     name: str
     store: Store
-    exchange: Exchange
+    exchange: ProgramSwitch
     opener: Opener
     journal: Journal
     housekeeper: Housekeeper
@@ -69,7 +69,7 @@ class Parts:
     lease: Lease
     hub: Hub
     view: StateView
-    held: Held
+    held: Pinned
     session: Any = None
 
 

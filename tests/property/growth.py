@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rechannel.engine.journal_state import JournalState
+from rechannel.engine.journal.state import JournalState
 from rechannel.state.keys import JOURNAL, OUTBOX, SEGMENTS, SNAPSHOTS, timestep_of
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Dataflow, Sink
 from rechannel.dataflow.identity import function_of
-from rechannel.engine.cluster import Executor, FixedCluster
+from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing

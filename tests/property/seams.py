@@ -21,11 +21,11 @@ from random import Random
 
 import pyarrow as pa
 
-from rechannel.engine.heartbeat import Heartbeat
-from rechannel.engine.journal import read_only
-from rechannel.engine.lease import FRESH_MS, Holder, Lease
-from rechannel.engine.physical import SinkPlan
-from rechannel.engine.this_driver import ledger_of
+from rechannel.engine.journal.lease import FRESH_MS, Holder, Lease
+from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.this_driver import ledger_of
+from rechannel.engine.loop.heartbeat import Heartbeat
+from rechannel.engine.program.physical import SinkPlan
 from rechannel.errors import FencedError, StateInUseError, StorageError
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings

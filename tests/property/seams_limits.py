@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from rechannel.kernels import stateful
-from rechannel.kernels.spool import Spool
+from rechannel.kernels.shuffle.spool import Spool
+from rechannel.kernels.tasks import stateful_task
 from rechannel.sources import memory
 
 
 def count_what_small_limits_do(patch: pytest.MonkeyPatch, happened: Counter[str]) -> None:
     """Count timesteps that are cut by bytes, tasks that go in parts, and buffers that go to disk."""
-    parts_of, write, cut = stateful.parts_of, Spool.write, memory.cut
+    parts_of, write, cut = stateful_task.parts_of, Spool.write, memory.cut
 
     def counting_parts(*given: Any, **named: Any) -> Iterator[Any]:
         for number, part in enumerate(parts_of(*given, **named)):
@@ -32,6 +32,6 @@ def count_what_small_limits_do(patch: pytest.MonkeyPatch, happened: Counter[str]
         happened["cut by bytes"] += taken[0] < len(sizes)
         return taken
 
-    patch.setattr(stateful, "parts_of", counting_parts)
+    patch.setattr(stateful_task, "parts_of", counting_parts)
     patch.setattr(Spool, "write", counting_write)
     patch.setattr(memory, "cut", counting_cut)

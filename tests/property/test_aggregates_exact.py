@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels.exact import ExactSums
-from rechannel.kernels.groups import Groups
-from rechannel.kernels.logic import Columns
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.exact import ExactSums
+from rechannel.kernels.columnar.groups import Groups
 
 SUMS = ExactSums(sum_bins=5, square_bins=6)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

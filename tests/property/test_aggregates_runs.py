@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels import aggregates as ag
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.groups import Groups
-from rechannel.kernels.logic import AggregateFunction, Arrivals, Columns
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import Groups
+from rechannel.kernels.protocol.logic import AggregateFunction, OperatorInput
 from rechannel.model.eventtime import Clock
+from rechannel.operators.aggregate import functions as ag
+from rechannel.operators.aggregate.logic import AggregateLogic
 
 Values = list[object]
 Row = tuple[int, object]
@@ -229,7 +230,7 @@ class Runner:
         values = [column.take(pa.array(order)) for column in wire]
         starts = np.searchsorted(owners[order], keys)
         applied = self.logic.apply(
-            Arrivals(
+            OperatorInput(
                 keys=[pa.array(keys, pa.int64())],
                 hashes=np.arange(len(keys), dtype=np.uint64),
                 values=values,

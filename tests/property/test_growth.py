@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.kernels import stateful
+from rechannel.kernels.tasks import stateful_task
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS
 from rechannel.state.merging import MergePolicy
@@ -92,17 +92,17 @@ def streams() -> None:
 @pytest.mark.slow
 def test_runs_that_stay_in_empty_slices_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault is put back: a merge of a slice without rows retires nothing."""
-    merges = stateful.StatefulTask._merges
+    merges = stateful_task.StatefulTask._merges
 
     def only_rows(self, state, runs, writer, measures, clock, gone):
         retired, added = [], []
         for merge in state.merges:
-            if stateful._merge_parts(state, runs, merge, gone):
-                one = stateful.replace(state, merges=(merge,))
+            if stateful_task._merge_parts(state, runs, merge, gone):
+                one = stateful_task.replace(state, merges=(merge,))
                 more = merges(self, one, runs, writer, measures, clock, gone)
                 retired, added = [*retired, *more[0]], [*added, *more[1]]
         return tuple(retired), tuple(added)
 
-    monkeypatch.setattr(stateful.StatefulTask, "_merges", only_rows)
+    monkeypatch.setattr(stateful_task.StatefulTask, "_merges", only_rows)
     with pytest.raises(AssertionError, match="runs"):
         streams()

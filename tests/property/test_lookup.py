@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels import lookup, sorting
-from rechannel.kernels.lookup import find, gather
-from rechannel.kernels.merge import merge_rows, slices_of
-from rechannel.kernels.sorting import sort_index, take
+from rechannel.kernels.columnar import sorting
+from rechannel.kernels.columnar.sorting import sort_index, take
+from rechannel.kernels.lsm import lookup
+from rechannel.kernels.lsm.lookup import find, gather
+from rechannel.kernels.lsm.merge import merge_rows, slices_of
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Run

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from rechannel.dataflow.migration import Migrate, migrate
 from rechannel.dataflow.succession import migration_between
-from rechannel.kernels.lookup import find, gather
-from rechannel.kernels.merge import Rows, merge_rows, slices_of
-from rechannel.kernels.migrate import Migration, fingerprint
-from rechannel.kernels.program import Branch, StageProgram, StageStep, TaskState
-from rechannel.kernels.runs import RunWriter, live_at, open_run
-from rechannel.kernels.scan import finished
-from rechannel.kernels.sorting import sort_index, take
-from rechannel.kernels.track import TrackLogic
+from rechannel.kernels.columnar.sorting import sort_index, take
+from rechannel.kernels.lsm.lookup import find, gather
+from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.lsm.runs import RunWriter, live_at, open_run
+from rechannel.kernels.lsm.scan import finished
+from rechannel.kernels.protocol.migrate import Migration, fingerprint
+from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, TaskState
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.operators.process.track import TrackLogic
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.memory import MemoryStore
 from tests.support.eras import chains

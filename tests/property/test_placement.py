@@ -8,8 +8,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.engine.cluster import Executor
-from rechannel.engine.placement import place
+from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.reconfigure.placement import place
 
 NAMES = "abc"
 GONE = "z"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import rechannel as rc
-from rechannel.engine.inprocess import TaskDied
-from rechannel.engine.journal import read_only
+from rechannel.engine.journal.log import read_only
+from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import (
     DamagedStateError,
     FencedError,

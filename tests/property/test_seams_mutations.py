@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine import journal_state, lane, publishing
-from rechannel.engine.heartbeat import Heartbeat
-from rechannel.engine.streamtime import StreamTime
+from rechannel.engine.journal.log import state
+from rechannel.engine.loop.heartbeat import Heartbeat
+from rechannel.engine.loop.stream_time import StreamTime
+from rechannel.engine.publish import lane, publisher
 from rechannel.errors import FencedError
 from rechannel.reconfigure import coordination
 from rechannel.reconfigure.record import Record
@@ -27,8 +28,8 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 def sinks_by_name(patch: pytest.MonkeyPatch) -> None:
     """What one sink is owed is given to the next one of its name."""
-    patch.setattr(publishing, "incarnation", lambda notes, kind, name: name)
-    for room in (publishing, lane):
+    patch.setattr(publisher, "incarnation", lambda notes, kind, name: name)
+    for room in (publisher, lane):
         patch.setattr(room, "owed", lambda state, name, who: _owed(state, name))
     patch.setattr(lane.Lane, "give_up", lambda self, reason: None)
 
@@ -39,7 +40,7 @@ def _owed(state: Any, name: str) -> dict[int, Any]:
 
 def offsets_by_name(patch: pytest.MonkeyPatch) -> None:
     """A source goes on where another one of its name was."""
-    patch.setattr(journal_state, "inherited", lambda offsets, before, after: dict(offsets))
+    patch.setattr(state, "inherited", lambda offsets, before, after: dict(offsets))
 
 
 def published_by_number(patch: pytest.MonkeyPatch) -> None:

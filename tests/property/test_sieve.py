@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels.sieve import Sieve
+from rechannel.kernels.lsm.hash_filter import HashFilter
 
 HASHES = st.integers(0, 2**64 - 1)
 
@@ -18,7 +18,7 @@ def ascending(values: set[int]) -> np.ndarray:
 
 @given(held=st.sets(HASHES, min_size=1, max_size=200), asked=st.sets(HASHES, max_size=200))
 def test_whatever_is_held_passes(held: set[int], asked: set[int]) -> None:
-    sieve = Sieve.of(ascending(held))
+    sieve = HashFilter.of(ascending(held))
     needles = ascending(held | asked)
     passed = dict(zip(needles.tolist(), sieve.may_hold(needles).tolist(), strict=True))
     assert all(passed[hash_] for hash_ in held)
@@ -27,14 +27,14 @@ def test_whatever_is_held_passes(held: set[int], asked: set[int]) -> None:
 @given(base=st.integers(0, 2**64 - 1000), held=st.sets(st.integers(0, 999), min_size=1))
 def test_neighbouring_hashes_are_told_apart(base: int, held: set[int]) -> None:
     """Where the hashes lie close together every one has a bit of its own."""
-    sieve = Sieve.of(ascending({base + offset for offset in held}))
+    sieve = HashFilter.of(ascending({base + offset for offset in held}))
     asked = np.array([base + offset for offset in range(1000)], dtype=np.uint64)
     if int(sieve.shift) == 0:
         assert sieve.may_hold(asked).tolist() == [offset in held for offset in range(1000)]
 
 
 def test_repeated_hashes_are_one_bit() -> None:
-    sieve = Sieve.of(np.array([7, 7, 7], dtype=np.uint64))
+    sieve = HashFilter.of(np.array([7, 7, 7], dtype=np.uint64))
     assert sieve.may_hold(np.array([6, 7, 8], dtype=np.uint64)).tolist() == [False, True, False]
 
 
@@ -43,5 +43,5 @@ def test_few_strangers_pass(rows: int) -> None:
     random = np.random.default_rng(5)
     held = np.unique(random.integers(0, 2**64 - 1, rows, dtype=np.uint64))
     strangers = np.sort(random.integers(0, 2**64 - 1, 20_000, dtype=np.uint64))
-    share = Sieve.of(held).may_hold(strangers).mean()
+    share = HashFilter.of(held).may_hold(strangers).mean()
     assert share < 0.15

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.entries import ConfigurationChanged, Opened
-from rechannel.engine.inprocess import ATTEMPTS, TaskDied
-from rechannel.engine.journal import Journal
+from rechannel.engine.journal.entries import ConfigurationChanged, Opened
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.stages.inprocess import ATTEMPTS, TaskDied
 from rechannel.errors import (
     DamagedStateError,
     FencedError,
@@ -38,7 +38,10 @@ from rechannel.errors import (
     StorageError,
     UnknownOperatorError,
 )
-from rechannel.kernels import collect, lookup, parts, receive, send, sorting
+from rechannel.kernels.columnar import sorting
+from rechannel.kernels.lsm import collect, lookup
+from rechannel.kernels.shuffle import receive, send
+from rechannel.kernels.tasks import parts
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels import sorting
-from rechannel.kernels.sorting import group_rows, nested_order, running_max, sort_index, take
+from rechannel.kernels.columnar import sorting
+from rechannel.kernels.columnar.sorting import (
+    group_rows,
+    nested_order,
+    running_max,
+    sort_index,
+    take,
+)
 
 # Hashes near each other differ in the bits where the row number is packed, far ones in all others.
 HASHES = st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1), st.integers(2**64 - 9, 2**64 - 1))

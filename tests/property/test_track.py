@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.reduce import ReduceLogic
-from rechannel.kernels.track import TrackBatchesLogic, TrackLogic
-from rechannel.kernels.track_frame import KeyedFrame
-from rechannel.kernels.track_rows import Rows
+from rechannel.kernels.functions.python_rows import Rows
+from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.reduce import ReduceLogic
+from rechannel.operators.process.track import TrackBatchesLogic, TrackLogic
+from rechannel.operators.process.track_frame import KeyedFrame
 from tests.support.arrivals import arrivals, output_of, state_of
 
 Key = tuple[str | None]

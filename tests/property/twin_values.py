@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import rechannel as rc
-from rechannel.kernels.logic import AggregateFunction
+from rechannel.kernels.protocol.logic import AggregateFunction
 
 Row = tuple[Any, ...]
 

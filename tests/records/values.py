@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rechannel.engine.entries import (
+from rechannel.engine.journal.entries import (
     Closed,
     Committed,
     ConfigurationChanged,
@@ -23,7 +23,7 @@ from rechannel.engine.entries import (
     SourceRange,
     Withdrawn,
 )
-from rechannel.engine.journal_state import JournalState, Version
+from rechannel.engine.journal.state import JournalState, Version
 from rechannel.model.configuration import (
     Combine,
     Configuration,

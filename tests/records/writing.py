@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rechannel.engine import snapshot
-from rechannel.engine.entries import Entry
+from rechannel.engine.journal import snapshot
+from rechannel.engine.journal.entries import Entry
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.eventtime import Times
 from rechannel.model.routing import Routing

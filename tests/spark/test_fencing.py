@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rechannel import assembly as front_hall
-from rechannel.engine.lease import FRESH_MS
+from rechannel.engine.journal.lease import FRESH_MS
 from rechannel.errors import FencedError, StateInUseError
 from tests.spark.programs import (
     PATIENCE,

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 import rechannel as rc
 from rechannel.cli.app import execute
-from rechannel.engine.lease import read_lease
+from rechannel.engine.journal.lease import read_lease
 from rechannel.errors import RechannelError
 from rechannel.state.local import LocalStore
 from tests.spark.programs import (

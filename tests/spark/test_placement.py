@@ -9,7 +9,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.placement import moved
+from rechannel.engine.reconfigure.placement import moved
 from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished

@@ -26,11 +26,11 @@ from rechannel.engine.spark.private import (
 )
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
-from rechannel.engine.spark.session import STEADY
+from rechannel.engine.spark.session.session import STEADY
+from rechannel.engine.spark.session.terms import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
-from rechannel.engine.spark.terms import Kind
 from rechannel.errors import NonDeterministicError, SessionError
-from rechannel.kernels.wire import SCHEMA
+from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.telemetry.spark_tasks import open_spark_tasks
 from tests.spark.children import Child
 from tests.spark.holds import Holding, Marks, me

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.engine.spark.cluster import spark_cluster
-from rechannel.engine.spark.profiles import Profiles
+from rechannel.engine.spark.session.profiles import Profiles
 from rechannel.model.configuration import Resources
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.outbox import outbox_frame, outbox_tables
+from rechannel.engine.stages.sink_buffers import sink_buffer_frame, sink_buffer_tables
 from rechannel.errors import (
     DamagedStateError,
     DataflowError,
@@ -18,7 +18,7 @@ from rechannel.errors import (
     RefusedError,
     StorageError,
 )
-from rechannel.kernels.emit import write_outbox
+from rechannel.kernels.tasks.emit import write_sink_buffer
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.open import open_sink
@@ -185,7 +185,7 @@ def test_noop_runs_the_frame(spark):
 
 def kept(store: LocalStore, key: str, *batches: list[int]) -> str:
     made = [pa.RecordBatch.from_pydict({"n": b, "s": [str(v) for v in b]}, SCHEMA) for b in batches]
-    write_outbox(store, key, made)
+    write_sink_buffer(store, key, made)
     return key
 
 
@@ -195,27 +195,27 @@ def test_outbox_files_are_partitions_in_order(spark, tmp_path):
         kept(store, "outbox/a/1.arrow", [1, 2], [3]),
         kept(store, "outbox/a/2.arrow", [4]),
     ]
-    frame = outbox_frame(spark, keys, store, SCHEMA)
+    frame = sink_buffer_frame(spark, keys, store, SCHEMA)
     assert frame.rdd.getNumPartitions() == 2
     assert frame.toArrow()["n"].to_pylist() == [1, 2, 3, 4]
-    read = pa.Table.from_batches(outbox_tables(store, keys))
+    read = pa.Table.from_batches(sink_buffer_tables(store, keys))
     assert read.equals(frame.toArrow().cast(SCHEMA))
 
 
 def test_no_outbox_files_are_no_rows(spark, tmp_path):
-    frame = outbox_frame(spark, [], LocalStore(tmp_path), SCHEMA)
+    frame = sink_buffer_frame(spark, [], LocalStore(tmp_path), SCHEMA)
     assert frame.columns == ["n", "s"]
     assert frame.count() == 0
-    assert list(outbox_tables(LocalStore(tmp_path), [])) == []
+    assert list(sink_buffer_tables(LocalStore(tmp_path), [])) == []
 
 
 def test_an_outbox_file_that_is_gone_or_changed_is_named(tmp_path):
     store = LocalStore(tmp_path, Durability.PROCESS)
     with pytest.raises(MissingFileError, match="outbox/x"):
-        list(outbox_tables(store, ["outbox/x.arrow"]))
+        list(sink_buffer_tables(store, ["outbox/x.arrow"]))
     store.put("outbox/y.arrow", b"not Arrow at all, but long enough to look at")
     with pytest.raises(DamagedStateError, match="outbox/y"):
-        list(outbox_tables(store, ["outbox/y.arrow"]))
+        list(sink_buffer_tables(store, ["outbox/y.arrow"]))
 
 
 def test_a_format_that_cannot_hold_the_columns_is_refused_when_the_sink_opens(spark, tmp_path):

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 import rechannel as rc
-from rechannel.engine.housekeeping import Housekeeper
+from rechannel.engine.loop.housekeeping import Housekeeper
 from tests.spark.programs import (
     PATIENCE,
     PLAIN,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.groups import Groups
-from rechannel.kernels.logic import Applied, Arrivals, Columns, StatefulLogic
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import Groups
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput, StatefulLogic
 from rechannel.model.eventtime import Clock
 
 Key = tuple[Any, ...]
@@ -25,7 +26,7 @@ def arrivals(
     rows: Sequence[tuple[Key, tuple[Any, ...]]],
     old: Mapping[Key, tuple[Any, ...]] | None = None,
     now_ms: int = 0,
-) -> Arrivals:
+) -> OperatorInput:
     """(key, values) in stream order, grouped by key.
 
     Where a key has no state its old columns hold another key's, as undefined memory may.
@@ -35,7 +36,7 @@ def arrivals(
     by_key = [[values for other, values in rows if other == key] for key in keys]
     sizes = np.array([len(group) for group in by_key], dtype=np.int64)
     junk = next(iter(old.values()), (None,) * len(logic.state_schema))
-    return Arrivals(
+    return OperatorInput(
         keys=columns(keys, logic.key_schema),
         hashes=np.arange(len(keys), dtype=np.uint64) * np.uint64(7),
         values=columns([row for group in by_key for row in group], logic.value_schema),
@@ -48,7 +49,9 @@ def arrivals(
     )
 
 
-def state_of(logic: StatefulLogic, given: Arrivals, applied: Applied) -> dict[Key, tuple[Any, ...]]:
+def state_of(
+    logic: StatefulLogic, given: OperatorInput, applied: OperatorOutput
+) -> dict[Key, tuple[Any, ...]]:
     """New state by key, without the keys that were dropped."""
     keys = list(zip(*(column.to_pylist() for column in given.keys), strict=True))
     states = list(zip(*(column.to_pylist() for column in applied.state), strict=True))
@@ -57,6 +60,6 @@ def state_of(logic: StatefulLogic, given: Arrivals, applied: Applied) -> dict[Ke
     return {k: s for k, s, dropped in zip(keys, states, gone, strict=True) if not dropped}
 
 
-def output_of(applied: Applied) -> list[tuple[Any, ...]]:
+def output_of(applied: OperatorOutput) -> list[tuple[Any, ...]]:
     """Emitted rows."""
     return list(zip(*(column.to_pylist() for column in applied.output.columns), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rechannel.kernels.migrate import Chain, Migration, fingerprint
+from rechannel.kernels.protocol.migrate import Chain, Migration, fingerprint
 
 
 def chains(migrations: Sequence[Migration]) -> tuple[str, Mapping[str, Chain]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.lookup import OpenRun
+from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
 from rechannel.state.manifest import Run

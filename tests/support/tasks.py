@@ -8,17 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.engine.outbox import outbox_tables
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.aggregates import Count, Sum
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.measure import decode_report
-from rechannel.kernels.program import Branch, StageProgram, StageStep, TaskState
-from rechannel.kernels.send import Channel, Order, Sender
-from rechannel.kernels.stateful import StatefulTask
-from rechannel.kernels.wire import DATA, SCHEMA, Blob, from_batches
+from rechannel.engine.stages.sink_buffers import sink_buffer_tables
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, TaskState
+from rechannel.kernels.shuffle.send import Channel, Order, Sender
+from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches
+from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
+from rechannel.operators.aggregate.functions import Count, Sum
+from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.memory import MemoryStore
 from rechannel.state.merging import Merge
@@ -122,7 +122,7 @@ class Bench:
             (report,) = reports_of(list(task.run([as_batch(mine)] if mine else [])))
             self.reports.append(report)
             keys = [kept["key"] for kept in report["outbox"].values()]
-            emitted += [row for b in outbox_tables(self.store, keys) for row in b.to_pylist()]
+            emitted += [row for b in sink_buffer_tables(self.store, keys) for row in b.to_pylist()]
         for report in self.reports:
             self.manifest = self.manifest.apply(Edit.from_json(report["edit"]))
         return emitted

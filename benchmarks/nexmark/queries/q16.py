@@ -6,7 +6,7 @@ from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.columns import Computed
+from rechannel.kernels.functions.select import Computed
 
 SQL = f"""
 SELECT channel, date_format(dateTime, 'yyyy-MM-dd') AS day, max(date_format(dateTime, 'HH:mm')) AS minute,

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.columns import Computed
+from rechannel.kernels.functions.select import Computed
 
 SQL = """
 SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2,

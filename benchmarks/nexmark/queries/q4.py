@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed, count, sum
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.track_frame import KeyedFrame
+from rechannel.operators.process.track_frame import KeyedFrame
 
 SQL = """
 SELECT category, CAST(avg(final) AS BIGINT) AS price FROM (

@@ -6,7 +6,7 @@ from benchmarks.nexmark.queries.q4 import open_then
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import between, computed, tumbling
 from rechannel.dataflow.stream import Stream
-from rechannel.kernels.track_frame import KeyedFrame
+from rechannel.operators.process.track_frame import KeyedFrame
 
 LAST = 10
 LONGEST_S = 4

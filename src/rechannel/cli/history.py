@@ -47,8 +47,8 @@ def _served(url: str, token: str | None, id_: str | None, last: int) -> list[dic
 def _kept(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
     """Read a state directory; the job may run meanwhile."""
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.engine.history import read_history, read_one
-    from rechannel.engine.journal import read_only
+    from rechannel.engine.journal.log import read_only
+    from rechannel.engine.reconfigure.history import read_history, read_one
 
     store = open_directory(directory).store
     known = read_only(store).coordination.records

@@ -121,7 +121,7 @@ def _session(master: str | None) -> Iterator[SparkSession | None]:
     if master is None:
         yield None
         return
-    from rechannel.engine.spark.session import session
+    from rechannel.engine.spark.session.session import session
 
     made = session(master, name="rechannel profile")
     try:

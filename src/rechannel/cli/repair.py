@@ -61,7 +61,7 @@ def _hand() -> Hand:
     import time
     import uuid
 
-    from rechannel.engine.lease import process_started
+    from rechannel.engine.journal.lease import process_started
     from rechannel.engine.repair.doing import Hand
 
     return Hand(

@@ -11,7 +11,7 @@ from rechannel.cli.screen import count, show, show_json, show_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rechannel.engine.journal_state import JournalState
+    from rechannel.engine.journal.state import JournalState
 
 
 def sql(
@@ -32,7 +32,7 @@ def sql(
     """
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.cli.inspect.rows import operators_of, settled, stored_tables
-    from rechannel.engine.sql import answer, named
+    from rechannel.engine.view.sql import answer, named
 
     opened = open_directory(directory)
 

@@ -34,7 +34,7 @@ def status(
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.cli.inspect.driver import Place
     from rechannel.cli.inspect.summary import summary
-    from rechannel.engine.lease import process_started
+    from rechannel.engine.journal.lease import process_started
 
     now_ms = int(time.time() * 1000)
     place = Place(host=socket.gethostname(), now_ms=now_ms, started=process_started)

@@ -21,8 +21,8 @@ from rechannel.dataflow.pairing import (
     time_of,
 )
 from rechannel.errors import DataflowError
-from rechannel.kernels.asof import AsofLogic
-from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.operators.join.asof import AsofLogic
 
 if TYPE_CHECKING:
     from rechannel.dataflow.stream import Stream

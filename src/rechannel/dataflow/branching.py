@@ -11,7 +11,7 @@ import pyarrow as pa
 from rechannel.dataflow.graph import MapBatches, Node, Transform
 from rechannel.dataflow.naming import DerivedName, anchor, caller, given, stateless_name
 from rechannel.errors import DataflowError
-from rechannel.kernels.masks import MaskFilter
+from rechannel.kernels.functions.masks import MaskFilter
 
 Condition = str | Callable[[pa.RecordBatch], Any]
 """A SQL condition (Spark's), or a function (RecordBatch) -> one boolean per row."""

@@ -16,13 +16,13 @@ from rechannel.dataflow.graph import (
     Transform,
 )
 from rechannel.dataflow.rules import kind_of
-from rechannel.kernels.dead_letters import Apart, Malformed
-from rechannel.kernels.marks import EventTime
-from rechannel.kernels.masks import MaskFilter
-from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
-from rechannel.kernels.sides import Sided
-from rechannel.kernels.user_errors import function_name
-from rechannel.kernels.windows import START, AssignWindows
+from rechannel.kernels.functions.dead_letters import Apart, Malformed
+from rechannel.kernels.functions.masks import MaskFilter
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.user_errors import function_name
+from rechannel.kernels.protocol.two_sides import Sided
+from rechannel.kernels.shuffle.watermarks import EventTime
+from rechannel.operators.window.logic import START, AssignWindows
 
 _ROW_KINDS = {RowMap: "map", RowFlatMap: "flat_map", RowFilter: "filter", MaskFilter: "filter"}
 

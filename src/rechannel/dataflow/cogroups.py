@@ -23,11 +23,11 @@ from rechannel.dataflow.pairing import (
 )
 from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
-from rechannel.kernels.cogroup import CogroupLogic
-from rechannel.kernels.group_frame import ApplyBatches
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.windows import END, START
+from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import schema_of
+from rechannel.operators.join.cogroup import CogroupLogic
+from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.logic import END, START
 
 if TYPE_CHECKING:
     from rechannel.dataflow.stream import Stream

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.naming import caller
 from rechannel.errors import DataflowError
-from rechannel.kernels.columns import Computed, Select
+from rechannel.kernels.functions.select import Computed, Select
 from rechannel.model.ddl import schema_of
 
 Choice = str | Mapping[str, str | Computed]

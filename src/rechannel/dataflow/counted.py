@@ -11,10 +11,10 @@ from rechannel.dataflow.naming import caller
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.errors import DataflowError
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.aggregates import Count
-from rechannel.kernels.counted import COUNT, PANE, WINDOW, CountedLogic
-from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.operators.aggregate.functions import Count
+from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.window.counted import COUNT, PANE, WINDOW, CountedLogic
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,7 +6,7 @@ from rechannel.dataflow.graph import Dataflow, DeadLetters, MapBatches, Node, St
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.rules import label
 from rechannel.errors import DataflowError
-from rechannel.kernels.dead_letters import divides
+from rechannel.kernels.functions.dead_letters import divides
 
 _CHOICES = ("fail", "dead_letter")
 

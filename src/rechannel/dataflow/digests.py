@@ -26,6 +26,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from rechannel.dataflow.digest_names import first_module
+
 _NAMES_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _BEHAVIOUR = (
     inspect.CO_VARARGS
@@ -76,6 +78,20 @@ class Digested(Protocol):
         """The class as "module:qualname" and its members by name, as they were then."""
 
 
+def _first_path_of(function: Any) -> str | None:
+    """Import path that a function or class had when it first counted in digests."""
+    path = path_of(function)
+    if path is None:
+        return None
+    module, _, name = path.partition(":")
+    return f"{first_module(module)}:{name}"
+
+
+def _name_of(kind: type) -> str:
+    """Name of the class of a value."""
+    return f"{first_module(kind.__module__)}:{kind.__qualname__}"
+
+
 class _Reader:
     def __init__(self) -> None:
         self.complete = True
@@ -114,7 +130,7 @@ class _Reader:
         if isinstance(value, ModuleType):
             return ("module", value.__name__)
         if inspect.isbuiltin(value) or isinstance(value, np.ufunc):
-            return ("built in", path_of(value) or value.__name__)
+            return ("built in", _first_path_of(value) or value.__name__)
         return None
 
     def _container(self, value: Any) -> Form | None:
@@ -129,7 +145,7 @@ class _Reader:
     def _value(self, value: Any) -> Form | None:
         """Data that is no container of other values."""
         kind = type(value)
-        name = f"{kind.__module__}:{kind.__qualname__}"
+        name = _name_of(kind)
         if isinstance(value, pa.Schema):
             return ("schema", *(f"{f.name} {f.type} {f.nullable}" for f in value))
         if isinstance(value, np.ndarray) and value.dtype != object:
@@ -143,7 +159,7 @@ class _Reader:
 
     def _instance(self, value: Any) -> Form:
         kind = type(value)
-        name = f"{kind.__module__}:{kind.__qualname__}"
+        name = _name_of(kind)
         if isinstance(value, Digested):
             named, members = value.digested()
             return (named, *((each, self.form(member)) for each, member in members.items()))
@@ -160,7 +176,7 @@ class _Reader:
 
     def _class(self, kind: type) -> Form:
         """A class counts by its name; one that was made inside a function by its methods as well."""
-        path = path_of(kind)
+        path = _first_path_of(kind)
         return ("class", kind.__name__, *self._methods(kind)) if path is None else ("class", path)
 
     def _methods(self, kind: type) -> Iterator[Form]:
@@ -175,7 +191,7 @@ class _Reader:
     def _function(self, function: FunctionType) -> Form:
         if id(function) in self._functions:
             return ("function", str(self._functions[id(function)]))
-        package, path = _package_of(function), path_of(function)
+        package, path = _package_of(function), _first_path_of(function)
         if self._home is not None and package != self._home and path is not None:
             return ("function", path)
         self._functions[id(function)] = len(self._functions)
@@ -199,7 +215,7 @@ class _Reader:
             if _is_constant(value) or isinstance(value, FunctionType | ModuleType):
                 yield (name, self.form(value))
                 continue
-            path = path_of(value)
+            path = _first_path_of(value)
             self.complete &= path is not None
             yield (name, path or type(value).__qualname__)
 

@@ -42,12 +42,12 @@ from rechannel.dataflow.succession import INSTEAD
 from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
-from rechannel.kernels.columns import Computed, Where
-from rechannel.kernels.dead_letters import Apart
-from rechannel.kernels.resources import WithResource
-from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
-from rechannel.kernels.windows import START
+from rechannel.kernels.functions.dead_letters import Apart
+from rechannel.kernels.functions.resources import WithResource
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.select import Computed, Where
 from rechannel.model.ddl import schema_of
+from rechannel.operators.window.logic import START
 
 Logic = Callable[..., Any] | OperatorSpec | Mapping[str, Any] | str
 """What a node may be given: a function of the same shape as before, a spec of the same kind of operator (`TrackSpec`),

@@ -13,8 +13,8 @@ import pyarrow as pa
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, UserFunctionError
-from rechannel.kernels.migrate import Compute, Fill, Step, evaluate
-from rechannel.kernels.track_rows import fitted
+from rechannel.kernels.functions.python_rows import fitted
+from rechannel.kernels.protocol.migrate import Compute, Fill, Step, evaluate
 from rechannel.model.ddl import type_name
 
 

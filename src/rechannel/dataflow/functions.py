@@ -10,9 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from rechannel.errors import DataflowError
-from rechannel.kernels import aggregates as kernels
-from rechannel.kernels.logic import AggregateFunction
-from rechannel.kernels.running_functions import Cumulative, Difference, Lag, RunningFunction
+from rechannel.kernels.protocol.logic import AggregateFunction
+from rechannel.operators.aggregate import functions as kernels
+from rechannel.operators.ordered.running_functions import (
+    Cumulative,
+    Difference,
+    Lag,
+    RunningFunction,
+)
 
 
 def count(column: str | None = None) -> AggregateFunction:

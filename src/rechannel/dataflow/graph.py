@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from rechannel.dataflow.operator_spec import OperatorSpec
-from rechannel.kernels.program import BatchFunction
+from rechannel.kernels.protocol.program import BatchFunction
 from rechannel.sinks.failure import OnFailure
 
 if TYPE_CHECKING:

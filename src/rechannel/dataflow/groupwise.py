@@ -10,16 +10,16 @@ import pyarrow as pa
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import split_keys
 from rechannel.errors import DataflowError
-from rechannel.kernels.group_frame import ApplyBatches
-from rechannel.kernels.groupwise import ApplyLogic
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.marks import need_time
-from rechannel.kernels.session_apply import ApplySessionLogic
-from rechannel.kernels.session_rows import KeptRows
-from rechannel.kernels.sessions import FIRST, LAST
-from rechannel.kernels.sides import ROW
-from rechannel.kernels.track_frame import KEY
-from rechannel.kernels.windows import END, START
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.two_sides import ROW
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.process.track_frame import KEY
+from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.groupwise import ApplyLogic
+from rechannel.operators.window.logic import END, START
+from rechannel.operators.window.session_apply import ApplySessionLogic
+from rechannel.operators.window.session_rows import KeptRows
+from rechannel.operators.window.sessions import FIRST, LAST
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

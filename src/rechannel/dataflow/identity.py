@@ -25,14 +25,14 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.rules import kind_of
 from rechannel.errors import DataflowError
-from rechannel.kernels.columns import Select, Where
-from rechannel.kernels.dead_letters import Apart, Malformed
-from rechannel.kernels.marks import EventTime
-from rechannel.kernels.masks import MaskFilter
-from rechannel.kernels.resources import WithResource
-from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
-from rechannel.kernels.sides import Sided
-from rechannel.kernels.windows import AssignWindows
+from rechannel.kernels.functions.dead_letters import Apart, Malformed
+from rechannel.kernels.functions.masks import MaskFilter
+from rechannel.kernels.functions.resources import WithResource
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.select import Select, Where
+from rechannel.kernels.protocol.two_sides import Sided
+from rechannel.kernels.shuffle.watermarks import EventTime
+from rechannel.operators.window.logic import AssignWindows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,9 @@ from rechannel.dataflow.pairing import (
 )
 from rechannel.dataflow.window_kinds import Timed, Windows
 from rechannel.errors import DataflowError
-from rechannel.kernels.join import MATCHED, OUTER, JoinLogic
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.windows import END, START
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.operators.join.logic import MATCHED, OUTER, JoinLogic
+from rechannel.operators.window.logic import END, START
 
 if TYPE_CHECKING:
     from rechannel.dataflow.stream import Stream

@@ -30,12 +30,17 @@ from rechannel.dataflow.window_kinds import Windows
 from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream, windowed
 from rechannel.errors import DataflowError
-from rechannel.kernels.dead_letters import OnError
-from rechannel.kernels.logic import AggregateFunction
-from rechannel.kernels.running_functions import RunningFunction
-from rechannel.kernels.track import Expired, ExpiredBatches, Update, UpdateBatches
-from rechannel.kernels.track import Initialise as InitState
+from rechannel.kernels.functions.dead_letters import OnError
+from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
+from rechannel.operators.ordered.running_functions import RunningFunction
+from rechannel.operators.process.track import (
+    Expired,
+    ExpiredBatches,
+    Update,
+    UpdateBatches,
+)
+from rechannel.operators.process.track import Initialise as InitState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

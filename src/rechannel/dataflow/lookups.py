@@ -16,12 +16,12 @@ from rechannel.dataflow.pairing import On, mapped, operator_over, pairs_of, plai
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.schema import known
 from rechannel.errors import DataflowError
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.ranking import orderable
-from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
-from rechannel.kernels.table import GONE, LookupLogic
+from rechannel.kernels.columnar.ranking import orderable
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
 from rechannel.model.ddl import type_name
-from rechannel.sources.table import Held, TableConnector, is_table
+from rechannel.operators.join.lookup import LookupLogic
+from rechannel.sources.table import GONE, Held, TableConnector, is_table
 
 Found = Literal["inner", "left"]
 

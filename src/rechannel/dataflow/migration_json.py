@@ -16,7 +16,7 @@ from rechannel.dataflow.digests import digest_of, path_of
 from rechannel.dataflow.identity import find_loaded
 from rechannel.dataflow.provided import PYTHON, Provided
 from rechannel.errors import RefusedError
-from rechannel.kernels.migrate import Answer, Carry, Compute, Fill, Migration, Step
+from rechannel.kernels.protocol.migrate import Answer, Carry, Compute, Fill, Migration, Step
 
 
 def migration_to_json(migration: Migration, said: str = "using") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import StatefulLogic
 
 
 class OperatorSpec(ABC):

@@ -17,10 +17,10 @@ from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError, UnknownColumnError
-from rechannel.kernels.marks import need_time
-from rechannel.kernels.sides import LEFT, PREFIXES, RIGHT, ROW, Side, Sided, slots_of
-from rechannel.kernels.twosided import SHOWN_SIDE
-from rechannel.kernels.windows import START, AssignWindows
+from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, ROW, Side, Sided, slots_of
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.join.two_inputs import SHOWN_SIDE
+from rechannel.operators.window.logic import START, AssignWindows
 
 if TYPE_CHECKING:
     from rechannel.dataflow.stream import Stream

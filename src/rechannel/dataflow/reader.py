@@ -23,7 +23,7 @@ from rechannel.dataflow.naming import (
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.stream import Columns, Stream
 from rechannel.errors import DataflowError
-from rechannel.kernels.dead_letters import Malformed, OnError
+from rechannel.kernels.functions.dead_letters import Malformed, OnError
 from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,

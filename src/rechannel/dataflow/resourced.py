@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from rechannel.dataflow.digests import digest_of
 from rechannel.dataflow.naming import caller
 from rechannel.errors import DataflowError
-from rechannel.kernels.resources import WithResource
+from rechannel.kernels.functions.resources import WithResource
 
 Opens = Callable[[], Any]
 """Makes a resource, such as a connection, in a worker process."""

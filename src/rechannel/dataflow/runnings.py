@@ -15,13 +15,13 @@ from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.arrange import ArrangeLogic
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.marks import need_time
-from rechannel.kernels.running import RunningLogic
-from rechannel.kernels.running_functions import RunningFunction
-from rechannel.kernels.sides import ROW
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.two_sides import ROW
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.ordered.event_time_sort import EventTimeSortLogic
+from rechannel.operators.ordered.running import RunningLogic
+from rechannel.operators.ordered.running_functions import RunningFunction
 
 ORDER = ".order"
 """Ends the name of the operator that holds rows."""
@@ -111,7 +111,7 @@ class ArrangeSpec(OperatorSpec):
             msg = f"running: column {ROW.name!r} has the name of a column of the state; rename it"
             raise DataflowError(msg)
         key_schema = pa.schema([schema.field(key) for key in keys])
-        return ArrangeLogic(keys=key_schema, row_schema=schema, on=self.on)
+        return EventTimeSortLogic(keys=key_schema, row_schema=schema, on=self.on)
 
     def fingerprint(self) -> str:
         """The state is the stream's own columns."""

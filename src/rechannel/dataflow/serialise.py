@@ -14,7 +14,7 @@ from typing import Any
 from rechannel.dataflow.graph import Dataflow, MapBatches, Node, Source, Stateful
 from rechannel.dataflow.rules import label
 from rechannel.errors import SerialisationError
-from rechannel.kernels.user_errors import function_name
+from rechannel.kernels.functions.user_errors import function_name
 
 Dumps = Callable[[Any], bytes]
 

@@ -16,15 +16,21 @@ from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.timeouts import Timeouts
 from rechannel.errors import DataflowError
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.dead_letters import MayDivide
-from rechannel.kernels.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
-from rechannel.kernels.logic import AggregateFunction, StatefulLogic
-from rechannel.kernels.marks import need_time
-from rechannel.kernels.reduce import ReduceLogic
-from rechannel.kernels.track import Initialise, TrackBatchesLogic, TrackLogic, Update, UpdateBatches
-from rechannel.kernels.window_reduce import WindowReduceLogic
+from rechannel.kernels.functions.dead_letters import MayDivide
+from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
+from rechannel.kernels.shuffle.watermarks import need_time
 from rechannel.model.ddl import columns_text
+from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.reduce import ReduceLogic
+from rechannel.operators.process.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
+from rechannel.operators.process.track import (
+    Initialise,
+    TrackBatchesLogic,
+    TrackLogic,
+    Update,
+    UpdateBatches,
+)
+from rechannel.operators.window.reduce import WindowReduceLogic
 
 
 def split_keys(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:

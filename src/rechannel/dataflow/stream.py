@@ -38,11 +38,11 @@ from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
-from rechannel.kernels.columns import Computed, Where
-from rechannel.kernels.dead_letters import LETTER, Apart, OnError
-from rechannel.kernels.marks import EventTime
-from rechannel.kernels.program import BatchFunction
-from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.dead_letters import LETTER, Apart, OnError
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.select import Computed, Where
+from rechannel.kernels.protocol.program import BatchFunction
+from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.ddl import schema_of
 
 Columns: TypeAlias = pa.Schema | str

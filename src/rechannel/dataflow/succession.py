@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from rechannel.dataflow.migration import Migrate
 from rechannel.errors import RefusedError
-from rechannel.kernels.aggregate_logic import AggregateLogic, Bound
-from rechannel.kernels.counted import CountedLogic
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.migrate import Migration, fingerprint
-from rechannel.kernels.reduce import ReduceLogic
-from rechannel.kernels.running import RunningLogic
-from rechannel.kernels.session_apply import ApplySessionLogic
-from rechannel.kernels.sessions import SessionLogic
-from rechannel.kernels.tracking import Tracking
-from rechannel.kernels.windows import WindowLogic
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.migrate import Migration, fingerprint
 from rechannel.model.ddl import columns_text
+from rechannel.operators.aggregate.logic import AggregateLogic, Bound
+from rechannel.operators.aggregate.reduce import ReduceLogic
+from rechannel.operators.ordered.running import RunningLogic
+from rechannel.operators.process.tracking import Tracking
+from rechannel.operators.window.counted import CountedLogic
+from rechannel.operators.window.logic import WindowLogic
+from rechannel.operators.window.session_apply import ApplySessionLogic
+from rechannel.operators.window.sessions import SessionLogic
 
 INSTEAD = "give the operator another name: it is then a new one, beside the old or in its place"
 

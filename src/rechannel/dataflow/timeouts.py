@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.errors import DataflowError
-from rechannel.kernels.marks import need_time
-from rechannel.kernels.timers import Timer
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.process.timers import Timer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rechannel.dataflow.graph import MapBatches, Node, Paired, Side, Source, Stateful
-from rechannel.kernels.marks import EventTime
+from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.eventtime import TimeInput
 
 

@@ -11,11 +11,11 @@ from rechannel.dataflow.naming import caller
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import need_columns
 from rechannel.errors import DataflowError
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.ranking import orderable
-from rechannel.kernels.top import RANK, RANKINGS, ROW_NUMBER, TopLogic
-from rechannel.kernels.windows import END, START
+from rechannel.kernels.columnar.ranking import orderable
+from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import type_name
+from rechannel.operators.ordered.top import RANK, RANKINGS, ROW_NUMBER, TopLogic
+from rechannel.operators.window.logic import END, START
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

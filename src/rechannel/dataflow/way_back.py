@@ -15,8 +15,8 @@ import pyarrow as pa
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.succession import expired_before, migration_between
 from rechannel.errors import RefusedError
-from rechannel.kernels.logic import StatefulLogic
-from rechannel.kernels.migrate import Carry, Migration
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.migrate import Carry, Migration
 
 INSTEAD = "say how it is made from the new columns, with migrate(..., back=function)"
 

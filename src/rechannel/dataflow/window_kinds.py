@@ -20,8 +20,8 @@ from rechannel.dataflow.tops import TopSpec
 from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.window_terms import Asked, Placed, Terms, not_shown_once, size_of
 from rechannel.errors import DataflowError
-from rechannel.kernels.group_frame import ApplyBatches
-from rechannel.kernels.windows import START, AssignWindows
+from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.logic import START, AssignWindows
 
 MOST_WINDOWS = 1_000
 """Windows that a row may be in if each has rows of its own."""

@@ -12,14 +12,14 @@ import pyarrow as pa
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec, need_callable, split_keys
 from rechannel.errors import DataflowError
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.logic import AggregateFunction, StatefulLogic
-from rechannel.kernels.marks import MICROS, need_time
-from rechannel.kernels.session_rows import AggregatedRows
-from rechannel.kernels.sessions import FIRST, LAST, SessionLogic
-from rechannel.kernels.sliding import SlidingLogic
-from rechannel.kernels.window_reduce import WindowReduceLogic
-from rechannel.kernels.windows import END, START, WindowLogic
+from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
+from rechannel.kernels.shuffle.watermarks import MICROS, need_time
+from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.window.logic import END, START, WindowLogic
+from rechannel.operators.window.reduce import WindowReduceLogic
+from rechannel.operators.window.session_rows import AggregatedRows
+from rechannel.operators.window.sessions import FIRST, LAST, SessionLogic
+from rechannel.operators.window.sliding import SlidingLogic
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

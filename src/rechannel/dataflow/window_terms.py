@@ -10,7 +10,7 @@ from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.errors import DataflowError
-from rechannel.kernels.windows import END, START, AssignWindows
+from rechannel.operators.window.logic import END, START, AssignWindows
 
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 """When windows are emitted: once event time passes their end, or in every timestep with rows."""

@@ -18,10 +18,10 @@ from rechannel.dataflow.window_kinds import Windows
 from rechannel.dataflow.window_specs import CombineSpec
 from rechannel.dataflow.window_terms import Asked, Every, Placed, Terms
 from rechannel.errors import DataflowError
-from rechannel.kernels.group_frame import ApplyBatches
-from rechannel.kernels.logic import AggregateFunction
-from rechannel.kernels.windows import START
+from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
+from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.logic import START
 
 if TYPE_CHECKING:
     from rechannel.dataflow.keyed import KeyedStream

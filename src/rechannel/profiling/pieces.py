@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.kernels.collect import ranges
+from rechannel.kernels.lsm.collect import ranges
 from rechannel.profiling.snapshot import Snapshot, snapshot
 from rechannel.profiling.timeline import Timeline, timeline
 from rechannel.profiling.trace import Names, Times, Trace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rechannel.errors import RechannelError
-from rechannel.kernels.user_errors import function_name, user_error
+from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.outlets import BatchWriter
 from rechannel.sinks.writer import Rows, Staged

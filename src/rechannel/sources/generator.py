@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.errors import SourceError
-from rechannel.kernels.user_errors import function_name, user_error
+from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.sources.connectors import GeneratorConnector
 from rechannel.sources.cutting import row_bytes
 from rechannel.sources.declared import as_declared

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, InputPartition, SimpleDataSourceS
 from pyspark.sql.types import StructType
 
 from rechannel.errors import RechannelError, SourceError
-from rechannel.kernels.user_errors import user_traceback
+from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
 from rechannel.sources.behind import is_behind
 from rechannel.sources.connectors import PythonConnector

@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from rechannel.errors import DataflowError, SourceError
-from rechannel.kernels.ranking import orderable
-from rechannel.kernels.table import GONE
-from rechannel.kernels.user_errors import user_error
+from rechannel.kernels.columnar.ranking import orderable
+from rechannel.kernels.functions.user_errors import user_error
 from rechannel.model.ddl import type_name
 from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.declared import as_declared
@@ -45,6 +44,9 @@ Table = Any
 
 ROWS = 1 << 18
 """Rows of one file, which one task reads."""
+
+GONE = ".gone"
+"""A table's column that says whether its row ends its key."""
 
 GONE_FIELD = pa.field(GONE, pa.bool_(), False)
 

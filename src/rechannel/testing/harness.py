@@ -15,28 +15,28 @@ from rechannel.dataflow.check import check
 from rechannel.dataflow.graph import Node
 from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
-from rechannel.engine.cluster import FixedCluster
-from rechannel.engine.driver import Driver
-from rechannel.engine.entries import Opened
-from rechannel.engine.exchange import Exchange, Opener, Ready
-from rechannel.engine.history import History
-from rechannel.engine.housekeeping import Housekeeper
-from rechannel.engine.identity import Identity
-from rechannel.engine.inprocess import Fault as TaskFault
-from rechannel.engine.inprocess import InProcessLoader, InProcessRunner, no_faults
-from rechannel.engine.journal import Journal, read_only
-from rechannel.engine.journal_state import JournalState
-from rechannel.engine.loading import initial_state, load_initial
-from rechannel.engine.measured import Measured
-from rechannel.engine.opening import opening
-from rechannel.engine.physical import SinkPlan, compile_plan
-from rechannel.engine.preparing import ClusterPreparer
-from rechannel.engine.programs import programs_of
-from rechannel.engine.publishing import Publisher
-from rechannel.engine.state_view import StateView
-from rechannel.engine.steps import first_configuration
-from rechannel.engine.versions import NOTE, Program, bound, start_program
-from rechannel.engine.withdrawal import withdrawal
+from rechannel.engine.journal.entries import Opened
+from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.loop.driver import Driver
+from rechannel.engine.loop.housekeeping import Housekeeper
+from rechannel.engine.program.identity import Identity
+from rechannel.engine.program.opening import opening
+from rechannel.engine.program.physical import SinkPlan, compile_plan
+from rechannel.engine.program.programs import programs_of
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.versions import NOTE, Program, bound, start_program
+from rechannel.engine.program.withdrawal import withdrawal
+from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.cluster import FixedCluster
+from rechannel.engine.reconfigure.history import History
+from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.preparing import ClusterPreparer
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.stages.inprocess import Fault as TaskFault
+from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults
+from rechannel.engine.stages.loading import initial_state, load_initial
+from rechannel.engine.view.state_view import StateView
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
@@ -280,7 +280,7 @@ class Harness:
         publisher = self._publisher(current, journal, runner, settings)
         executor = StepExecutor()
         view = StateView(self.plan, programs)
-        exchange = Exchange(
+        exchange = ProgramSwitch(
             current=current,
             runner=runner,
             publisher=publisher,
@@ -319,7 +319,7 @@ class Harness:
         )
 
     def _housekeeping(
-        self, store: Store, journal: Journal, exchange: Exchange, executor: StepExecutor
+        self, store: Store, journal: Journal, exchange: ProgramSwitch, executor: StepExecutor
     ) -> Callable[[Callable[[], int | None]], None]:
         if self._sweep_every is None:
             return no_housekeeping

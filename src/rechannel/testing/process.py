@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rechannel.engine.driver import Driver
-from rechannel.engine.entries import Closed
-from rechannel.engine.exchange import Exchange, Opener, asking
-from rechannel.engine.housekeeping import sweep
-from rechannel.engine.inprocess import InProcessRunner
-from rechannel.engine.journal import Journal
-from rechannel.engine.publishing import Publisher
-from rechannel.engine.runner import Report
+from rechannel.engine.journal.entries import Closed
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.loop.driver import Driver
+from rechannel.engine.loop.housekeeping import sweep
+from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking
+from rechannel.engine.stages.inprocess import InProcessRunner
+from rechannel.engine.stages.runner import Report
 from rechannel.errors import DamagedStateError
 from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.moment import EventMoment
@@ -113,7 +113,7 @@ class Process:
     it, and ends the driver.
     """
 
-    exchange: Exchange
+    exchange: ProgramSwitch
     opener: Opener
     store: Store
     journal: Journal

@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from rechannel.cli.inspect.driver import Condition, Place, condition
-from rechannel.engine.entries import Opened
-from rechannel.engine.journal_state import JournalState
-from rechannel.engine.lease import FRESH_MS, Holder
+from rechannel.engine.journal.entries import Opened
+from rechannel.engine.journal.lease import FRESH_MS, Holder
+from rechannel.engine.journal.state import JournalState
 
 NOW = 1_000_000
 
@@ -78,8 +78,8 @@ def test_status_of_a_stopped_job_is_that_of_its_journal(stopped, rechannel):
 
 def test_unfinished_business_is_shown(stopped, rechannel):
     """A driver that died after an intent, with output that it had not published."""
-    from rechannel.engine.entries import Committed, Intent, Note
-    from rechannel.engine.journal import Journal
+    from rechannel.engine.journal.entries import Committed, Intent, Note
+    from rechannel.engine.journal.log import Journal
     from rechannel.state.local import LocalStore
 
     journal, _ = Journal.open(LocalStore(stopped.directory), keep_versions=3, snapshot_every=9)

@@ -27,7 +27,7 @@ from rechannel.errors import (
     UnknownColumnError,
     UnknownOperatorError,
 )
-from rechannel.kernels.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
 from rechannel.testing import script
 from tests.support.flights import flights, same

@@ -15,7 +15,7 @@ from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
-from rechannel.kernels.migrate import Fill, Migration
+from rechannel.kernels.protocol.migrate import Fill, Migration
 from rechannel.model.ddl import schema_of
 
 KEYS = schema_of("k STRING")

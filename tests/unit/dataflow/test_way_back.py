@@ -13,7 +13,7 @@ from rechannel.dataflow.specs import AggregateSpec, TrackSpec
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.way_back import way_back
 from rechannel.errors import DataflowError, RefusedError
-from rechannel.kernels.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import schema_of
 
 ROWS = schema_of("k STRING, v BIGINT")

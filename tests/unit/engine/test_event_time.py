@@ -8,7 +8,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import RefusedError
 from rechannel.job import InProcess
-from rechannel.kernels.marks import MICROS
+from rechannel.kernels.shuffle.watermarks import MICROS
 from rechannel.model.eventtime import NEVER
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
-from rechannel.engine.entries import Note
-from rechannel.engine.head import write_head
-from rechannel.engine.incarnations import SINKS, incarnation
-from rechannel.engine.journal_state import JournalState
-from rechannel.engine.lease import Holder, Lease, told_head
-from rechannel.engine.quarantine import put_in, quarantined
+from rechannel.engine.journal.entries import Note
+from rechannel.engine.journal.head import write_head
+from rechannel.engine.journal.incarnations import SINKS, incarnation
+from rechannel.engine.journal.lease import Holder, Lease, told_head
+from rechannel.engine.journal.quarantine import put_in, quarantined
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.repair.doing import Hand, found, repair
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import findings

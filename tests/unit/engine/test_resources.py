@@ -13,7 +13,7 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.resourced import with_resource
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, SerialisationError, UserFunctionError
-from rechannel.kernels.resources import close_all
+from rechannel.kernels.functions.resources import close_all
 from rechannel.testing import Harness, script
 
 EVENTS: list[str] = []

@@ -122,8 +122,8 @@ class Hour:
             perf_counter=lambda: self.ms / 1e3,
             process_time=lambda: 0.0,
         )
-        patch.setattr("rechannel.kernels.measure.time", clock)
-        patch.setattr("rechannel.engine.publishing.time", clock)
+        patch.setattr("rechannel.kernels.tasks.measure.time", clock)
+        patch.setattr("rechannel.engine.publish.publisher.time", clock)
 
     def total(self, key, state, rows):
         if self.fails:

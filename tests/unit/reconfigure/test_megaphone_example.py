@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.engine.entries import ConfigurationChanged, Intent
-from rechannel.kernels.program import StageStep
+from rechannel.engine.journal.entries import ConfigurationChanged, Intent
+from rechannel.kernels.protocol.program import StageStep
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
-from rechannel.engine.blame import Blame, blame_of
+from rechannel.engine.failures.blame import Blame, blame_of
 from rechannel.errors import (
     DataflowError,
     NotPermittedError,

@@ -4,12 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rechannel.kernels.aggregate_logic import AggregateLogic
-from rechannel.kernels.aggregates.count import Count
-from rechannel.kernels.binned import unpack_bins
-from rechannel.kernels.front import FrontTask
-from rechannel.kernels.measure import decode_report
-from rechannel.kernels.program import (
+from rechannel.kernels.protocol.program import (
     Address,
     Branch,
     Consumer,
@@ -17,10 +12,15 @@ from rechannel.kernels.program import (
     StageStep,
     TaskState,
 )
-from rechannel.kernels.receive import Inbox
-from rechannel.kernels.stateful import StatefulTask
-from rechannel.kernels.wire import from_batches
+from rechannel.kernels.shuffle.receive import Inbox
+from rechannel.kernels.shuffle.wire import from_batches
+from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.source_task import SourceTask
+from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.routing import Routing
+from rechannel.operators.aggregate.functions.count import Count
+from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.manifest import Edit
 from rechannel.state.memory import MemoryStore
 from rechannel.telemetry.build import join, stages_wanted, task_finished
@@ -42,7 +42,7 @@ def front_task(store, timestep):
     consumer = Consumer(operator="counts", input=0, logic=LOGIC)
     root = Branch(node="reads", schema=ROWS, consumers=(consumer,), outbox=True)
     address = Address(first=0, routing=ROUTING, combined=True)
-    return FrontTask(
+    return SourceTask(
         program=StageProgram(operator="reads", root=root, store=store),
         step=StageStep(timestep=timestep, now_ms=0, addresses={("counts", 0): address}),
         task=0,

@@ -12,15 +12,15 @@ from functools import partial
 from sys import maxsize
 
 from rechannel.cli.inspect.directory import StateDirectory
-from rechannel.engine.entries import Entry
-from rechannel.engine.history import check_record
-from rechannel.engine.journal import read_only
-from rechannel.engine.journal_state import JournalState, needed, unreferenced
-from rechannel.engine.lease import read_lease, told_head
-from rechannel.engine.outbox import outbox_tables
+from rechannel.engine.journal.entries import Entry
+from rechannel.engine.journal.lease import read_lease, told_head
+from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.snapshot import from_bytes
+from rechannel.engine.journal.state import JournalState, needed, unreferenced
+from rechannel.engine.reconfigure.history import check_record
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import lost_end
-from rechannel.engine.snapshot import from_bytes
+from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.errors import DamagedStateError, MissingFileError
 from rechannel.state.keys import (
     JOURNAL,
@@ -180,7 +180,7 @@ def _check_segment(digests: Mapping[str, str | None], store: Store, key: str) ->
 
 
 def _check_outbox(store: Store, key: str) -> None:
-    for batch in outbox_tables(store, [key]):
+    for batch in sink_buffer_tables(store, [key]):
         try:
             batch.validate(full=True)
         except ValueError as error:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from rechannel.engine.identity import Identity, read_identity
+from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.errors import MissingFileError, RefusedError
 from rechannel.state.keys import IDENTITY
 from rechannel.state.local import Durability, directory_of

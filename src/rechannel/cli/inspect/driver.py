@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rechannel.engine.journal_state import JournalState
-from rechannel.engine.lease import FRESH_MS, Holder
+from rechannel.engine.journal.lease import FRESH_MS, Holder
+from rechannel.engine.journal.state import JournalState
 
 _SAME_START_MS = 1_000
 

@@ -14,18 +14,18 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rechannel.cli.inspect.directory import StateDirectory
-from rechannel.engine.journal import read_only
-from rechannel.engine.journal_state import JournalState
-from rechannel.engine.state_view import manifest_at
-from rechannel.engine.versions import operators_now
+from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.versions import operators_now
+from rechannel.engine.view.state_view import manifest_at
 from rechannel.errors import (
     DamagedStateError,
     MissingFileError,
     NotReadyError,
     UnknownOperatorError,
 )
-from rechannel.kernels.lookup import OpenRun
-from rechannel.kernels.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.lsm.lookup import OpenRun
+from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.model.ddl import columns_text
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from rechannel.engine.entries import Body, Closed, Opened
-from rechannel.engine.journal import Journal, read_only
-from rechannel.engine.lease import Holder, Lease
+from rechannel.engine.journal.entries import Body, Closed, Opened
+from rechannel.engine.journal.lease import Holder, Lease
+from rechannel.engine.journal.log import Journal, read_only
 from rechannel.engine.repair.evidence import Evidence, look
 from rechannel.engine.repair.findings import Action, Finding, findings
 from rechannel.errors import RefusedError

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rechannel.engine.entries import Entry
-from rechannel.engine.history import damaged_records
-from rechannel.engine.journal import read_only
-from rechannel.engine.journal_state import JournalState, needed
-from rechannel.engine.lease import Holder, holds, read_lease, told_head
-from rechannel.engine.snapshot import from_bytes
+from rechannel.engine.journal.entries import Entry
+from rechannel.engine.journal.lease import Holder, holds, read_lease, told_head
+from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.snapshot import from_bytes
+from rechannel.engine.journal.state import JournalState, needed
+from rechannel.engine.reconfigure.history import damaged_records
 from rechannel.errors import DamagedStateError, MissingFileError
 from rechannel.state.keys import (
     JOURNAL,

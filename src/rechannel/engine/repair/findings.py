@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rechannel.engine import early
-from rechannel.engine.entries import Body, Note, Published, Withdrawn
-from rechannel.engine.history import record_file, record_key
-from rechannel.engine.incarnations import NOTE, SINKS, incarnation
-from rechannel.engine.journal_state import WITHDRAWN, JournalState
-from rechannel.engine.quarantine import NOTE as QUARANTINE
-from rechannel.engine.quarantine import owed, quarantined, released
+from rechannel.engine.journal.entries import Body, Note, Published, Withdrawn
+from rechannel.engine.journal.incarnations import NOTE, SINKS, incarnation
+from rechannel.engine.journal.quarantine import NOTE as QUARANTINE
+from rechannel.engine.journal.quarantine import owed, quarantined, released
+from rechannel.engine.journal.state import WITHDRAWN, JournalState
+from rechannel.engine.program import early
+from rechannel.engine.reconfigure.history import record_file, record_key
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.state.keys import HEAD, JOURNAL, LEASE, SNAPSHOTS, number_of
 

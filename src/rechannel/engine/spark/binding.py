@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rechannel.dataflow.graph import Transform
 from rechannel.engine.spark.private import PlanAnalysis
-from rechannel.engine.spark.session import is_connect
+from rechannel.engine.spark.session.session import is_connect
 from rechannel.errors import DataflowError, NonDeterministicError
 from rechannel.sources.spark_types import arrow_schema
 

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.front import FrontTask
-from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.kernels.send import Order
-from rechannel.kernels.stateful import StatefulTask
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.send import Order
+from rechannel.kernels.tasks.source_task import SourceTask
+from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
 from rechannel.sources.reader import Split, SplitReader
 
@@ -102,7 +102,7 @@ class NativeFrontCall:
         # Not the partition's: where several fronts share an exchange, theirs are counted through.
         (number,) = (value for batch in batches for value in batch.column(0).to_pylist())
         _, attempt, origin = identity()
-        task = FrontTask(
+        task = SourceTask(
             program=self.shipped.program(),
             step=self.step,
             task=number,
@@ -140,7 +140,7 @@ class FrameFrontCall:
         """Rows in, blobs out."""
         settle()
         number, attempt, origin = identity()
-        task = FrontTask(
+        task = SourceTask(
             program=self.shipped.program(),
             step=self.step,
             task=number,

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rechannel.engine.cluster import Executor, refuse_place
+from rechannel.engine.reconfigure.cluster import Executor, refuse_place
 from rechannel.engine.spark.private import Executors
-from rechannel.engine.spark.session import is_connect
-from rechannel.engine.spark.terms import CONNECT, Kind, Terms, refuse_executors, refuse_resources
+from rechannel.engine.spark.session.session import is_connect
+from rechannel.engine.spark.session.terms import (
+    CONNECT,
+    Kind,
+    Terms,
+    refuse_executors,
+    refuse_resources,
+)
 from rechannel.errors import SessionError
 from rechannel.model.configuration import Resources
 

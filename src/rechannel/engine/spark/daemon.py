@@ -34,7 +34,9 @@ def main() -> None:
     daemon: Any = import_module("pyspark.daemon")
     if callable(getattr(daemon, "worker", None)):
         daemon.worker = quiet(daemon.worker)
-    daemon.__dict__["print"] = import_module("rechannel.engine.spark.quiet").print_unless_hung_up
+    daemon.__dict__["print"] = import_module(
+        "rechannel.engine.spark.session.quiet"
+    ).print_unless_hung_up
     daemon.manager()
 
 

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rechannel import errors
-from rechannel.engine.blame import Blame, blame_of_words, is_over
+from rechannel.engine.failures.blame import Blame, blame_of_words, is_over
 from rechannel.errors import (
     ClusterError,
     RechannelError,

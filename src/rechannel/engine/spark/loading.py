@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from rechannel.engine.runner import Report
 from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.runner import reports_of
 from rechannel.engine.spark.stages import ROWS, blobs_of
-from rechannel.kernels.load import Load, Scatter
-from rechannel.kernels.program import StageProgram, StageStep
+from rechannel.engine.stages.runner import Report
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.tasks.load import Load, Scatter
 from rechannel.model.routing import Routing
 from rechannel.sources.spark_types import arrow_schema
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
 
-from rechannel.engine.cluster import Executor
-from rechannel.engine.placement import admitted, place, surplus
+from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.reconfigure.placement import admitted, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
 from rechannel.model.configuration import OperatorConfiguration
 

@@ -1,6 +1,6 @@
 """What can be done ahead of a border on Spark: load functions on workers, and fetch state to where it will move.
 
-State is fetched behind the backs of tasks (`kernels/ahead.py`): a short Spark task begins an errand on the executor
+State is fetched behind the backs of tasks (`kernels/lsm/ahead.py`): a short Spark task begins an errand on the executor
 that bins move to, later ones ask how far it is. So what moves is in the cache of its new host before its border.
 
 Timesteps go on meanwhile: they write state, and merge what was fetched into segments that were not. So what moves
@@ -20,7 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.engine.ahead import (
+from rechannel.engine.program.versions import Program
+from rechannel.engine.reconfigure.ahead import (
     STEPS,
     Tally,
     carried,
@@ -29,15 +30,14 @@ from rechannel.engine.ahead import (
     pieces,
     worth_another,
 )
-from rechannel.engine.cluster import Cluster, Executor
-from rechannel.engine.exchange import Exchange
-from rechannel.engine.placement import moved
-from rechannel.engine.preparing import ClusterPreparer, held_by
+from rechannel.engine.reconfigure.cluster import Cluster, Executor
+from rechannel.engine.reconfigure.placement import moved
+from rechannel.engine.reconfigure.preparing import ClusterPreparer, held_by
+from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
-from rechannel.engine.versions import Program
-from rechannel.kernels.ahead import Attended, Errand, attend
+from rechannel.kernels.lsm.ahead import Attended, Errand, attend
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
@@ -107,7 +107,7 @@ class SparkPreparer(ClusterPreparer):
         self,
         *,
         spark: Any,
-        exchange: Exchange,
+        exchange: ProgramSwitch,
         cluster: Cluster,
         placing: Placing | None,
         sleep: Callable[[float], None] = time.sleep,
@@ -327,7 +327,7 @@ def _fresh(new: Program, old: Program) -> list[str]:
 
 
 def spark_preparer(
-    spark: Any, exchange: Exchange, cluster: Cluster, placing: Placing | None
+    spark: Any, exchange: ProgramSwitch, cluster: Cluster, placing: Placing | None
 ) -> SparkPreparer:
     """The preparer of a session."""
     return SparkPreparer(spark=spark, exchange=exchange, cluster=cluster, placing=placing)

@@ -16,8 +16,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from rechannel.engine.cluster import Executor
-from rechannel.engine.spark.session import STEADY
+from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.spark.session.session import STEADY
 from rechannel.errors import SessionError
 
 _LOG = logging.getLogger(__name__)

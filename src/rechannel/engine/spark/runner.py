@@ -20,19 +20,18 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rechannel.engine.closing import settled
-from rechannel.engine.outbox import outbox_frame
-from rechannel.engine.physical import (
+from rechannel.engine.failures.closing import settled
+from rechannel.engine.program.physical import (
     ApplyFrame,
     Frame,
-    OutboxFrame,
     PhysicalPlan,
+    SinkBufferFrame,
     SourceFrame,
     Stage,
     UnionFrame,
     leaves,
 )
-from rechannel.engine.runner import Report, SourceSlice, Timestep
+from rechannel.engine.program.steps import layout_of, partitions_of
 from rechannel.engine.spark.calls import (
     BLOCK,
     FILE,
@@ -43,16 +42,17 @@ from rechannel.engine.spark.calls import (
     plain_path,
 )
 from rechannel.engine.spark.failures import translate, translate_of_sink
-from rechannel.engine.spark.gateway import gone
 from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
-from rechannel.engine.splits import assign
-from rechannel.engine.steps import layout_of, partitions_of
+from rechannel.engine.stages.runner import Report, SourceSlice, Timestep
+from rechannel.engine.stages.sink_buffers import sink_buffer_frame
+from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
-from rechannel.kernels.measure import decode_report
-from rechannel.kernels.program import StageProgram, StageStep
-from rechannel.kernels.receive import Inbox
-from rechannel.kernels.wire import unpack
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.receive import Inbox
+from rechannel.kernels.shuffle.wire import unpack
+from rechannel.kernels.tasks.measure import decode_report
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, explained, only
 
@@ -246,9 +246,9 @@ class SparkRunner:
                 self.spark, part.start, part.end, list(part.layout)
             )
             return made
-        if isinstance(frame, OutboxFrame):
+        if isinstance(frame, SinkBufferFrame):
             store = next(iter(self.programs.values())).store
-            return outbox_frame(self.spark, kept.get(frame.node, []), store, frame.schema)
+            return sink_buffer_frame(self.spark, kept.get(frame.node, []), store, frame.schema)
         if isinstance(frame, ApplyFrame):
             return frame.transform.function(self._frame(slices, kept, frame.child))
         assert isinstance(frame, UnionFrame)  # noqa: S101 - the last member of the union type

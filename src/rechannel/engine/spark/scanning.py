@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rechannel.engine.spark.calls import Shipped, settle
-from rechannel.kernels.program import StageProgram, TaskState
-from rechannel.kernels.runs import logic_of
-from rechannel.kernels.scan import finished
+from rechannel.kernels.lsm.runs import logic_of
+from rechannel.kernels.lsm.scan import finished
+from rechannel.kernels.protocol.program import StageProgram, TaskState
 from rechannel.model.eventtime import Clock
 
 BATCH_ROWS = 200_000

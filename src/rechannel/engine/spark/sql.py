@@ -11,12 +11,12 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rechannel.engine.held import Hold
-from rechannel.engine.spark.quiet import errors_only_raised
 from rechannel.engine.spark.scanning import scan_frame
-from rechannel.engine.spark.session import is_connect
-from rechannel.engine.sql import failed, is_told, named
-from rechannel.engine.state_view import StateView
+from rechannel.engine.spark.session.quiet import errors_only_raised
+from rechannel.engine.spark.session.session import is_connect
+from rechannel.engine.view.pinned import Hold
+from rechannel.engine.view.sql import failed, is_told, named
+from rechannel.engine.view.state_view import StateView
 from rechannel.errors import RefusedError, SessionError
 
 _ONE = threading.Lock()

@@ -8,21 +8,21 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from rechannel.engine.outbox import outbox_tables
-from rechannel.engine.physical import OutboxFrame, PhysicalPlan, SinkPlan
-from rechannel.engine.runner import Timestep
-from rechannel.engine.sink_rows import RowsOf
+from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, SinkPlan
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.private_stages import planned_stages
-from rechannel.engine.spark.profiles import Profiles
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
-from rechannel.engine.spark.session import advise, is_connect
+from rechannel.engine.spark.session.profiles import Profiles
+from rechannel.engine.spark.session.session import advise, is_connect
+from rechannel.engine.spark.session.terms import shares_executors
 from rechannel.engine.spark.stages import FrameStages, Stages
-from rechannel.engine.spark.terms import shares_executors
-from rechannel.kernels.program import StageProgram
+from rechannel.engine.stages.runner import Timestep
+from rechannel.engine.stages.sink_buffers import sink_buffer_tables
+from rechannel.engine.stages.sink_rows import RowsOf
+from rechannel.kernels.protocol.program import StageProgram
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
 
@@ -63,11 +63,13 @@ def spark_runner(
     def rows_of(sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]) -> Rows:
         frame = runner.frame(sink.frame, decided, kept)
         source = sink.frame
-        if isinstance(source, OutboxFrame):
+        if isinstance(source, SinkBufferFrame):
             # Sinks that want Arrow rows take them from the files themselves: no job is needed.
             keys = kept.get(source.node, [])
             store = next(iter(programs.values())).store
-            return Rows(frame=frame, tables=lambda: outbox_tables(store, keys), schema=sink.schema)
+            return Rows(
+                frame=frame, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema
+            )
         return Rows(
             frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema
         )

@@ -1,0 +1,1 @@
+"""Whose fault an error is, when to try again, and how a job ends."""

@@ -1,0 +1,1 @@
+"""The durable, totally ordered record of a job, and who may write it."""

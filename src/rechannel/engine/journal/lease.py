@@ -1,0 +1,169 @@
+"""The lease: a courtesy between drivers, so that a second one is refused before it does harm.
+
+`lease.json` names the holder and when it last gave a sign. A second driver is refused while the
+holder gives signs, unless the holder is known to be dead (same host, process gone), or it insists
+(`takeover`). A holder without a sign for `FRESH_MS` counts as stopped, whether its process lives or
+not. The lease can be raced and proves nothing: what fences a driver is the journal.
+
+Clock and process table are arguments; only `process_started` looks at the machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from rechannel.engine.journal.head import read_head, write_head
+from rechannel.errors import DamagedStateError, FencedError, StateInUseError
+from rechannel.state.keys import LEASE
+from rechannel.state.sealed import seal, unseal
+from rechannel.state.store import Store
+
+FORMAT = 2
+"""Version of the format of the lease; readers refuse later ones, and read earlier ones."""
+
+FRESH_MS = 10_000
+"""A holder whose latest sign is older than this counts as stopped."""
+
+_SAME_START_MS = 1_000
+"""Two readings of one process's start differ by less: they are rounded to clock ticks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds the lease.
+
+    host, pid, started_ms: the process; start time in Unix milliseconds, since process ids come
+    again. epoch: the journal epoch it is about to open. heartbeat_ms: its latest sign. entry: the latest entry of the
+    journal at that time; 0 = nothing is said of it.
+    """
+
+    host: str
+    pid: int
+    started_ms: int
+    epoch: int
+    heartbeat_ms: int
+    entry: int = 0
+
+    def same_driver(self, other: Holder) -> bool:
+        """Whether both are signs of one driver."""
+        mine, others = (replace(one, heartbeat_ms=0, entry=0) for one in (self, other))
+        return mine == others
+
+
+class Lease:
+    """A held lease. The driver calls `renew` every second or so, from any thread, until one calls `release`."""
+
+    def __init__(self, store: Store, holder: Holder, clock: Callable[[], int]) -> None:
+        """Use `Lease.acquire`."""
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._released = False
+        self._entry: Callable[[], int] = int
+        self.holder = holder
+
+    def watch(self, entry: Callable[[], int]) -> None:
+        """Tell with every sign how far the journal goes. entry: number of its latest entry."""
+        self._entry = entry
+
+    @classmethod
+    def acquire(
+        cls,
+        store: Store,
+        holder: Holder,
+        *,
+        clock: Callable[[], int],
+        started: Callable[[int], int | None],
+        takeover: bool = False,
+    ) -> Lease:
+        """Take the lease, or raise StateInUseError naming who holds it.
+
+        holder: the new one; its heartbeat is set here. clock: Unix milliseconds. started: start
+        time of a living process of this host in Unix milliseconds, else None
+        (`process_started`).
+        """
+        now = clock()
+        present = read_lease(store)
+        if present and not takeover and holds(present, holder.host, now, started):
+            age = max(0, now - present.heartbeat_ms) / 1000
+            msg = (
+                f"the state directory is in use: process {present.pid} on host {present.host} gave"
+                f" a sign {age:.1f} s ago. Stop it first, or start with takeover=True to fence it"
+            )
+            raise StateInUseError(msg)
+        lease = cls(store, replace(holder, heartbeat_ms=now), clock)
+        lease._write()
+        return lease
+
+    def renew(self, fenced: Callable[[], FencedError | None]) -> None:
+        """Give a sign; none once it was given back. Raises what `fenced` returns, and then gives none.
+
+        fenced: what the journal says of this driver. Whom it does not fence is the rightful holder,
+        whatever name the lease bears: a driver that was replaced may have given its last sign after
+        its successor's first.
+        """
+        with self._lock:
+            if self._released:
+                return
+            replaced = fenced()
+            if replaced is not None:
+                raise replaced
+            self.holder = replace(self.holder, heartbeat_ms=self._clock(), entry=self._entry())
+            self._write()
+
+    def release(self) -> None:
+        """Give the lease back, unless another driver has it. How far the journal goes is still told."""
+        with self._lock:
+            self._released = True
+            present = read_lease(self._store)
+            if present and present.same_driver(self.holder):
+                if number := self._entry():
+                    write_head(self._store, number)
+                self._store.delete(LEASE)
+
+    def _write(self) -> None:
+        self._store.put(LEASE, seal({"format": FORMAT, **asdict(self.holder)}))
+
+
+def read_lease(store: Store) -> Holder | None:
+    """Who holds the lease, fresh or not; None when no driver does.
+
+    A lease torn by a power failure has no holder: it is no state, and may be lost.
+    """
+    try:
+        record = unseal(store.read(LEASE), name=LEASE, newest=FORMAT)
+    except DamagedStateError:
+        return None
+    del record["format"]
+    return Holder(**record)
+
+
+def told_head(store: Store) -> int:
+    """The latest entry of the journal that any driver told of, in its lease or when it ended; 0 = none did."""
+    present = read_lease(store)
+    return max(read_head(store), present.entry if present else 0)
+
+
+def process_started(pid: int) -> int | None:
+    """Start time of a living process of this host in Unix milliseconds; None when there is none."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return int(process.create_time() * 1000)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def holds(present: Holder, host: str, now_ms: int, started: Callable[[int], int | None]) -> bool:
+    """Whether the present holder keeps others out."""
+    if now_ms - present.heartbeat_ms >= FRESH_MS:
+        return False
+    if present.host != host:
+        return True
+    since = started(present.pid)
+    return since is not None and abs(since - present.started_ms) < _SAME_START_MS

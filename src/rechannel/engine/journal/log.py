@@ -1,0 +1,251 @@
+"""The journal: one totally ordered log of numbered entries, and the fence between drivers.
+
+Entry n is a file that is *created*: of any number of drivers exactly one can write it, so the
+journal is a single story whatever the drivers believe. A driver that finds its next number taken
+has been replaced and stops (`FencedError`).
+
+Entries behind a snapshot are deleted, so a driver that slept for long may be able to create a
+number that was deleted. Numbers are deleted only when a later snapshot exists, and some later
+snapshot exists from then on; so after every creation one listing of the snapshots tells.
+
+The last two snapshots stay, with all entries behind the older one: a torn newest snapshot loses
+nothing. Any other damage stops the reader: it never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from rechannel.engine.journal.entries import Body, Committed, Entry, Opened
+from rechannel.engine.journal.snapshot import from_bytes, to_bytes
+from rechannel.engine.journal.state import JournalState
+from rechannel.errors import DamagedStateError, FencedError, MissingFileError, NewerFormatError
+from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, number_of, snapshot_key
+from rechannel.state.store import Store
+
+_SNAPSHOTS_KEPT = 2
+_ATTEMPTS = 100
+
+OWED_PER_COMMIT = 64
+"""A snapshot names every timestep that sinks owe: for each so many of them it is taken one commit later, so that its
+cost per commit does not grow with what is owed."""
+
+
+class Journal:
+    """The journal as one driver writes it. Threads may share it."""
+
+    def __init__(
+        self, store: Store, state: JournalState, *, snapshot_every: int, since_snapshot: int
+    ) -> None:
+        """Use `Journal.open`. since_snapshot: commits behind the newest snapshot."""
+        if snapshot_every < 1:
+            msg = f"snapshot_every must be at least 1 commit, not {snapshot_every}"
+            raise ValueError(msg)
+        self._store = store
+        self._state = state
+        self._snapshot_every = snapshot_every
+        self._since_snapshot = since_snapshot
+        self._lock = Lock()
+
+    @classmethod
+    def open(
+        cls, store: Store, *, keep_versions: int, snapshot_every: int
+    ) -> tuple[Journal, JournalState]:
+        """Read what is there; nothing is written before the first `append` (of an `Opened`).
+
+        keep_versions: committed timesteps that stay for looking back, at least 1.
+        snapshot_every: commits from one snapshot to the next.
+        Raises DamagedStateError naming the entry, NewerFormatError.
+        """
+        loaded = _load(store)
+        state = replace(loaded.state, keep_versions=keep_versions)
+        journal = cls(
+            store, state, snapshot_every=snapshot_every, since_snapshot=loaded.since_snapshot
+        )
+        return journal, state
+
+    @property
+    def state(self) -> JournalState:
+        """The state after the latest entry that this driver read or wrote."""
+        return self._state
+
+    def latest(self) -> JournalState:
+        """The state after the latest entry of any driver: another one may still write."""
+        with self._lock:
+            return _load(self._store).state if self._is_behind() else self._state
+
+    def write_through(self, store: Store) -> None:
+        """Go on through another view of the same store: one that bears outages, once the store has been there."""
+        with self._lock:
+            self._store = store
+
+    def append(self, body: Body) -> JournalState:
+        """Write the next entry, durably, and return the state after it.
+
+        A due snapshot is taken before: when this raises, the entry was not committed. An `Opened`
+        that loses a race against the driver it replaces is written behind that driver's entry.
+        Raises FencedError when another driver took over, ValueError when the rules of
+        `JournalState` do not allow the entry, StorageError when the store refuses (then only a new
+        `open` can tell what was written).
+        """
+        with self._lock:
+            owed = len(self._state.unpublished)
+            if self._since_snapshot >= self._snapshot_every + owed // OWED_PER_COMMIT:
+                self._snapshot()
+            if isinstance(body, Opened):
+                self._take_over(replace(body, keep_versions=self._state.keep_versions))
+            elif not self._try_append(body):
+                raise self._fenced()
+            return self._state
+
+    def fenced(self) -> FencedError | None:
+        """Why this driver may not go on, where another one has written since; None = none has."""
+        with self._lock:
+            return self._fenced() if self._is_behind() else None
+
+    def _is_behind(self) -> bool:
+        """Whether the store has later entries than this journal has read or written."""
+        written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
+        return max(written, default=0) > self._state.number
+
+    def _take_over(self, body: Opened) -> None:
+        for _ in range(_ATTEMPTS):
+            if self._try_append(body):
+                return
+            loaded = _load(self._store)
+            self._state = replace(loaded.state, keep_versions=body.keep_versions)
+            self._since_snapshot = loaded.since_snapshot
+        raise self._fenced()
+
+    def _try_append(self, body: Body) -> bool:
+        epoch = self._state.epoch + isinstance(body, Opened)
+        entry = Entry(number=self._state.next_number, epoch=epoch, body=body)
+        key, data = entry_key(entry.number), entry.to_bytes()
+        # What is folded is what a restart will read: tuples become lists before they are used.
+        after = self._state.apply(Entry.from_bytes(data, name=key))
+        if not self._store.create(key, data):
+            return False
+        if any(number >= entry.number for number in _numbers(self._store, SNAPSHOTS)):
+            self._store.delete(key)
+            return False
+        self._state = after
+        self._since_snapshot += isinstance(body, Committed)
+        return True
+
+    def _snapshot(self) -> None:
+        self._store.put(snapshot_key(self._state.number), to_bytes(self._state))
+        self._since_snapshot = 0
+        older, kept = _split(_numbers(self._store, SNAPSHOTS))
+        for number in older:
+            self._store.delete(snapshot_key(number))
+        if len(kept) == _SNAPSHOTS_KEPT:
+            for number in _numbers(self._store, JOURNAL):
+                if number <= kept[0]:
+                    self._store.delete(entry_key(number))
+
+    def _fenced(self) -> FencedError:
+        number, mine = self._state.next_number, self._state.epoch
+        stop = "this driver must stop; what it has not committed will be run again by the other"
+        try:
+            other = _load(self._store).state
+        except (DamagedStateError, NewerFormatError) as error:
+            return FencedError(f"entry {number} exists, by whom cannot be read ({error}); {stop}")
+        if other.driver is None or other.epoch == mine:
+            return FencedError(
+                f"entry {number} exists already in epoch {mine}: two journals share one epoch, or"
+                " an earlier write ended in doubt; open the journal again"
+            )
+        return FencedError(
+            f"entry {number} cannot be written in epoch {mine}: the driver on host"
+            f" {other.driver.host} with process id {other.driver.pid} took over in epoch"
+            f" {other.epoch}; {stop}"
+        )
+
+
+def read_only(store: Store) -> JournalState:
+    """The state that the journal tells right now, for those who only look.
+
+    Never writes; a driver may append, take snapshots and delete meanwhile.
+    Raises DamagedStateError naming the entry, NewerFormatError.
+    """
+    return _load(store).state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    state: JournalState
+    since_snapshot: int
+
+
+def _load(store: Store) -> _Loaded:
+    """Newest intact snapshot and the entries behind it; again when a snapshot came meanwhile."""
+    for _ in range(_ATTEMPTS):
+        snapshots = _numbers(store, SNAPSHOTS)
+        try:
+            loaded = _replay(store, _newest_intact(store, snapshots))
+            if loaded.state.number < max(snapshots, default=0):
+                raise _gap(loaded.state.next_number, max(snapshots))
+            return loaded
+        except DamagedStateError:
+            if _numbers(store, SNAPSHOTS) == snapshots:
+                raise
+    msg = "the journal changes faster than it can be read; try again"
+    raise DamagedStateError(msg)
+
+
+def _newest_intact(store: Store, snapshots: Iterable[int]) -> JournalState:
+    for number in sorted(snapshots, reverse=True):
+        key = snapshot_key(number)
+        try:
+            return from_bytes(store.read(key), name=f"snapshot {key}")
+        except DamagedStateError:
+            continue  # the one before it and the entries behind that one say the same
+    return JournalState()
+
+
+def _replay(store: Store, state: JournalState) -> _Loaded:
+    commits = 0
+    while True:
+        entry = _read(store, state.next_number)
+        if entry is None:
+            later = [n for n in _numbers(store, JOURNAL) if n >= state.next_number]
+            if not later:
+                return _Loaded(state=state, since_snapshot=commits)
+            # Listed later than looked for: entries are created in order, so it must be there now.
+            entry = _read(store, state.next_number)
+        if entry is None:
+            raise _gap(state.next_number, min(later))
+        try:
+            state = state.apply(entry)
+        except ValueError as error:
+            msg = f"journal entry {entry_key(entry.number)} contradicts those before it: {error}"
+            raise DamagedStateError(msg) from error
+        commits += isinstance(entry.body, Committed)
+
+
+def _read(store: Store, number: int) -> Entry | None:
+    key = entry_key(number)
+    try:
+        data = store.read(key)
+    except MissingFileError:
+        return None
+    return Entry.from_bytes(data, name=f"journal entry {key}")
+
+
+def _gap(number: int, later: int) -> DamagedStateError:
+    return DamagedStateError(
+        f"journal entry {entry_key(number)} is missing, but entry {later} was written. Nothing is"
+        " guessed: restore journal and snapshots from a copy of the state directory, or start from"
+        " an empty one"
+    )
+
+
+def _numbers(store: Store, prefix: str) -> list[int]:
+    """Numbers of the entries or snapshots that exist, ascending."""
+    return [number for key in store.list(prefix) if (number := number_of(key)) is not None]
+
+
+def _split(numbers: list[int]) -> tuple[list[int], list[int]]:
+    return numbers[:-_SNAPSHOTS_KEPT], numbers[-_SNAPSHOTS_KEPT:]

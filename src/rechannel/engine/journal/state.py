@@ -1,0 +1,438 @@
+"""What the journal says so far, as a value: the fold of its entries. Pure.
+
+The rules, which `apply` enforces before an entry may be written:
+
+- The first entry is `Opened`, and every `Opened` begins the next epoch. All other entries belong to
+  the epoch of the latest one: a driver that lost its place cannot add to the story of another.
+- Timesteps are intended in order without gaps, and committed in that order. Intended and not yet
+  committed ones are *open*: after a crash they run again, with the same sources and configuration.
+- Open timesteps can be withdrawn, from one on: then their numbers are intended anew, with other sources. What was
+  decided of the configuration and of reconfigurations in them holds from the first of these numbers on.
+- A configuration holds from its timestep on; it can change only for timesteps not yet intended.
+- What a commit stages for sinks stays until it is reported as published.
+
+The latest `keep_versions` committed timesteps are kept as versions; they share their runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from rechannel.engine.journal.entries import (
+    Body,
+    Closed,
+    Committed,
+    ConfigurationChanged,
+    Entry,
+    Intent,
+    Json,
+    Note,
+    Notes,
+    Opened,
+    Published,
+    Reconfiguring,
+    Withdrawn,
+)
+from rechannel.engine.journal.incarnations import inherited, withdrawn
+from rechannel.errors import NotReadyError
+from rechannel.model.bytimestep import ByTimestep
+from rechannel.model.configuration import Configuration
+from rechannel.model.eventtime import Clock, Times
+from rechannel.reconfigure.coordination import Coordination
+from rechannel.reconfigure.events import Stepped
+from rechannel.state.keys import timestep_of
+from rechannel.state.manifest import Edit, Manifest
+
+WITHDRAWN = "withdrawn"
+"""Kind of the note that holds the latest timestep that was withdrawn last: files of it may lie there for a while."""
+
+_OPENINGS = 256
+"""Ids of drivers that are remembered, to tell output of this directory from that of a copy."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """State and output as of one committed timestep.
+
+    manifests: live state, by operator. outbox: keys of the output files of this timestep, by
+    operator. now_ms: time of the timestep, Unix milliseconds: timeouts are seen as of then. times:
+    event time of the operators that go by it.
+    """
+
+    manifests: Mapping[str, Manifest] = field(default_factory=dict)
+    outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    now_ms: int = 0
+    times: Mapping[str, Times] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the mappings."""
+        object.__setattr__(self, "manifests", _frozen(self.manifests))
+        object.__setattr__(self, "times", _frozen(self.times))
+        object.__setattr__(self, "outbox", _frozen(self.outbox))
+
+    def clock(self, operator: str) -> Clock:
+        """The times by which an operator's state is seen."""
+        times = self.times.get(operator, Times())
+        return Clock(now_ms=self.now_ms, before=times.watermark, watermark=times.watermark)
+
+    def files(self) -> set[str]:
+        """Keys of all segments and outbox files of this version."""
+        segments = set[str]().union(*(m.segments() for m in self.manifests.values()))
+        return segments.union(*self.outbox.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """Everything needed to go on after entry `number`.
+
+    number: of the latest entry, 0 when there is none. epoch, driver: who wrote it. closed: whether
+    that driver ended of its own will. last_committed: latest committed timestep. versions: by
+    timestep. offsets: where each source goes on. open_intents: intended and not committed, in
+    order. attempts: how many drivers have run the oldest of these, the present one with them.
+    configurations: (timestep, what holds from it on), ascending. unpublished: staged results
+    by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
+    coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
+    timestep: of those that are open, unpublished or kept as versions. openings: ids of the latest drivers,
+    the last one that of `epoch`.
+    """
+
+    number: int = 0
+    epoch: int = 0
+    driver: Opened | None = None
+    closed: bool = False
+    last_committed: int | None = None
+    versions: Mapping[int, Version] = field(default_factory=dict)
+    offsets: Mapping[str, Json] = field(default_factory=dict)
+    open_intents: tuple[Intent, ...] = ()
+    attempts: int = 0
+    configurations: tuple[tuple[int, Configuration], ...] = ()
+    unpublished: Mapping[int, Mapping[str, Json]] = field(default_factory=dict)
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    keep_versions: int = 1
+    coordination: Coordination = field(default_factory=Coordination)
+    digests: Mapping[int, str] = field(default_factory=dict)
+    openings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze the mappings, drop versions beyond the bound and configurations before them."""
+        if self.keep_versions < 1:
+            msg = f"keep_versions must be at least 1, not {self.keep_versions}"
+            raise ValueError(msg)
+        kept = sorted(self.versions)[-self.keep_versions :]
+        versions = {timestep: self.versions[timestep] for timestep in kept}
+        dropped = self.versions.keys() - versions.keys()
+        object.__setattr__(self, "versions", _frozen(versions))
+        object.__setattr__(self, "unpublished", ByTimestep.of(self.unpublished))
+        for name in ("offsets", "notes"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        if kept:
+            object.__setattr__(self, "configurations", _since(self.configurations, kept[0]))
+        digests = self.digests
+        if not isinstance(digests, ByTimestep):
+            known = {*versions, *self.unpublished, *(one.timestep for one in self.open_intents)}
+            digests = ByTimestep({t: text for t, text in digests.items() if t in known})
+        object.__setattr__(self, "digests", self._without_digests(digests, dropped))
+
+    def _without_digests(
+        self, digests: ByTimestep[str], timesteps: Iterable[int]
+    ) -> ByTimestep[str]:
+        """The digests when some timesteps are open or versions no more: they stay where something is unpublished."""
+        for timestep in timesteps:
+            if timestep not in self.unpublished:
+                digests = digests.without(timestep)
+        return digests
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next entry."""
+        return self.number + 1
+
+    @property
+    def manifests(self) -> Mapping[str, Manifest]:
+        """Live state by operator, as of the latest commit."""
+        return self.latest.manifests
+
+    @property
+    def times(self) -> Mapping[str, Times]:
+        """Event time by operator, as of the latest commit."""
+        return self.latest.times
+
+    @property
+    def now_ms(self) -> int:
+        """Time of the latest committed timestep, Unix milliseconds; 0 before the first."""
+        return self.latest.now_ms
+
+    @property
+    def last_intended(self) -> int | None:
+        """Latest timestep that was intended or committed."""
+        return self.open_intents[-1].timestep if self.open_intents else self.last_committed
+
+    @property
+    def latest(self) -> Version:
+        """The latest committed version; an empty one before the first."""
+        return Version() if self.last_committed is None else self.versions[self.last_committed]
+
+    def digest(self, timestep: int) -> str:
+        """The digest of the intent of a timestep that is open, unpublished or kept; "" where it is not known."""
+        return self.digests.get(timestep, "")
+
+    @property
+    def drivers(self) -> Mapping[int, str]:
+        """Ids of the latest drivers by epoch, as far as they are remembered."""
+        first = self.epoch - len(self.openings) + 1
+        return {epoch: id for epoch, id in enumerate(self.openings, first) if id}  # noqa: A001
+
+    def configuration_at(self, timestep: int) -> Configuration:
+        """What holds at a timestep. Raises NotReadyError when the journal does not say."""
+        for since, configuration in reversed(self.configurations):
+            if since <= timestep:
+                return configuration
+        msg = f"the journal holds no configuration for timestep {timestep}"
+        raise NotReadyError(msg)
+
+    def apply(self, entry: Entry) -> JournalState:
+        """The state after one more entry. Raises ValueError when the rules do not allow it."""
+        opening = isinstance(entry.body, Opened)
+        if entry.number != self.next_number:
+            msg = f"entry {entry.number} does not follow entry {self.number}"
+            raise ValueError(msg)
+        if entry.epoch != self.epoch + opening or not entry.epoch:
+            msg = f"entry {entry.number} is of epoch {entry.epoch}, the journal in {self.epoch}"
+            raise ValueError(msg)
+        if self.closed and not opening:
+            msg = f"entry {entry.number} comes after the driver of epoch {self.epoch} had closed"
+            raise ValueError(msg)
+        after = _FOLDS[type(entry.body)](self, entry.body)
+        return replace(after, number=entry.number, epoch=entry.epoch)
+
+
+def needed(state: JournalState) -> set[str]:
+    """Segments and outbox files that some kept version or unpublished output needs."""
+    kept = set[str]().union(*(version.files() for version in state.versions.values()))
+    staged = (what for sinks in state.unpublished.values() for what in sinks.values())
+    outboxes = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
+    return kept.union(key for nodes in outboxes for keys in nodes.values() for key in keys)
+
+
+def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
+    """Segment and outbox keys that no kept version names and no open timestep may still name.
+
+    Files of timesteps behind the latest commit may belong to attempts under way: they stay.
+    """
+    if state.last_committed is None:
+        return []
+    named = set[str]().union(*(version.files() for version in state.versions.values()))
+    return [
+        key
+        for key in keys
+        if key not in named
+        and (timestep := timestep_of(key)) is not None
+        and timestep <= state.last_committed
+    ]
+
+
+def _opened(state: JournalState, body: Opened) -> JournalState:
+    attempts = state.attempts + 1 if state.open_intents else 0
+    # A journal from before there were ids remembers openings from the first one with an id on.
+    openings = (*state.openings, body.id)[-_OPENINGS:] if body.id or state.openings else ()
+    return replace(
+        state,
+        driver=body,
+        closed=False,
+        keep_versions=body.keep_versions,
+        attempts=attempts,
+        openings=openings,
+    )
+
+
+def _closed(state: JournalState, _: Closed) -> JournalState:
+    # A driver that ends of its own will has not failed at what is open.
+    return replace(state, closed=True, attempts=max(0, state.attempts - 1))
+
+
+def _intent(state: JournalState, body: Intent) -> JournalState:
+    last = state.last_intended
+    if last is not None and body.timestep != last + 1:
+        msg = f"timestep {body.timestep} is intended, but the next one is {last + 1}"
+        raise ValueError(msg)
+    if body.configuration is not None:
+        held = {**dict(state.configurations), body.timestep: body.configuration}
+        state = replace(state, configurations=tuple(sorted(held.items(), key=_timestep)))
+    holds = {since: c.version for since, c in state.configurations if since <= body.timestep}
+    if not holds or holds[max(holds)] != body.configuration_version:
+        msg = (
+            f"timestep {body.timestep} is intended under configuration"
+            f" {body.configuration_version}, which is not the one that holds from then on"
+        )
+        raise ValueError(msg)
+    state = _step(state, body.steps)
+    attempts = state.attempts if state.open_intents else 1
+    digest = body.digest(state.driver.id if state.driver else "")
+    return replace(
+        state,
+        open_intents=(*state.open_intents, body),
+        attempts=attempts,
+        digests=ByTimestep.of(state.digests).put(body.timestep, digest),
+    )
+
+
+def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
+    since = body.from_timestep
+    if all(intent.timestep != since for intent in state.open_intents):
+        waiting = [intent.timestep for intent in state.open_intents]
+        msg = f"timestep {since} cannot be withdrawn: open are {waiting}"
+        raise ValueError(msg)
+    kept = tuple(intent for intent in state.open_intents if intent.timestep < since)
+    before = tuple((t, c) for t, c in state.configurations if t < since)
+    latest = state.configurations[-1]
+    holds = (*before, latest if latest[0] < since else (since, latest[1]))
+    if state.last_committed is None and not kept and not state.coordination.serial:
+        holds = ()  # nothing has happened at all: the stream begins as the next driver's settings say
+    digests = ByTimestep.of(state.digests)
+    for intent in state.open_intents[len(kept) :]:
+        digests = digests.without(intent.timestep)
+    return replace(
+        state,
+        open_intents=kept,
+        digests=digests,
+        attempts=state.attempts if kept else 0,
+        configurations=tuple(dict(holds).items()),
+        coordination=state.coordination.withdrawn(since),
+        notes={**withdrawn(state.notes, since), WITHDRAWN: {"last": state.last_intended}},
+    )
+
+
+def _committed(state: JournalState, body: Committed) -> JournalState:
+    if not state.open_intents or state.open_intents[0].timestep != body.timestep:
+        waiting = [intent.timestep for intent in state.open_intents]
+        msg = f"timestep {body.timestep} cannot be committed: open, in this order, are {waiting}"
+        raise ValueError(msg)
+    manifests = dict(state.manifests)
+    for operator, edit in body.edits.items():
+        manifests[operator] = manifests.get(operator, Manifest()).apply(edit)
+    now_ms = state.open_intents[0].now_ms
+    times = {**state.times, **body.times}
+    version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms, times=times)
+    unpublished = ByTimestep.of(state.unpublished)
+    if body.staged:
+        unpublished = unpublished.put(body.timestep, _frozen(body.staged))
+    return replace(
+        state,
+        last_committed=body.timestep,
+        open_intents=state.open_intents[1:],
+        attempts=int(len(state.open_intents) > 1),
+        versions={**state.versions, body.timestep: version},
+        offsets={**state.offsets, **body.offsets},
+        unpublished=unpublished,
+    )
+
+
+def _published(state: JournalState, body: Published) -> JournalState:
+    left = dict(state.unpublished.get(body.timestep, {}))
+    if body.sink not in left:
+        msg = f"sink {body.sink!r} has nothing to publish of timestep {body.timestep}"
+        raise ValueError(msg)
+    del left[body.sink]
+    unpublished, digests = ByTimestep.of(state.unpublished), ByTimestep.of(state.digests)
+    if left:
+        return replace(state, unpublished=unpublished.put(body.timestep, _frozen(left)))
+    if body.timestep not in state.versions:
+        digests = digests.without(body.timestep)
+    return replace(state, unpublished=unpublished.without(body.timestep), digests=digests)
+
+
+def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
+    last = state.last_intended
+    if last is not None and body.from_timestep <= last:
+        msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
+        raise ValueError(msg)
+    before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
+    state = _with_loaded(_without_gone(state, body.configuration), body.edits)
+    state = _step(state, body.steps)
+    state = _all_noted(state, Notes(bodies=body.notes))
+    return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
+
+
+def _without_gone(state: JournalState, configuration: Configuration) -> JournalState:
+    """Drop the state of operators that another version of the dataflow does not have."""
+    known = state.configurations
+    if state.last_committed is None or not known or known[-1][1].dataflow == configuration.dataflow:
+        return state
+    latest = state.versions[state.last_committed]
+    kept = {n: m for n, m in latest.manifests.items() if n in configuration.operators}
+    times = {n: t for n, t in latest.times.items() if n in configuration.operators}
+    kept_version = replace(latest, manifests=kept, times=times)
+    versions = {**state.versions, state.last_committed: kept_version}
+    return replace(state, versions=versions)
+
+
+def _with_loaded(state: JournalState, edits: Mapping[str, Edit]) -> JournalState:
+    """Give operators that are new the state that was loaded for them; before the first commit, as timestep 0."""
+    if not edits:
+        return state
+    manifests = {n: Manifest().apply(edit) for n, edit in edits.items()}
+    latest = replace(state.latest, manifests={**state.manifests, **manifests})
+    timestep = state.last_committed or 0
+    return replace(state, last_committed=timestep, versions={**state.versions, timestep: latest})
+
+
+def _reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
+    if isinstance(body.event, Stepped):
+        msg = f"a step of {body.event.id} without a configuration"
+        raise ValueError(msg)
+    return replace(state, coordination=state.coordination.after(body.event))
+
+
+def _step(state: JournalState, steps: tuple[Stepped, ...]) -> JournalState:
+    for step in steps:
+        state = replace(state, coordination=state.coordination.after(step))
+    return state
+
+
+def _noted(state: JournalState, body: Note) -> JournalState:
+    others = {kind: value for kind, value in state.notes.items() if kind != body.kind}
+    notes = others if body.body is None else {**others, body.kind: body.body}
+    offsets = inherited(state.offsets, state.notes, notes)
+    return replace(state, notes=notes, offsets=offsets)
+
+
+def _all_noted(state: JournalState, body: Notes) -> JournalState:
+    for kind, note in body.bodies.items():
+        state = _noted(state, Note(kind=kind, body=note))
+    return state
+
+
+_FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
+    Opened: _opened,
+    Intent: _intent,
+    Committed: _committed,
+    Published: _published,
+    Withdrawn: _withdrawn,
+    ConfigurationChanged: _changed,
+    Reconfiguring: _reconfiguring,
+    Note: _noted,
+    Notes: _all_noted,
+    Closed: _closed,
+}
+
+
+def _since(
+    configurations: tuple[tuple[int, Configuration], ...], timestep: int
+) -> tuple[tuple[int, Configuration], ...]:
+    """Drop what no longer holds at a timestep or later."""
+    first = sum(1 for since, _ in configurations[1:] if since <= timestep)
+    return configurations[first:]
+
+
+def _timestep(held: tuple[int, Configuration]) -> int:
+    return held[0]
+
+
+def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))

@@ -1,0 +1,1 @@
+"""The timestep loop: decide, run, commit, publish."""

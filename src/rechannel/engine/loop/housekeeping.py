@@ -1,0 +1,139 @@
+"""Files that nothing refers to any more are removed, off the critical path."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rechannel.engine.journal.log import OWED_PER_COMMIT, Journal
+from rechannel.engine.journal.state import JournalState, unreferenced
+from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
+from rechannel.state.store import Store
+from rechannel.telemetry.troubles import Trouble, unheard
+
+HOUSEKEEPING = "housekeeping"
+"""Topic of the troubles that sweeps have."""
+
+
+class Thread(Protocol):
+    """What housekeeping asks of a thread."""
+
+    def start(self) -> None:
+        """Run beside the others from now on."""
+
+    def is_alive(self) -> bool:
+        """Whether it has still to end."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end."""
+
+
+class Housekeeper:
+    """Deletes segments and outbox files that no kept version names, in a thread of its own.
+
+    Every `every` commits; rarer where sinks owe much.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        every: int,
+        filling: Callable[[], frozenset[str]] = frozenset,
+        held: Callable[[], frozenset[str]] = frozenset,
+        *,
+        thread: Callable[..., Thread] = threading.Thread,
+        trouble: Trouble = unheard,
+    ) -> None:
+        """Take the parts; nothing runs yet.
+
+        filling, held: see `sweep`. thread: makes a thread that is not started. trouble: told how every sweep went.
+        """
+        self._thread = thread
+        self._trouble = trouble
+        self._filling = filling
+        self._held = held
+        self._store = store
+        self._journal = journal
+        self._every = every
+        self._commits = 0
+        self._running: Thread | None = None
+
+    def tick(self, unread: Callable[[], int | None]) -> None:
+        """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`.
+
+        A sweep looks at all files that sinks are owed, so sweeps are rarer where that is much, as snapshots are.
+        """
+        self._commits += 1
+        due = self._every + len(self._journal.state.unpublished) // OWED_PER_COMMIT
+        if self._commits < due or (self._running and self._running.is_alive()):
+            return
+        self._commits = 0
+        self._running = self._thread(
+            target=self._guarded, args=(unread,), name="rechannel-sweep", daemon=True
+        )
+        self._running.start()
+
+    def _guarded(self, unread: Callable[[], int | None]) -> None:
+        try:
+            journal = self._journal
+            sweep(self._store, lambda: journal.state, unread, self._filling, self._held)
+        except BaseException as error:
+            self._trouble(HOUSEKEEPING, error)
+        else:
+            self._trouble(HOUSEKEEPING, None)
+
+    def finish(self) -> None:
+        """Wait for a sweep under way."""
+        if self._running is not None:
+            self._running.join(timeout=60)
+
+
+def sweep(
+    store: Store,
+    state: Callable[[], JournalState],
+    unread: Callable[[], int | None],
+    filling: Callable[[], frozenset[str]] = frozenset,
+    held: Callable[[], frozenset[str]] = frozenset,
+) -> int:
+    """Delete what no kept version and no unpublished timestep names; the number of files deleted.
+
+    unread: oldest timestep that a sink has still to read. The journal does not know it of sinks
+    that are not durable, and they may lag further behind than versions are kept.
+    filling: operators that are going to be added, whose state is written and not named yet.
+    held: files that are being read (`pinned.Pinned`); asked when the state has been read.
+    Keys are listed before the state is read: what is written meanwhile is not in the list, what is
+    committed meanwhile is in the state, and so is what has just begun to run and is not waited for
+    any more. Sinks are asked last: what they have not been given by then is of a version that the
+    state keeps.
+    """
+    keys = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    ahead = tuple(segments_of(operator) for operator in filling())
+    now = state()
+    waiting = _unpublished(now.unpublished) | held()
+    since = unread()
+    gone = [
+        key
+        for key in unreferenced(now, keys)
+        if key not in waiting and not _still_read(key, since) and not key.startswith(ahead)
+    ]
+    for key in gone:
+        store.delete(key)
+    return len(gone)
+
+
+def _still_read(key: str, since: int | None) -> bool:
+    """Whether it is an outbox file of such a timestep or a later one; sinks read no segments."""
+    timestep = timestep_of(key) if key.startswith(OUTBOX) else None
+    return since is not None and timestep is not None and timestep >= since
+
+
+def _unpublished(staged: Mapping[int, Mapping[str, Mapping[str, object]]]) -> set[str]:
+    out: set[str] = set()
+    for sinks in staged.values():
+        for what in sinks.values():
+            outbox = what.get("outbox")
+            if isinstance(outbox, Mapping):
+                out.update(key for keys in outbox.values() for key in keys)
+    return out

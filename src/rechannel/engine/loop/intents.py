@@ -1,0 +1,74 @@
+"""What was decided of a timestep, as the journal has it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rechannel.engine.journal.entries import Committed, Intent, Json, SourceRange
+from rechannel.engine.journal.incarnations import SOURCES, incarnation
+from rechannel.engine.loop.in_flight import InFlight
+from rechannel.engine.stages.runner import SourceSlice, Timestep
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.events import Stepped
+
+
+def intent_of(
+    decided: Timestep,
+    steps: tuple[Stepped, ...],
+    known: Sequence[tuple[int, Configuration]],
+    notes: Mapping[str, Json],
+) -> Intent:
+    """The entry of a timestep. known: the journal's Configurations; a new one is written with it. notes: its notes."""
+    version = decided.configuration.version
+    changed = not known or known[-1][1].version != version
+    return Intent(
+        timestep=decided.number,
+        sources={
+            name: SourceRange(
+                start=part.start,
+                end=part.end,
+                layout=list(part.layout),
+                incarnation=incarnation(notes, SOURCES, name),
+            )
+            for name, part in decided.slices.items()
+        },
+        configuration_version=version,
+        configuration=decided.configuration if changed else None,
+        now_ms=decided.now_ms,
+        steps=steps,
+    )
+
+
+def decided_of(intent: Intent, configuration: Configuration) -> Timestep:
+    """The timestep that an entry tells of, to run it again."""
+    slices = {
+        name: SourceSlice(start=part.start, end=part.end, layout=tuple(part.layout or ()))
+        for name, part in intent.sources.items()
+    }
+    return Timestep(
+        number=intent.timestep,
+        now_ms=intent.now_ms,
+        configuration=configuration,
+        slices=slices,
+    )
+
+
+def reads_mine(intent: Intent, notes: Mapping[str, Json], source: str) -> bool:
+    """Whether an entry's offsets of a source are those of who bears the name now."""
+    return intent.sources[source].incarnation in {"", incarnation(notes, SOURCES, source)}
+
+
+def committed_of(
+    flight: InFlight, kept: Mapping[str, Sequence[str]], staged: Mapping[str, Mapping[str, Any]]
+) -> Committed:
+    """The entry that commits a timestep: its offsets, its state and its output together."""
+    decided = flight.decided
+    return Committed(
+        timestep=decided.number,
+        edits=flight.edits,
+        times=flight.times,
+        offsets={name: part.end for name, part in decided.slices.items()},
+        staged=staged,
+        outbox={node: tuple(keys) for node, keys in kept.items()},
+    )

@@ -1,0 +1,47 @@
+"""Who is told of what the loop does: the seam between the driver and telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rechannel.engine.stages.runner import Report
+
+
+class Listener(Protocol):
+    """Told of what happens (telemetry.hub.Hub). It must not raise and must not block."""
+
+    def started(
+        self,
+        timestep: int,
+        *,
+        now_ms: int,
+        at_ms: float,
+        offsets: Mapping[str, Any],
+        configuration: int,
+    ) -> None:
+        """A timestep was decided."""
+
+    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
+        """All tasks of an operator are done with a timestep."""
+
+    def committed(
+        self,
+        timestep: int,
+        *,
+        reports: list[Report],
+        began_ms: float,
+        at_ms: float,
+        phases: Mapping[str, float],
+        state: Mapping[str, tuple[int, int]],
+        sources: frozenset[str],
+    ) -> None:
+        """A timestep is in the journal."""
+
+    def failed(
+        self, timestep: int | None, error: BaseException, *, again_ms: float | None = None
+    ) -> None:
+        """A timestep failed, or (None) a look at the sources. again_ms: until it is tried again; None = it is not."""
+
+    def well(self) -> None:
+        """What had failed has succeeded."""

@@ -1,0 +1,219 @@
+"""Where every source stands, and what the next timestep reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from rechannel.engine.failures.blame import blame_of
+from rechannel.engine.loop.stream_time import StreamTime
+from rechannel.engine.stages.runner import SourceSlice, Timestep
+from rechannel.errors import StorageError
+from rechannel.model.configuration import Configuration
+from rechannel.sources.reader import Bound, Offset, SourceReader
+from rechannel.telemetry.troubles import Trouble, unheard
+
+CLOCK = "clock"
+"""Topic of the troubles that the wall clock makes."""
+
+POLL_SHARE = 4
+"""An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
+LONGEST_POLL_MS = 1000.0
+CATCH_UP_MS, CATCH_UP_INTERVALS = 60_000, 2
+"""A timestep takes at most the rows of so much time, or of so many intervals: what a source that goes by the clock owes
+after a pause comes in several timesteps, and they still gain on it."""
+
+BORDER_MS = 1000.0
+"""How long a change waits for the next timestep where only the interval keeps it back."""
+
+
+class SourceTracker:
+    """Sources of one driver; belongs to its thread.
+
+    Time never goes back, not even to a driver whose machine's clock does: what timed out stays timed out. polled_ms:
+    how long it took to ask sources that had nothing.
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[str, SourceReader],
+        offsets: Mapping[str, Offset],
+        time: StreamTime,
+        clock: Callable[[], float],
+        timestep_bytes: int | None = None,
+        *,
+        steady: Callable[[], float] | None = None,
+        trouble: Trouble = unheard,
+    ) -> None:
+        """time: as of the last timestep. steady: tells milliseconds that pass; None = the clock does.
+
+        offsets: of sources that were read before. timestep_bytes: of all sources together; None = no bound."""
+        self.readers = dict(readers)
+        self._time = time
+        self._steady = steady or clock
+        self._trouble = trouble
+        self.polled_ms = 0.0
+        self._clock = clock
+        self._timestep_bytes = timestep_bytes
+        self._next_due = 0.0
+        self._looked = 0.0
+        self._complaining: set[str] = set()
+        self._untidy: set[str] = set()
+        self._to_forget: dict[str, Callable[[], None]] = {}
+        self._offsets = {
+            name: offsets.get(name) or reader.initial() for name, reader in readers.items()
+        }
+
+    def now_ms(self) -> int:
+        """Time of a timestep that begins now."""
+        before = self._time
+        self._time = after = before.read(int(self._clock()), self._steady())
+        if bool(after.ahead_ms) != bool(before.ahead_ms):
+            self._trouble(CLOCK, after.problem)
+        return after.now_ms
+
+    def may_begin(self, now: float, interval_ms: int) -> bool:
+        """Whether the interval admits another timestep."""
+        return not 0 < self._next_due - now <= interval_ms
+
+    def rested(self, now: float) -> bool:
+        """Whether an interval has kept timesteps back for so long that changes are made without one; once a second."""
+        if 0 <= now - self._looked < BORDER_MS:
+            return False
+        self._looked = now
+        return True
+
+    def pause(self, configuration: Configuration, poll_ms: int) -> float:
+        """How long an idle loop may sleep, milliseconds."""
+        pause = max(poll_ms, min(POLL_SHARE * self.polled_ms, LONGEST_POLL_MS))
+        due = self._next_due - self._clock()
+        return max(1, min(pause, due)) if configuration.interval_ms and due > 0 else pause
+
+    def look(self, now_ms: int, configuration: Configuration) -> dict[str, SourceSlice] | None:
+        """What a timestep under a Configuration would read; None when there is nothing."""
+        began = self._clock()
+        share = self._share()
+        slices: dict[str, SourceSlice] = {}
+        for name, reader in self.readers.items():
+            start = self._offsets[name]
+            end = reader.latest(start, now_ms, bound_of(configuration, name, share))
+            self._hear(name, reader)
+            layout = tuple(reader.layout(start, end)) if end != start else ()
+            slices[name] = SourceSlice(start=start, end=end, layout=layout)
+        if any(part.start != part.end for part in slices.values()):
+            return slices
+        self.polled_ms = self._clock() - began
+        return None
+
+    def _hear(self, name: str, reader: SourceReader) -> None:
+        """Tell what a source has to complain of, and that it has nothing any more."""
+        complaint = getattr(reader, "complaint", None)
+        if complaint is not None or name in self._complaining:
+            self._trouble(f"source {name}", complaint)
+        if complaint is None:
+            self._complaining.discard(name)
+        else:
+            self._complaining.add(name)
+
+    def _share(self) -> int | None:
+        """Bytes of a timestep for one source: those that can be bounded have equal shares."""
+        if self._timestep_bytes is None:
+            return None
+        sharing = sum(bool(getattr(reader, "boundable", True)) for reader in self.readers.values())
+        return max(1, self._timestep_bytes // max(1, sharing))
+
+    def nothing(self) -> dict[str, SourceSlice]:
+        """What a timestep reads that is there for something that has waited for its time."""
+        return {
+            name: SourceSlice(start=offset, end=offset, layout=())
+            for name, offset in self._offsets.items()
+        }
+
+    def again(self, decided: Timestep, mine: Callable[[str], bool]) -> Timestep:
+        """A timestep that runs again, with what it read of the sources that are there, and of others nothing.
+
+        mine: whether the source that bears a name now is the one that it read.
+        """
+        slices = {
+            name: decided.slices[name] if name in decided.slices and mine(name) else nothing
+            for name, nothing in self.nothing().items()
+        }
+        return replace(decided, slices=slices)
+
+    def take(self, decided: Timestep, began: float) -> None:
+        """A timestep was decided: go on behind it. began: when, for the next one's interval."""
+        self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
+        self._looked = began
+        self._time = self._time.taken(decided.now_ms)
+        self.pass_over(decided)
+
+    def pass_over(self, decided: Timestep) -> None:
+        """A timestep runs again: what it reads is taken."""
+        self._offsets.update({name: part.end for name, part in decided.slices.items()})
+
+    def committed(self, decided: Timestep) -> None:
+        """Sources may forget what a timestep read."""
+        for name, part in decided.slices.items():
+            if name in self.readers:
+                self._tidy(name, partial(self.readers[name].committed, part.end))
+        for name, forget in list(self._to_forget.items()):
+            self._forget(name, forget)
+
+    def _tidy(self, name: str, call: Callable[[], None]) -> bool:
+        """Let a source forget; False where the store or the cluster kept it from that: a later commit asks again."""
+        topic = f"source {name}, clean-up"
+        try:
+            call()
+        except Exception as error:
+            if not isinstance(error, StorageError) and not blame_of(error).passes:
+                raise
+            self._untidy.add(name)
+            self._trouble(topic, error)
+            return False
+        if name in self._untidy:
+            self._untidy.discard(name)
+            self._trouble(topic, None)
+        return True
+
+    def _forget(self, name: str, forget: Callable[[], None]) -> None:
+        """Let a source that is gone forget everything, now or after a later commit."""
+        if self._tidy(name, forget):
+            self._to_forget.pop(name, None)
+        else:
+            self._to_forget[name] = forget
+
+    def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
+        """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
+        for name in self.readers.keys() - readers.keys():
+            forget = getattr(self.readers[name], "forget", None)
+            if callable(forget):
+                self._forget(name, forget)
+            self.readers[name].close()
+        for name in readers.keys() & self._to_forget.keys():
+            del self._to_forget[name]  # what lies there is another source's now
+        known = {**offsets, **self._offsets}
+        self.readers = dict(readers)
+        self._offsets = {
+            name: known.get(name) or reader.initial() for name, reader in readers.items()
+        }
+
+    def close(self) -> None:
+        """Close all readers."""
+        for reader in self.readers.values():
+            reader.close()
+
+
+def bound_of(configuration: Configuration, source: str, share: int | None) -> Bound:
+    """What a timestep takes of a source. share: bytes where the Configuration does not say."""
+    return Bound(
+        units=configuration.bounds.get(source),
+        bytes=configuration.byte_bounds.get(source, share),
+        span_ms=max(CATCH_UP_MS, CATCH_UP_INTERVALS * configuration.interval_ms),
+    )
+
+
+def _next_due(due: float, now: float, interval_ms: int) -> float:
+    """When the timestep behind one that starts now is due: on the grid, or, where that is lost, an interval
+    from now."""
+    return due + interval_ms if due <= now < due + interval_ms else now + interval_ms

@@ -1,0 +1,113 @@
+"""What a change of the program does to the state of operators that stay: migrations there, and the ways back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rechannel.dataflow.difference import Difference
+from rechannel.dataflow.migration import Migrate
+from rechannel.dataflow.migration_json import migration_to_json
+from rechannel.dataflow.succession import migration_between
+from rechannel.dataflow.way_back import way_back
+from rechannel.engine.journal.entries import Json
+from rechannel.engine.program.schema_versions import directed, pruned
+from rechannel.errors import DataflowError, RefusedError, UnknownOperatorError
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.migrate import Migration, fingerprint
+
+Logics = Mapping[str, StatefulLogic]
+
+Stored = Callable[[str], frozenset[str] | None]
+"""(operator) -> names of the eras that segments of kept versions are of; None = not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What becomes of an operator's state. back: what converts it back, or None; then why_not says why."""
+
+    forth: Migration
+    back: Migration | None
+    why_not: str = ""
+
+    def to_json(self, source: str, target: str) -> dict[str, Json]:
+        """A passage, as `engine.eras` describes it. Raises RefusedError for a function that cannot be imported."""
+        return {
+            "from": source,
+            "to": target,
+            "migration": migration_to_json(self.forth),
+            "back": None if self.back is None else migration_to_json(self.back, "back"),
+            "no_way_back": self.why_not,
+        }
+
+
+def carried(
+    old: Logics,
+    new: Logics,
+    found: Difference,
+    migrate: Mapping[str, Migrate],
+    now_ms: int | None,
+) -> dict[str, Carried]:
+    """What a change does to the state of operators that stay; those are left out whose state stays as it is."""
+    unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
+    if unknown:
+        stay = sorted(old.keys() & new.keys())
+        msg = f"there is nothing to migrate at {unknown}: operators with state that stay are {stay}"
+        raise UnknownOperatorError(msg)
+    asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
+    made = {}
+    for name in sorted(asked):
+        forth = migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
+        if forth is not None:
+            made[name] = _with_back(old[name], new[name], forth, migrate.get(name))
+    return made
+
+
+def _with_back(
+    old: StatefulLogic, new: StatefulLogic, forth: Migration, said: Migrate | None
+) -> Carried:
+    try:
+        return Carried(forth=forth, back=way_back(old, new, forth, said))
+    except (RefusedError, DataflowError) as error:
+        if said is not None and said.back is not None:
+            raise
+        return Carried(forth=forth, back=None, why_not=str(error))
+
+
+def next_eras(
+    before: Mapping[str, Json],
+    old: Logics,
+    new: Logics,
+    versions: Mapping[str, int],
+    made: Mapping[str, Carried],
+    stored: Stored,
+) -> dict[str, Json]:
+    """Members `eras` and `migrations` of the next version's record. before: the record so far.
+
+    versions: of every operator's logic, which names the eras that begin. An era that no segment is of any more, and
+    none that leads over it, needs no passage: merging has rewritten it.
+    """
+    eras: dict[str, str] = {}
+    ways: dict[str, Json] = {}
+    for name, logic in new.items():
+        if name not in old:
+            continue
+        era: str | None = before["eras"].get(name)
+        left = era or _columns(old[name])
+        way = directed(before["migrations"].get(name, ()), left)
+        if name in made:
+            era = f"{_columns(logic)}.{versions[name]}"
+            way.append(made[name].to_json(left, era))
+        there = stored(name) if way else None
+        if there is not None:
+            # The era before is written until the border: the way from it stays, whatever is stored now.
+            way = pruned(way, there, left=left if name in made else None)
+        if era is not None:
+            eras[name] = era
+        if way:
+            ways[name] = way
+    return {"eras": eras, "migrations": ways}
+
+
+def _columns(logic: StatefulLogic) -> str:
+    return fingerprint(logic.key_schema, logic.state_schema)

@@ -1,0 +1,49 @@
+"""What the journal says of the program of a driver that starts, before anything of it runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rechannel.engine.journal import incarnations
+from rechannel.engine.journal.entries import Body, Json, Notes
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.leading_back import led_back, undone
+from rechannel.engine.program.versions import NOTE, Program, noted
+from rechannel.model.configuration import Configuration
+
+
+def opening(state: JournalState, program: Program, first: Configuration, now_ms: int) -> list[Body]:
+    """What the journal says of a program before anything of it runs: what it means is in one entry.
+
+    first: as its settings would begin. Raises RefusedError.
+    """
+    note, counted = note_of(state, program), incarnations.note_of(state, program.dataflow)
+    notes = {NOTE: note, incarnations.NOTE: counted}
+    notes = {kind: body for kind, body in notes.items() if body is not None}
+    version = program.version
+    ended = undone(state, program.record, version, now_ms)
+    if program.back is None:
+        return [*([Notes(bodies=notes)] if notes else []), *ended]
+    number = (state.last_intended or 0) + 1
+    held = reconciled(state.configuration_at(number), first)
+    return [led_back(state, version, held, program.record["logics"], notes), *ended]
+
+
+def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
+    """The note when a version is added or told anew; None where the journal says so already."""
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    if known.get(str(program.version)) == program.record:
+        return None
+    return noted(known, program.version, program.record)
+
+
+def reconciled(configuration: Configuration, fresh: Configuration) -> Configuration:
+    """A journalled Configuration for a program text that has other stages than the journal knows of.
+
+    What a restart with edited text brings along: stages that are new start as in `fresh`, those that are gone go.
+    """
+    if fresh.operators.keys() == configuration.operators.keys():
+        return configuration
+    operators = {n: configuration.operators.get(n, new) for n, new in fresh.operators.items()}
+    return replace(configuration, version=configuration.version + 1, operators=operators)

@@ -1,0 +1,225 @@
+"""From a Configuration and manifests to what each stage of a timestep is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rechannel.engine.program.physical import PhysicalPlan, Stage
+from rechannel.errors import TimestepError
+from rechannel.kernels.protocol.program import Address, StageStep, TaskState
+from rechannel.kernels.tasks.clocks import handed_on
+from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
+from rechannel.model.eventtime import Times, advance
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges
+
+
+def first_configuration(
+    plan: PhysicalPlan, *, tasks: int, bins: int, interval_ms: int, in_flight: int
+) -> Configuration:
+    """The Configuration a new job starts with: the user's numbers where given, defaults elsewhere."""
+    operators: dict[str, OperatorConfiguration] = {}
+    for stage in plan.stages:
+        # A stage that sends on what a materialised function left is no node of the dataflow.
+        node = plan.dataflow.by_name.get(stage.name)
+        wanted = getattr(node, "tasks", None) or tasks
+        routing = None
+        if stage.logic is not None:
+            count = max(getattr(node, "bins", None) or bins, wanted)
+            routing = Routing.even(bins=count, tasks=wanted)
+        operators[stage.name] = OperatorConfiguration(tasks=wanted, routing=routing)
+    return Configuration(operators=operators, interval_ms=interval_ms, in_flight=in_flight)
+
+
+def routing_of(configuration: Configuration, operator: str) -> Routing:
+    """Routing of a stateful operator. Raises ValueError for a stateless one."""
+    routing = configuration.operators[operator].routing
+    if routing is None:
+        msg = f"operator {operator!r} has no routing"
+        raise ValueError(msg)
+    return routing
+
+
+def layout_of(stage: Stage, configuration: Configuration) -> dict[tuple[str, int], tuple[int, int]]:
+    """Range of partitions that every consumer has in a stage's exchange: (consumer, input) -> (first, stop)."""
+    out: dict[tuple[str, int], tuple[int, int]] = {}
+    position: dict[str, int] = {}
+    total = 0
+    for operator, index in stage.consumers:
+        if operator not in position:
+            position[operator] = total
+            total += configuration.operators[operator].tasks
+        first = position[operator]
+        out[operator, index] = (first, first + configuration.operators[operator].tasks)
+    return out
+
+
+def partitions_of(stage: Stage, configuration: Configuration) -> int:
+    """Number of partitions of a stage's exchange that carry data."""
+    return max((stop for _, stop in layout_of(stage, configuration).values()), default=0)
+
+
+def stage_step(
+    plan: PhysicalPlan,
+    stage: Stage,
+    configuration: Configuration,
+    *,
+    timestep: int,
+    now_ms: int,
+    manifest: Manifest,
+    policy: MergePolicy,
+    rewrite: Intervals | None = None,
+) -> StageStep:
+    """What the tasks of a stage are told in one timestep, but for event time (see `timed`).
+
+    manifest: the operator's state of the timestep before. rewrite: hashes whose state is written anew.
+    """
+    addresses = {
+        (operator, index): Address(
+            first=first,
+            routing=routing_of(configuration, operator),
+            combined=_combined(plan, configuration, operator),
+        )
+        for (operator, index), (first, _) in layout_of(stage, configuration).items()
+    }
+    reports_to = partitions_of(stage, configuration) if stage.reports_apart else -1
+    number = [s.name for s in plan.stages].index(stage.name)
+    if stage.logic is None:
+        return StageStep(
+            timestep=timestep,
+            now_ms=now_ms,
+            number=number,
+            addresses=addresses,
+            reports_to=reports_to,
+        )
+    routing = routing_of(configuration, stage.name)
+    return StageStep(
+        timestep=timestep,
+        now_ms=now_ms,
+        number=number,
+        addresses=addresses,
+        reports_to=reports_to,
+        tasks=tuple(
+            task_state(
+                routing,
+                task,
+                manifest,
+                timestep,
+                policy,
+                rewrite=rewrite,
+                lasts_us=stage.logic.lasts_us,
+            )
+            for task in range(routing.tasks)
+        ),
+        routing=routing,
+    )
+
+
+def timed(step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int]) -> StageStep:
+    """A step that knows of event time.
+
+    times: the operator's, of the timestep before. seen: latest event times that other stages have seen in this one.
+    """
+    marks = {name: seen[name] for name in stage.origins if name in seen}
+    return replace(step, times=times, marks=marks) if stage.times or marks else step
+
+
+def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict[str, int]:
+    """Watermarks of operators behind a timestep without rows: only what is idle, and processing time, can move them."""
+    passed: dict[str, int] = {}
+    told: dict[str, int] = {}
+    for stage in plan.stages:
+        if stage.logic is None or not stage.times:
+            continue
+        before = times.get(stage.name, Times())
+        watermark = advance(before, stage.times, told, now_ms).watermark
+        passed[stage.name] = watermark
+        told.update(handed_on(stage.name, stage.logic, watermark))
+    return passed
+
+
+def task_state(
+    routing: Routing,
+    task: int,
+    manifest: Manifest,
+    timestep: int,
+    policy: MergePolicy,
+    *,
+    rewrite: Intervals | None = None,
+    lasts_us: int | None = None,
+) -> TaskState:
+    """State that a task reads and merges.
+
+    rewrite: hashes to write anew, whichever task owns them. lasts_us: see `plan_merges`.
+    """
+    own = routing.intervals_of(task)
+    runs, totals = manifest.within(own), manifest.totals(own)
+    where = own.intersect(rewrite) if rewrite else Intervals.nothing()
+    if not where:
+        merges = plan_merges(runs, own, timestep, policy, lasts_us)
+        return TaskState(own=own, runs=runs, merges=merges, totals=totals)
+    met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
+    anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
+    return TaskState(own=own, runs=runs, merges=(anew,) if met else (), totals=totals)
+
+
+def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:
+    return can_combine(plan, operator) and configuration.operators[operator].combines
+
+
+def can_combine(plan: PhysicalPlan, operator: str) -> bool:
+    """Whether what an operator receives can be pre-aggregated."""
+    logic = plan.stage(operator).logic
+    return bool(logic and logic.combinable and not logic.ordered)
+
+
+def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
+    """One edit of an operator's manifest from the reports of its tasks."""
+    edits = [
+        Edit.from_json(report["edit"])
+        for report in reports
+        if report["operator"] == operator and "edit" in report
+    ]
+    return Edit(
+        retire=tuple(r for edit in edits for r in edit.retire),
+        add=tuple(run for edit in edits for run in edit.add),
+    )
+
+
+def times_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Times | None:
+    """Event time of an operator, which all of its tasks tell alike; None where it has none. Raises TimestepError."""
+    told = [r["times"] for r in reports if r["operator"] == operator and "times" in r]
+    if any(other != told[0] for other in told[1:]):
+        msg = f"tasks of operator {operator!r} disagree on event time: {told}"
+        raise TimestepError(msg)
+    return Times.from_json(told[0]) if told else None
+
+
+COMBINE_BELOW = 0.5
+"""Combining pays when it leaves less than this share of the rows: it costs a reduction, and states are wider
+than values."""
+
+
+def resolve_combine(
+    plan: PhysicalPlan, configuration: Configuration, reports: Sequence[Mapping[str, Any]]
+) -> Configuration:
+    """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered)."""
+    offered: dict[str, int] = {}
+    keys: dict[str, int] = {}
+    for report in reports:
+        for operator, _, rows, _, distinct, _ in report.get("sent", ()):
+            offered[operator] = offered.get(operator, 0) + rows
+            keys[operator] = keys.get(operator, 0) + distinct
+    for operator, rows in offered.items():
+        if not can_combine(plan, operator):
+            continue
+        current = configuration.operators[operator]
+        combining = keys[operator] < COMBINE_BELOW * rows
+        if rows and current.combine is Combine.AUTO and combining != current.combining:
+            changed = replace(current, combining=combining)
+            configuration = configuration.with_operator(operator, changed)
+    return configuration

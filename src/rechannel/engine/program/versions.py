@@ -1,0 +1,375 @@
+"""Versions of the dataflow: which one a driver starts with, and what the next one means for the running stream.
+
+The journal keeps, in a note, what it must know of every version: which logic each node runs (import path and
+digest, never code), what state each operator keeps, and how state of earlier versions is read today. So a driver
+that is started with the program text of before a live change is told so, instead of undoing the change silently; and
+one that is started with new text goes on, if the text still understands the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.check import fingerprint
+from rechannel.dataflow.difference import Difference, differences
+from rechannel.dataflow.graph import Dataflow, Late, Stateful
+from rechannel.dataflow.identity import dataflow_identity
+from rechannel.dataflow.migration import Migrate
+from rechannel.dataflow.migration_json import mended_json, migration_from_json
+from rechannel.dataflow.provided import Provided, provided_by
+from rechannel.engine.journal.entries import Json
+from rechannel.engine.journal.incarnations import operators_of
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.carrying import Stored, carried, next_eras
+from rechannel.engine.program.leading_back import Return, Text, leading_back
+from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
+from rechannel.engine.program.programs import Passage, program_of
+from rechannel.engine.program.restarting import (
+    check_age,
+    check_incarnations,
+    check_sinks,
+    check_sources,
+    check_state,
+    lasting,
+    sinks_of,
+    sources_of,
+)
+from rechannel.engine.program.schema_versions import directed
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.stored_versions import eras_of
+from rechannel.errors import OtherDataflowError, RefusedError
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.program import StageProgram
+from rechannel.operators.join.asof import AsofLogic
+from rechannel.operators.join.cogroup import CogroupLogic
+from rechannel.operators.join.logic import JoinLogic
+from rechannel.operators.ordered.event_time_sort import EventTimeSortLogic
+from rechannel.operators.ordered.top import TopLogic
+from rechannel.operators.process.deduplicate import DeduplicateLogic
+from rechannel.operators.process.tracking import Tracking
+from rechannel.operators.window.groupwise import ApplyLogic
+from rechannel.operators.window.logic import WindowLogic
+from rechannel.operators.window.sessions import SessionLogic
+from rechannel.reconfigure.changes import ChangeProgram
+from rechannel.state.store import Store
+
+NOTE = "program"
+"""Kind of the note in the journal: {version as text: what the journal keeps of it}."""
+
+KEPT = 32
+"""Versions whose identity is kept, to recognise old program text."""
+
+_PAST = ("text", "identity", "incarnations", "eras")
+"""What is kept of a version that does not run any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One version of the dataflow, ready to run.
+
+    record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
+    its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
+    (what they read), `logics` (version of every operator's logic), `eras` (name of the present state of operators that
+    were migrated), `migrations` (by operator: passages, see `engine.eras`), `back_to` (the version that it led back
+    to; absent where it did not). provided: the functions that it may name.
+    back: where it leads back from another version, and that is to be journalled.
+    """
+
+    version: int
+    dataflow: Dataflow
+    schemas: Mapping[str, pa.Schema]
+    plan: PhysicalPlan
+    programs: Mapping[str, StageProgram]
+    record: Mapping[str, Json]
+    provided: Provided
+    back: Return | None = None
+
+
+def start_program(  # noqa: PLR0913 - what may be meant by a start
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    state: JournalState,
+    *,
+    revert: bool = False,
+    fresh: Collection[str] = (),
+    without: Collection[str] = (),
+    migrations: Iterable[Callable[..., Any]] = (),
+    mended: bool = False,
+) -> Program:
+    """The program of a driver that starts.
+
+    revert: the text of before a live change is meant: go on with that. fresh,
+    without: sources that are meant to begin, and to be given up, with the sinks in quarantine that are.
+    mended: functions of migrations may be other ones than before; their digests are those from here on.
+    Raises OldProgramError, OtherDataflowError, RefusedError.
+    """
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    current = _current(state)
+    held = known.get(str(current), {})
+    logics = bound(dataflow, schemas)
+    text = Text(
+        identity=dataflow_identity(dataflow),
+        operators=fingerprint(dataflow, schemas),
+        lasting=lasting(dataflow),
+        logics=logics,
+    )
+    there = partial(eras_of, store, lambda: state)
+    back = leading_back(text, known, current, there) if revert else None
+    if held and held["identity"] != text.identity and not revert:
+        check_age(
+            text.identity, known, current, why_not=lambda: _why_not(text, known, current, there)
+        )
+    begun = state.last_intended is not None
+    given_up = held.get("sources", ()) if revert else without
+    check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh, without=given_up)
+    check_sinks(sinks_of(dataflow), state, without=without)
+    if back is None:
+        check_state(text.operators, text.lasting, held)
+    check_incarnations(text.identity, known, present := operators_of(dataflow, state.notes))
+    provided = provided_by(dataflow, migrations, mended=mended)
+    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
+    if mended:
+        ways = {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
+    record = {
+        "text": held.get("text", "the first one"),
+        "identity": text.identity,
+        "incarnations": present,
+        "operators": text.operators,
+        "lasting": text.lasting,
+        "sources": sources_of(dataflow),
+        "logics": held.get("logics", {}),
+        "eras": held.get("eras", {}),
+        "migrations": ways,
+    }
+    if back is None:
+        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
+        return compile_program(dataflow, schemas, store, current, record, provided)
+    numbers = {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics}
+    record |= {"text": f"back to version {back.to}", "logics": numbers, "eras": back.eras}
+    record["back_to"] = back.to
+    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
+    return replace(made, back=back)
+
+
+def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
+    """Why a text cannot take over with `revert`; None where it can."""
+    try:
+        if leading_back(text, known, current, stored) is None:
+            check_state(text.operators, text.lasting, known[str(current)])
+    except OtherDataflowError as error:
+        return str(error)
+    return None
+
+
+def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
+    return {**passage, "migration": mended_json(passage["migration"], provided)}
+
+
+def current_record(state: JournalState) -> Mapping[str, Json]:
+    """What the journal keeps of the version that runs; empty before the first."""
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    found: Mapping[str, Json] = known.get(str(_current(state)), {})
+    return found
+
+
+def _current(state: JournalState) -> int:
+    if not state.configurations:
+        return 1
+    return state.configuration_at((state.last_intended or 0) + 1).dataflow
+
+
+def operators_now(state: JournalState) -> Mapping[str, str] | None:
+    """What the operators with state keep, as the version of the dataflow says that runs; None before the first."""
+    return current_record(state).get("operators")
+
+
+def noted(known: Mapping[str, Json], version: int, record: Mapping[str, Json]) -> dict[str, Json]:
+    """The note with a version that is about to be the current one.
+
+    The one before it stays as it is: it runs until the border. Of older ones stays what tells old program text,
+    of the latest few: a stream may be changed for ever.
+    """
+    others = sorted(map(int, known.keys() - {str(version)}))[-(KEPT - 1) :]
+    before = max((old for old in others if old < version), default=None)
+    kept = {}
+    for old in others:
+        one = known[str(old)]
+        kept[str(old)] = (
+            one if old == before else {name: one[name] for name in _PAST if name in one}
+        )
+    return {**kept, str(version): dict(record)}
+
+
+def compile_program(
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    version: int,
+    record: Mapping[str, Json],
+    provided: Provided,
+    *,
+    before: Program | None = None,
+    changed: frozenset[str] = frozenset(),
+) -> Program:
+    """Cut a dataflow into stages and make their programs; stages without a changed node keep theirs."""
+    plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
+    programs = {}
+    for stage in plan.stages:
+        if before is not None and _same_stage(stage.name, before, plan, changed):
+            programs[stage.name] = before.programs[stage.name]
+            continue
+        logic, era = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
+        way = directed(record["migrations"].get(stage.name, ()), era or "")
+        passages = [
+            Passage(
+                source=one["from"],
+                target=one["to"],
+                migration=migration_from_json(one["migration"], provided),
+            )
+            for one in way
+        ]
+        programs[stage.name] = program_of(stage, store, logic, era=era, passages=passages)
+    return Program(
+        version=version,
+        dataflow=dataflow,
+        schemas=schemas,
+        plan=plan,
+        programs=programs,
+        record=record,
+        provided=provided,
+    )
+
+
+TELLS_LATE = (
+    WindowLogic,
+    SessionLogic,
+    DeduplicateLogic,
+    JoinLogic,
+    AsofLogic,
+    CogroupLogic,
+    ApplyLogic,
+    TopLogic,
+    EventTimeSortLogic,
+    Tracking,
+)
+"""Operators whose late rows may be somebody's."""
+
+
+def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
+    """Executable logic of every stateful operator."""
+    wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
+    logics = {}
+    for node in dataflow.nodes:
+        if isinstance(node, Stateful):
+            logic = node.spec.bind(node.keys, schemas[node.upstream.name])
+            if node.name in wanted and isinstance(logic, TELLS_LATE):
+                logic = replace(logic, keep_late=True)
+            logics[node.name] = logic
+    return logics
+
+
+def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
+    """Whether the program of a stage can stay. changed: nodes that do something else, as `differences` says."""
+    old = next((stage for stage in before.plan.stages if stage.name == name), None)
+    if old is None:
+        return False
+    new = plan.stage(name)
+    nodes = {branch.node for branch in new.root.walk()}
+    nodes |= {consumer.operator for branch in new.root.walk() for consumer in branch.consumers}
+    return not nodes & changed and _signature(old) == _signature(new)
+
+
+def _signature(stage: Stage) -> list[Any]:
+    """What a stage's program is made of beside functions: its nodes, where their rows go, and all columns."""
+    logic = [] if stage.logic is None else _columns(stage.logic)
+    return [
+        logic,
+        [stage.times, stage.origins],
+        *(
+            (
+                branch.node,
+                str(branch.schema),
+                branch.outbox,
+                branch.side,
+                [(c.operator, c.input, _columns(c.logic)) for c in branch.consumers],
+            )
+            for branch in stage.root.walk()
+        ),
+    ]
+
+
+def _columns(logic: StatefulLogic) -> list[str]:
+    return [str(s) for s in (logic.key_schema, logic.value_schema, logic.state_schema)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Succession:
+    """The next version of a program and what it means for the Configuration."""
+
+    program: Program
+    change: ChangeProgram
+    difference: Difference
+
+
+def succeed(  # noqa: PLR0913 - what a version is made of
+    before: Program,
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    *,
+    text: str,
+    version: int,
+    defaults: Mapping[str, int],
+    migrate: Mapping[str, Migrate] | None = None,
+    now_ms: int | None = None,
+    stored: Stored = lambda operator: None,
+) -> Succession:
+    """Make the next version of a running program. Nothing happens yet.
+
+    text: what is asked for, in words. version: its number.
+    defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
+    what becomes of its state. now_ms: time of the change. stored: which eras of state there are.
+    Raises RefusedError, DataflowError.
+    """
+    found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
+    found.check()
+    if not found:
+        msg = f"{text}: the dataflow is so already"
+        raise RefusedError(msg)
+    record = {
+        "text": text,
+        "identity": dataflow_identity(dataflow),
+        "operators": fingerprint(dataflow, schemas),
+        "lasting": lasting(dataflow),
+        "sources": sources_of(dataflow),
+    }
+    plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
+    stages = {stage.name for stage in plan.stages}
+    there = {stage.name for stage in before.plan.stages}
+    other = frozenset({*found.logic_changed, *found.rewired, *found.restated})
+    changed = [n for n in stages & there if not _same_stage(n, before, plan, other)]
+    logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
+    record["logics"] = logics
+    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
+    made = carried(old, new, found, migrate or {}, now_ms)
+    record.update(next_eras(before.record, old, new, logics, made, stored))
+    functions = [one.forth.function for one in made.values() if one.forth.function is not None]
+    provided = before.provided.also(functions)
+    program = compile_program(
+        dataflow, schemas, store, version, record, provided, before=before, changed=other
+    )
+    fresh = first_configuration(plan, interval_ms=0, in_flight=1, **defaults)
+    change = ChangeProgram(
+        version=version,
+        text=text,
+        operators={name: fresh.operators[name].to_json() for name in sorted(stages - there)},
+        removed=tuple(sorted(there - stages)),
+        logic={name: logics[name] for name in sorted(changed)},
+    )
+    return Succession(program=program, change=change, difference=found)

@@ -1,0 +1,1 @@
+"""Sinks: staged before a commit, published after it."""

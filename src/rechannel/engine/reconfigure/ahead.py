@@ -1,0 +1,124 @@
+"""What of the state that is going to move is fetched ahead, in which pieces, and when that is enough. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rechannel.kernels.lsm.ahead import Attended
+from rechannel.model.configuration import Configuration
+from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.steps import BinMove, Sizes, Step, rewritten
+
+STEPS = 8
+"""So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
+
+AGAIN = 4
+"""After so many steps the next ones are looked at again."""
+
+PIECE = 4 << 20
+"""Bytes that are fetched between two pauses, as estimated; at least one bin."""
+
+PASSES = 5
+"""How often all that moves at once is looked at, at most."""
+
+LITTLE = 0.1
+"""A pass that fetches at most this share of what the first one did is the last."""
+
+SHRINKS = 0.7
+"""So is one that fetches more than this share of what the one before it did: timesteps write as fast as it fetches."""
+
+GUESS = 1e-5
+"""Milliseconds per byte (100 MB/s) before anything was fetched."""
+
+SOONEST, LATEST = 0.25, 5.0
+"""Seconds until the driver looks how far it is."""
+
+
+def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
+    """Moves of the next steps that take state to another task."""
+    return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
+
+
+def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:
+    """Whether tasks that an operator has before and later may have to run elsewhere."""
+    old, new = before.operators.get(operator), later.operators.get(operator)
+    if old is None or new is None or new.routing is None:
+        return False
+    if before.executors != later.executors:
+        return True
+    return (old.tasks, old.placement, old.resources) != (new.tasks, new.placement, new.resources)
+
+
+def carried(
+    configuration: Configuration, operator: str, tasks: Collection[int], sizes: Sizes
+) -> tuple[BinMove, ...]:
+    """All bins of tasks that go to another host. Where their sizes are not known, each is a piece of its own."""
+    bins = [move for move in rewritten(configuration, operator, sizes) if move.source in tasks]
+    return tuple(replace(move, size=move.size or PIECE) for move in bins)
+
+
+def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
+    """Hashes of moves in their order, about so many bytes at a time."""
+    taken: list[tuple[int, int]] = []
+    total = 0.0
+    for move in moves:
+        if taken and total + move.size > size:
+            yield Intervals.of(taken)
+            taken, total = [], 0.0
+        taken.append((move.lo, move.hi))
+        total += move.size
+    if taken:
+        yield Intervals.of(taken)
+
+
+def worth_another(passes: Sequence[int]) -> bool:
+    """Whether to look again at all that moves. passes: bytes that each pass so far has fetched."""
+    if not passes:
+        return True
+    if len(passes) >= PASSES or passes[-1] <= LITTLE * passes[0]:
+        return False
+    return len(passes) < 2 or passes[-1] <= SHRINKS * passes[-2]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was fetched ahead of one reconfiguration.
+
+    ms_per_byte: how long it takes on the slowest host, lately. closed: it is over, nothing more is fetched for it.
+    """
+
+    bytes_fetched: int = 0
+    bytes_present: int = 0
+    pieces: int = 0
+    passes: list[int] = field(default_factory=list)
+    ms_per_byte: float = GUESS
+    closed: bool = False
+
+    def count(self, over: Iterable[Attended]) -> None:
+        """One pass is over on all hosts."""
+        over = tuple(over)
+        self.passes.append(sum(one.bytes_fetched for one in over))
+        self.bytes_fetched += self.passes[-1]
+        self.bytes_present += sum(one.bytes_present for one in over)
+        self.pieces += sum(one.pieces for one in over)
+        rates = [
+            one.ms / covered
+            for one in over
+            if (covered := one.bytes_fetched + one.bytes_present) and one.ms
+        ]
+        self.ms_per_byte = max(rates, default=self.ms_per_byte)
+
+    def patience(self, size: float, looks: int) -> float:
+        """Seconds until one looks again how far `size` bytes on the fullest host are; longer every time."""
+        expected = size * self.ms_per_byte / 1e3
+        return min(LATEST, max(SOONEST, expected) * (1.0 if looks == 0 else 0.5 * looks))
+
+    def to_json(self) -> Mapping[str, int | list[int]]:
+        """Facts for the history."""
+        return {
+            "bytes_fetched": self.bytes_fetched,
+            "bytes_present": self.bytes_present,
+            "pieces": self.pieces,
+            "passes": list(self.passes),
+        }

@@ -1,0 +1,139 @@
+"""What timesteps tell of load, size and cost, as a change needs it: rows per bin and of hot keys, bytes per bin, ms per
+byte moved."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.engine.reconfigure.latencies import Latencies
+from rechannel.engine.stages.runner import Report
+from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.model.configuration import Configuration
+from rechannel.model.hashspace import SPACE
+from rechannel.model.routing import Routing
+from rechannel.reconfigure.steps import Sizes
+from rechannel.reconfigure.strategies import Strategy
+from rechannel.state.manifest import Manifest
+
+LOOKED_AT = 16
+"""Timesteps that loads are summed over: enough to even out a single one, few enough to follow a change."""
+
+FIRST_GUESS_MS_PER_BYTE = 1e-6
+"""Cost of a moved byte before any was moved: 1 GB/s."""
+
+GUESSED_BYTES = 4 << 20
+"""How many bytes the first guess counts for."""
+
+FADING = 0.9
+"""What a moved byte counts for at the next move: costs are those of the last ten or so."""
+
+LEAST_MS_PER_BYTE = 1e-9
+
+QUIET = 64
+"""Timesteps without a move that those with one are compared with."""
+
+
+class Measured:
+    """Measurements of one driver; belongs to its thread."""
+
+    def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
+        """manifests: of all operators, as of now."""
+        self._manifests = manifests
+        self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
+        self._hot: deque[tuple[Configuration, list[tuple[str, list[list[int]]]]]]
+        self._hot = deque(maxlen=LOOKED_AT)
+        self.latencies = Latencies()
+        self._quiet: deque[float] = deque(maxlen=QUIET)
+        self._moved_bytes = float(GUESSED_BYTES)
+        self._moved_ms = GUESSED_BYTES * FIRST_GUESS_MS_PER_BYTE
+
+    def committed(
+        self,
+        timestep: int,
+        reports: Sequence[Report],
+        configuration: Configuration,
+        took_ms: float,
+        moved: float,
+    ) -> None:
+        """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
+        bins = [(r["operator"], r["bins"]) for r in reports if r.get("bins")]
+        self._bins.append((configuration, bins))
+        hot = [(r["operator"], r["hot"]) for r in reports if r.get("hot")]
+        self._hot.append((configuration, hot))
+        if moved <= 0:
+            self._quiet.append(took_ms)
+        elif self._quiet:
+            # Timesteps are not all alike, and a move costs less than they differ by. What came out faster than usual
+            # counts against what came out slower: else the unevenness itself would pass for the cost of moving.
+            self._moved_bytes = FADING * self._moved_bytes + moved
+            self._moved_ms = FADING * self._moved_ms + took_ms - fmean(self._quiet)
+        self.latencies.add(timestep, took_ms)
+
+    def loads(self, configuration: Configuration) -> dict[str, tuple[float, ...]]:
+        """Rows per bin of every stateful operator over the last timesteps under its present bins."""
+        out: dict[str, npt.NDArray[np.float64]] = {}
+        for then, bins in self._bins:
+            for operator, packed in bins:
+                routing = _same_bins(then, configuration, operator)
+                if routing is not None:
+                    rows = out.setdefault(operator, np.zeros(routing.bins))
+                    rows += unpack_bins(packed)
+        return {operator: tuple(rows.tolist()) for operator, rows in out.items()}
+
+    def hot(self, configuration: Configuration) -> dict[str, dict[int, float]]:
+        """Rows of hot keys, by their hash, of every stateful operator over the timesteps that `loads` are of."""
+        out: dict[str, dict[int, float]] = {}
+        for then, hot in self._hot:
+            for operator, keys in hot:
+                if _same_bins(then, configuration, operator) is None:
+                    continue
+                rows = out.setdefault(operator, {})
+                for key, count in keys:
+                    rows[key] = rows.get(key, 0.0) + count
+        return out
+
+    def sizes(self, configuration: Configuration) -> Sizes:
+        """Bytes of state per bin, from what the manifests say of their runs."""
+        bins = {}
+        for name, manifest in self._manifests().items():
+            operator = configuration.operators.get(name)
+            if operator is not None and operator.routing is not None:
+                bins[name] = (operator.routing.starts, bytes_per_bin(manifest, operator.routing))
+        return Sizes(bins=bins)
+
+    def budget(self, strategy: Strategy) -> float | None:
+        """Most bytes that a step may move: the strategy's own number, or what its milliseconds buy."""
+        bounds = [strategy.budget_bytes] if strategy.budget_bytes is not None else []
+        if strategy.budget_ms is not None:
+            bounds.append(max(1, int(strategy.budget_ms / self.ms_per_byte)))
+        return min(bounds, default=None)
+
+    @property
+    def ms_per_byte(self) -> float:
+        """Measured cost of a moved byte in the timestep that it moves in."""
+        return max(self._moved_ms / self._moved_bytes, LEAST_MS_PER_BYTE)
+
+
+def bytes_per_bin(manifest: Manifest, routing: Routing) -> tuple[float, ...]:
+    """Expected bytes of state in every bin, shape (bins,): the rows of a run are spread evenly over its span."""
+    edges = np.array([*routing.starts, SPACE], dtype=np.float64)
+    total = np.zeros(routing.bins)
+    for run in manifest.runs:
+        for lo, hi in run.clip if run.span else ():
+            met = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
+            total += np.maximum(met, 0.0) * (run.size / run.span)
+    return tuple(total.tolist())
+
+
+def _same_bins(then: Configuration, now: Configuration, operator: str) -> Routing | None:
+    """The routing of an operator, if its bins were then what they are now."""
+    before, after = then.operators.get(operator), now.operators.get(operator)
+    if before is None or after is None or before.routing is None or after.routing is None:
+        return None
+    same = before.routing is after.routing or before.routing.starts == after.routing.starts
+    return after.routing if same else None

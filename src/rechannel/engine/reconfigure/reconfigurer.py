@@ -1,0 +1,343 @@
+"""The coordinator's hands: asks it at every border, journals what it says, and has things prepared.
+
+All of it runs in the driver's thread but for `ask`, `cancel`, `look` and `wait`, which other threads call, and the
+preparation, which runs in a thread of its own and comes back as an event.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rechannel.engine.journal.entries import ConfigurationChanged, Reconfiguring
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.program.steps import can_combine
+from rechannel.engine.reconfigure.calls import Calls
+from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.preparations import Preparations
+from rechannel.engine.reconfigure.preparer import Latest, NothingToPrepare, Preparer
+from rechannel.engine.reconfigure.takeover import arrived, elsewhere, take_over
+from rechannel.model.configuration import Configuration
+from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.coordination import Coordination, Now, finished
+from rechannel.reconfigure.coordinator import (
+    Decision,
+    beginning,
+    border,
+    may_plan,
+    resume,
+    settled,
+    soon,
+    wants_preparing,
+)
+from rechannel.reconfigure.events import Event, Finished, Requested
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.requests import Request, abort, accept
+from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
+from rechannel.reconfigure.steps import Sizes
+from rechannel.sources.reader import SourceReader
+from rechannel.state.manifest import Manifest
+
+
+def abilities(
+    plan: PhysicalPlan, readers: Mapping[str, SourceReader]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Operators that can pre-aggregate, and sources whose timesteps can be bounded."""
+    combinable = frozenset(s.name for s in plan.stateful if can_combine(plan, s.name))
+    return combinable, frozenset(n for n, r in readers.items() if getattr(r, "boundable", True))
+
+
+Told = Callable[[Record], None]
+
+
+class Reconfigurer:
+    """Reconfigurations of one running driver."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        measured: Measured,
+        preparer: Preparer | None = None,
+        limits: Limits | None = None,
+        wake: Callable[[], None] = lambda: None,
+        executor: Executor | None = None,
+        tell: Told = lambda _: None,
+    ) -> None:
+        """Take the parts.
+
+        wake: makes the driver's thread look here. executor: runs preparations; None = a thread of its own.
+        tell: told of every record that is over.
+        """
+        self._journal = journal
+        self._measured = measured
+        self._preparer = preparer or NothingToPrepare()
+        self._combinable: frozenset[str] = frozenset()
+        self._sources: frozenset[str] = frozenset()
+        self._limits = limits or NoLimits()
+        self._calls = Calls(wake)
+        self._preparations = Preparations(self._preparer, wake, executor)
+        self._turns: dict[str, int] = {}
+        self._tell = tell
+        self._over = threading.Condition()
+
+    # What other threads may call -----------------------------------------------------------------
+
+    @property
+    def coordination(self) -> Coordination:
+        """All reconfigurations."""
+        return self._journal.state.coordination
+
+    def ask(self, request: Request, place: Callable[[], StreamPosition]) -> Future[str]:
+        """Hand a request to the driver's thread; the future is its id, or why it was refused."""
+        return self._calls.submit(lambda: self._judge(request, place()))
+
+    def cancel(self, id_: str, reason: str, place: Callable[[], StreamPosition]) -> Future[None]:
+        """Hand an abort to the driver's thread."""
+        return self._calls.submit(lambda: self._judge_abort(id_, reason, place()))
+
+    def look(self, place: Callable[[], StreamPosition]) -> Future[Now]:
+        """What a request would be judged by, as the driver's thread sees it."""
+
+        def judge() -> Callable[[], Now]:
+            now = self.now(place())
+            return lambda: now
+
+        return self._calls.submit(judge)
+
+    def wait(self, id_: str, timeout: float | None, given_up: Callable[[], bool]) -> Record:
+        """The record once it is over, or as it is after `timeout` seconds or when the driver has ended."""
+
+        def over() -> bool:
+            return given_up() or not self.coordination.find(id_).open
+
+        with self._over:
+            self._over.wait_for(over, timeout)
+        return self.coordination.find(id_)
+
+    def wake_waiters(self) -> None:
+        """Those who wait look again: something is over, or the driver is."""
+        with self._over:
+            self._over.notify_all()
+
+    # The driver's thread -------------------------------------------------------------------------
+
+    def know(self, combinable: frozenset[str], sources: frozenset[str]) -> None:
+        """Operators that can pre-aggregate, and sources that can be bounded, of the version that runs."""
+        self._combinable, self._sources = combinable, sources
+
+    def now(self, place: StreamPosition, *, measured: bool = True) -> Now:
+        """What the coordinator is told. measured: with loads and sizes, whose cost follows the number of bins."""
+        configuration = place.configuration
+        return Now(
+            timestep=place.timestep,
+            time_ms=place.time_ms,
+            configuration=configuration,
+            event_times=place.event_times,
+            drained=place.drained,
+            turns=dict(self._turns),
+            facts=Facts(
+                loads=self._measured.loads(configuration) if measured else {},
+                hot=self._measured.hot(configuration) if measured else {},
+                combinable=self._combinable,
+                sources=self._sources,
+                limits=self._limits,
+                places=self._preparer.places() if measured else {},
+            ),
+            sizes=self._measured.sizes(configuration) if measured else Sizes(),
+            budget=self._measured.budget,
+        )
+
+    def accept(self, request: Request, place: StreamPosition) -> str:
+        """Accept a request and journal it. Raises RefusedError, UnknownOperatorError: nothing has happened."""
+        return self._judge(request, place)()
+
+    def _judge(self, request: Request, place: StreamPosition) -> Callable[[], str]:
+        event = accept(self.coordination, request, self.now(place))
+        self.coordination.after(event)  # what cannot be told is refused before it is in the journal
+        return partial(self._accepted, event)
+
+    def _accepted(self, event: Requested) -> str:
+        self._append(event)
+        for id_ in event.supersedes:
+            self._ended(id_, self._preparations.let_go(self.coordination.find(id_)))
+        return event.id
+
+    def abort(self, id_: str, reason: str, place: StreamPosition) -> None:
+        """End a reconfiguration, or lead it back. Raises RefusedError."""
+        self._judge_abort(id_, reason, place)()
+
+    def _judge_abort(self, id_: str, reason: str, place: StreamPosition) -> Callable[[], None]:
+        return partial(self._append_all, abort(self.coordination, id_, self.now(place), reason))
+
+    def resume(self, place: StreamPosition) -> Configuration:
+        """Take up what the driver before left open; the Configuration from here on."""
+        place = replace(place, configuration=take_over(self._journal, self._preparer, place))
+        if self.coordination.open:
+            moved = elsewhere(self._journal, self._preparer)
+            now, impossible = self.now(place), self._preparer.impossible
+            self._append_all(resume(self.coordination, now, impossible, elsewhere=moved))
+        arrived(self._journal, self._preparer)
+        return place.configuration
+
+    def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
+        """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
+        happened = self._calls.answer()
+        for event in self._preparations.came(lambda: self.coordination, place.timestep):
+            # It was prepared while timesteps went on: what counts is now.
+            self._append(event.model_copy(update={"time_ms": place.time_ms}))
+            happened = True
+        known = Latest(manifests)
+        for record in wants_preparing(self.coordination):
+            now = partial(self.now, place)
+            happened |= self._preparations.begin(record, place.time_ms, now, known)
+        for record in self.coordination.open:
+            if record.under_way and record.left and record.strategy.prepare:
+                unmeasured = partial(self.now, place, measured=False)
+                self._preparations.go_ahead(record, unmeasured, known)
+        self._once_more(place, known)
+        return happened
+
+    def _once_more(self, place: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
+        """Changes that wait are prepared again shortly before they begin."""
+        if all(record.phase is not Phase.READY for record in self.coordination.open):
+            return
+        state = self.coordination
+        for record in soon(state, self.now(place, measured=False)):
+            now = partial(self._beginning, record, place)
+            self._preparations.once_more(record, place.timestep, now, manifests)
+
+    def _beginning(self, record: Record, place: StreamPosition) -> Now:
+        """What it will be when a record begins."""
+        return beginning(self.coordination, record, self.now(place))
+
+    def decide(self, place: StreamPosition) -> Decision:
+        """How the next timestep would begin; nothing is written yet."""
+        if not self.coordination.open:
+            return Decision(configuration=place.configuration)
+        return border(self.coordination, self._at_border(place), self._preparer.impossible)
+
+    def _at_border(self, place: StreamPosition) -> Now:
+        """Only what is planned at this border is judged by measurements; steps of plans are not."""
+        now = self.now(place, measured=False)
+        return self.now(place) if may_plan(self.coordination, now) else now
+
+    def against(
+        self, decision: Decision, place: StreamPosition, manifests: Mapping[str, Manifest]
+    ) -> dict[str, str]:
+        """Why another version of the program cannot begin here, by the change that wants it. Writes nothing."""
+        now = self.now(place, measured=False)
+        looks = {
+            step.id: self._preparer.last_look(self.coordination.find(step.id), now, manifests)
+            for step in decision.steps
+        }
+        return {id_: why for id_, why in looks.items() if why is not None}
+
+    def may_exchange(self, place: StreamPosition, against: Mapping[str, str]) -> bool:
+        """Whether another version of the program begins here. Where not, what wanted it has failed."""
+        for id_, why in against.items():
+            now = self.now(place, measured=False)
+            self._append(finished(self.coordination.find(id_), now, "failed", why))
+        return not against
+
+    def journal(self, decision: Decision) -> None:
+        """What has to be in the journal before the intent of the timestep."""
+        for step in decision.steps:
+            self._turns.pop(step.id, None)
+        self._append_all(decision.events)
+
+    def idle(self, place: StreamPosition) -> tuple[Configuration, bool]:
+        """Nothing runs and nothing comes in: what is due now holds at once, without a timestep.
+
+        With it, whether the next look would bring anything further.
+        """
+        configuration = place.configuration
+        self.settle(place.timestep, place.time_ms)
+        if not self.coordination.open:
+            return configuration, False
+        now = replace(self._at_border(place), idle=True)
+        decision = border(self.coordination, now, self._preparer.impossible)
+        if decision.configuration.dataflow != configuration.dataflow:
+            return configuration, False  # programs are exchanged at a border
+        self.journal(decision)
+        if decision.steps:
+            configuration = decision.configuration
+            self._journal.append(
+                ConfigurationChanged(
+                    from_timestep=place.timestep,
+                    configuration=configuration,
+                    cause=decision.steps[-1].id,
+                    steps=decision.steps,
+                )
+            )
+            self.settle(place.timestep, place.time_ms)
+        counted = self._count_turn()
+        return configuration, bool(decision.events or decision.steps) or counted
+
+    def _count_turn(self) -> bool:
+        """Count a look at an idle stream; whether that brings a change nearer to its next step.
+
+        What moves next is fetched first: the timestep that comes would have to wait for all of it.
+        """
+        nearer = False
+        for record in self.coordination.open:
+            if not (record.taken and record.left) or self._preparations.fetching(record):
+                continue
+            if any(move.stays for move in record.left[0].moves):
+                continue  # that takes a timestep
+            count = self._turns.get(record.id, 0)
+            nearer = nearer or count <= record.strategy.gap
+            self._turns[record.id] = count + 1
+        return nearer
+
+    @property
+    def fetching(self) -> bool:
+        """Whether a change that is under way waits for what moves next."""
+        under_way = (r for r in self.coordination.open if r.taken and r.left)
+        return any(map(self._preparations.fetching, under_way))
+
+    def rewrite(self, timestep: int) -> dict[str, Intervals]:
+        """Hashes of every operator whose state a timestep writes anew."""
+        spans: dict[str, list[tuple[int, int]]] = {}
+        if self.coordination.open:
+            for move in self.coordination.rewritten_at(timestep):
+                spans.setdefault(move.operator, []).append((move.lo, move.hi))
+        return {operator: Intervals.of(found) for operator, found in spans.items()}
+
+    def settle(self, committed: int, time_ms: int) -> None:
+        """A timestep is committed: end what has made its last step."""
+        if self.coordination.open:
+            for event in settled(self.coordination, committed, time_ms):
+                self._append(event)
+
+    def _append_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._append(event)
+
+    def _append(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            facts = self._preparations.let_go(self.coordination.find(event.id))
+            event = event.model_copy(update={"facts": facts}) if facts else event
+        self._journal.append(Reconfiguring(event=event))
+        if isinstance(event, Finished):
+            self._ended(event.id)
+
+    def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
+        """Facts: those that are in no event."""
+        self._turns.pop(id_, None)
+        record = self.coordination.find(id_)
+        self._preparer.finished(record)
+        self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
+        self.wake_waiters()
+
+    def close(self) -> None:
+        """No call is answered any more."""
+        self._preparations.close()
+        self._calls.close()
+        self.wake_waiters()

@@ -1,0 +1,122 @@
+"""Migrations tried over the state that is there, before the border.
+
+After the border a migration that fails ends the job: some state has been written in its new columns, and the function
+that would convert the rest fails. Only another start leads on, or back. So all live state is read once and converted,
+piece by piece, and what comes out is thrown away. Timesteps go on meanwhile, in their own tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rechannel.engine.program.versions import Program
+from rechannel.errors import MissingFileError, UserFunctionError
+from rechannel.kernels.lsm.scan import scan
+from rechannel.kernels.protocol.migrate import ADVICE
+from rechannel.kernels.protocol.program import StageProgram, TaskState
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.state.keys import timestep_of
+from rechannel.state.manifest import Manifest, Run
+
+PIECE_ROWS = 500_000
+"""Rows that are held in memory at a time, about."""
+
+SECONDS = 60.0
+"""How long a change waits for this; what was not tried by then is told."""
+
+LAST_SECONDS = 5.0
+"""How long the stream waits at the border for what has been written since."""
+
+ATTEMPTS = 3
+"""How often a piece is tried whose files are merged away while it is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What was tried. rows: about how many stored rows. of: how many there are."""
+
+    rows: int
+    of: int
+
+    def to_json(self) -> dict[str, int]:
+        """Plain JSON values, for the facts of a preparation."""
+        return {"migrated_rows": self.rows, "migrated_of": self.of}
+
+
+def migrated(new: Program, old: Program) -> tuple[StageProgram, ...]:
+    """Programs of operators whose stored state the new version reads through other migrations than the old one."""
+    made = (new.programs[stage.name] for stage in new.plan.stateful)
+    return tuple(
+        program
+        for program in made
+        if program.migrations
+        and new.record["migrations"].get(program.operator)
+        != old.record["migrations"].get(program.operator)
+    )
+
+
+def rehearse(
+    programs: tuple[StageProgram, ...],
+    manifests: Mapping[str, Manifest],
+    clock: Callable[[str], Clock],
+    tick: Callable[[], float],
+    *,
+    since: int = 0,
+    seconds: float = SECONDS,
+    piece_rows: int = PIECE_ROWS,
+) -> Rehearsal:
+    """Convert the state of operators, as much as there is time for. Raises UserFunctionError naming operator and file.
+
+    manifests: those of the moment at which each is looked up. clock: times as of which an operator's state is seen.
+    tick: seconds that pass. since: only runs of this timestep or later ones.
+    """
+    until = tick() + seconds
+    tried = total = 0.0
+    for program in programs:
+        rows = sum(run.expected for run in _runs(manifests, program, since))
+        pieces = max(1, int(rows // piece_rows) + 1)
+        routing = Routing.even(bins=pieces, tasks=pieces)
+        total += rows
+        for number in range(pieces):
+            if tick() >= until:
+                break
+            if _convert(program, manifests, routing.intervals_of(number), clock, since):
+                tried += rows / pieces
+    return Rehearsal(rows=round(tried), of=round(total))
+
+
+def _convert(
+    program: StageProgram,
+    manifests: Mapping[str, Manifest],
+    own: Intervals,
+    clock: Callable[[str], Clock],
+    since: int,
+) -> bool:
+    """Convert what lies in some hashes; False where its files went away each time."""
+    for _ in range(ATTEMPTS):
+        runs = _runs(manifests, program, since, own)
+        try:
+            scan(program, TaskState(own=own, runs=runs), clock(program.operator))
+        except MissingFileError:
+            continue
+        except UserFunctionError as error:
+            # What to do after the border is no advice before it.
+            msg = str(error).removesuffix(ADVICE)
+            raise UserFunctionError(msg) from error
+        return True
+    return False
+
+
+def _runs(
+    manifests: Mapping[str, Manifest],
+    program: StageProgram,
+    since: int,
+    own: Intervals | None = None,
+) -> tuple[Run, ...]:
+    name = program.operator
+    manifest = manifests[name] if name in manifests else Manifest()
+    runs = manifest.state if own is None else manifest.within(own)
+    return tuple(run for run in runs if (timestep_of(run.segment) or 0) >= since)

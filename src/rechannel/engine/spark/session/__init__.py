@@ -1,0 +1,1 @@
+"""Spark sessions that suit timesteps, and what a session can give."""

@@ -1,0 +1,1 @@
+"""The seam between the loop and what executes stages; stages in this process."""

@@ -1,0 +1,300 @@
+"""Stages executed in this process, without a JVM: the same kernels, one task after the other.
+
+For unit tests, for teaching, and for simulating faults. It runs sources that tasks can read themselves and
+Arrow functions;
+DataFrame functions need Spark.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from rechannel.engine.program.physical import (
+    Frame,
+    PhysicalPlan,
+    SinkBufferFrame,
+    SinkPlan,
+    SourceFrame,
+    UnionFrame,
+)
+from rechannel.engine.stages.runner import Report, Timestep
+from rechannel.engine.stages.sink_buffers import sink_buffer_tables
+from rechannel.engine.stages.sink_rows import as_it_is
+from rechannel.engine.stages.splits import assign
+from rechannel.errors import ClusterError, DataflowError
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.send import Order
+from rechannel.kernels.shuffle.wire import REPORT, SCHEMA, unpack
+from rechannel.kernels.tasks.load import Load, Scatter
+from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.source_task import SourceTask
+from rechannel.kernels.tasks.stateful_task import StatefulTask
+from rechannel.model.routing import Routing
+from rechannel.sinks.writer import Rows
+from rechannel.sources.reader import SourceReader, only
+
+Parcels = list[tuple[int, bytes]]
+
+Fault = Callable[[str, int, int, int], str | None]
+"""(operator, timestep, task, attempt number) -> what goes wrong: None, "before" (the task dies before
+it ran), "after" (it dies after it wrote its files: they stay behind), "twice" (a speculative copy
+runs as well and wins), or "late" (a copy loses and is still writing when the timestep is over: see
+`InProcessRunner.stragglers`). Attempts are counted on where a timestep runs again."""
+
+ATTEMPTS = 4
+TRIES_KEPT = 64
+"""Timesteps for which it is known how often they were tried."""
+
+
+def no_faults(operator: str, timestep: int, task: int, attempt: int) -> str | None:
+    """Nothing goes wrong."""
+    del operator, timestep, task, attempt
+    return None
+
+
+class TaskDied(ClusterError):  # noqa: N818
+    """An injected task failure."""
+
+
+@dataclass
+class InProcessRunner:
+    """Runs units one after the other, with injectable task faults.
+
+    names: makes attempts' names unique; an argument, so that simulations are reproducible.
+    arrival: the order in which blobs reach a task, which no exchange promises.
+    injected: how often each fault happened. stragglers: losing attempts that have still to run.
+    """
+
+    plan: PhysicalPlan
+    programs: Mapping[str, StageProgram]
+    readers: Mapping[str, SourceReader]
+    names: Callable[[], str]
+    fault: Fault = no_faults
+    arrival: Callable[[list[bytes]], list[bytes]] = list
+    injected: dict[str, int] = field(default_factory=dict)
+    stragglers: list[Callable[[], object]] = field(default_factory=list)
+    _timesteps: dict[int, Timestep] = field(default_factory=dict)
+    _tried: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _exchanges: dict[tuple[str, int], Parcels] = field(default_factory=dict)
+
+    def open(self, timestep: Timestep) -> None:
+        """Remember what the timestep reads."""
+        long_ago = timestep.number - TRIES_KEPT
+        for unit in [unit for unit in self._tried if unit[1] < long_ago]:
+            del self._tried[unit]
+        self._timesteps[timestep.number] = timestep
+
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+        """Run all tasks of a unit; keep what they send for their consumers."""
+        self._tried[stage, timestep] += 1
+        program = self.programs[stage]
+        if program.logic is None:
+            inputs = self._front_inputs(timestep, stage)
+            tasks = [partial(self._front, program, step, i, rows) for i, rows in enumerate(inputs)]
+        else:
+            inboxes = [self._inbox(stage, timestep, i) for i in range(len(step.tasks))]
+            tasks = [partial(self._stateful, program, step, i, b) for i, b in enumerate(inboxes)]
+        results = [self._attempts(step, stage, i, task) for i, task in enumerate(tasks)]
+        parcels = [parcel for result in results for parcel in result]
+        data = [(p, blob) for p, blob in parcels if not _is_report(blob) or p != step.reports_to]
+        self._exchanges[stage, timestep] = data
+        return [
+            decode_report(unpack(pa.py_buffer(blob)).message.to_pybytes())
+            for p, blob in parcels
+            if _is_report(blob) and p == step.reports_to
+        ]
+
+    def _attempts(
+        self, step: StageStep, stage: str, task: int, run: Callable[[str], Parcels]
+    ) -> Parcels:
+        """Run a task until an attempt succeeds, as Spark would."""
+        last = self._tried[stage, step.timestep] * ATTEMPTS
+        for attempt in range(last - ATTEMPTS, last):
+            fault = self.fault(stage, step.timestep, task, attempt)
+            if fault is not None:
+                self.injected[fault] = self.injected.get(fault, 0) + 1
+            if fault == "before":
+                continue
+            result = run(self.names())
+            if fault == "twice":
+                result = run(self.names())
+            if fault == "late":
+                self.stragglers.append(partial(run, self.names()))
+            if fault != "after":
+                return result
+        msg = f"operator {stage!r}: task {task} failed {ATTEMPTS} times in timestep {step.timestep}"
+        raise TaskDied(msg)
+
+    def _front(
+        self,
+        program: StageProgram,
+        step: StageStep,
+        task: int,
+        rows: Callable[[], Iterable[tuple[Order, pa.RecordBatch]]],
+        name: str,
+    ) -> Parcels:
+        front = SourceTask(program=program, step=step, task=task, attempt=name)
+        return _parcels(front.run(rows()))
+
+    def _stateful(
+        self, program: StageProgram, step: StageStep, task: int, inbox: list[bytes], name: str
+    ) -> Parcels:
+        stateful = StatefulTask(program=program, step=step, task=task, attempt=name)
+        arrived = self.arrival(inbox)
+        return _parcels(stateful.run([_arrived(arrived)] if arrived else []))
+
+    def _inbox(self, operator: str, timestep: int, task: int) -> list[bytes]:
+        blobs: list[bytes] = []
+        for producer in self.plan.stage(operator).producers:
+            mine = self._first(producer, operator, timestep) + task
+            blobs += [blob for p, blob in self._exchanges[producer, timestep] if p == mine]
+        return blobs
+
+    def _first(self, producer: str, operator: str, timestep: int) -> int:
+        configuration = self._timesteps[timestep].configuration
+        position = 0
+        seen: list[str] = []
+        for name, _ in self.plan.stage(producer).consumers:
+            if name == operator:
+                return position
+            if name not in seen:
+                seen.append(name)
+                position += configuration.operators[name].tasks
+        msg = f"{producer!r} does not feed {operator!r}"
+        raise KeyError(msg)
+
+    def _front_inputs(
+        self, timestep: int, stage: str
+    ) -> list[Callable[[], Iterable[tuple[Order, pa.RecordBatch]]]]:
+        frame = self.plan.stage(stage).frame
+        if not isinstance(frame, SourceFrame):
+            msg = f"{stage!r} is a DataFrame function: it needs Spark; use map_batches in process"
+            raise DataflowError(msg)
+        decided = self._timesteps[timestep]
+        part = decided.slices[frame.source.name]
+        reader = self.readers[frame.source.name]
+        columns = tuple(self.plan.stage(stage).root.schema.names)
+        splits = reader.split_reader(part.start, part.end, list(part.layout))
+        splits = only(splits, reader.schema, columns)
+        tasks = decided.configuration.operators[stage].tasks
+        return [
+            lambda chunk=chunk: (  # type: ignore[misc]
+                (int(split["order"]), batch) for split in chunk for batch in splits.read(split)
+            )
+            for chunk in assign(part.layout, tasks)
+        ]
+
+    def kept(self, timestep: int, node: str, keys: list[str]) -> None:
+        """Nothing to remember: only DataFrame functions read outboxes within a timestep."""
+
+    def rows_of(
+        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> Rows:
+        """Rows of a sink's frame (publishing.RowsOf)."""
+        return Rows(
+            frame=None,
+            tables=lambda: self.frame_rows(sink.frame, decided, kept),
+            schema=sink.schema,
+        )
+
+    def frame_rows(
+        self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a frame without DataFrame functions, for sinks."""
+        if isinstance(frame, SinkBufferFrame):
+            store = next(iter(self.programs.values())).store
+            yield from sink_buffer_tables(store, kept.get(frame.node, []))
+        elif isinstance(frame, SourceFrame) and decided is not None:
+            part = decided.slices[frame.source.name]
+            reader = self.readers[frame.source.name]
+            splits = reader.split_reader(part.start, part.end, list(part.layout))
+            for split in part.layout:
+                yield from splits.read(split)
+        elif isinstance(frame, UnionFrame):
+            for child in frame.children:
+                yield from self.frame_rows(child, decided, kept)
+        else:
+            msg = "a DataFrame function needs Spark; use map_batches in process"
+            raise DataflowError(msg)
+
+    def exchange(
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        readers: Mapping[str, SourceReader],
+    ) -> None:
+        """Run another version of the dataflow from now on."""
+        self.plan, self.programs, self.readers = plan, programs, readers
+
+    def release(self, timestep: int) -> None:
+        """Forget a timestep."""
+        self._timesteps.pop(timestep, None)
+        for unit in [unit for unit in self._exchanges if unit[1] == timestep]:
+            del self._exchanges[unit]
+
+    def cancel(self) -> None:
+        """Nothing runs between calls."""
+
+    def gone(self) -> str | None:
+        """This process is always there."""
+        return None
+
+    def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """Errors of this process say themselves what they are."""
+        return as_it_is(error, sink, timestep)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _parcels(batches: Iterable[pa.RecordBatch]) -> Parcels:
+    out: Parcels = []
+    for batch in batches:
+        out.extend(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+    return out
+
+
+def _is_report(blob: bytes) -> bool:
+    return unpack(pa.py_buffer(blob)).kind == REPORT
+
+
+def _arrived(blobs: list[bytes]) -> pa.RecordBatch:
+    targets = pa.array([0] * len(blobs), pa.int32())
+    return pa.RecordBatch.from_arrays([targets, pa.array(blobs, pa.binary())], schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class InProcessLoader:
+    """Loads Arrow tables into initial state, in this process."""
+
+    names: Callable[[], str]
+
+    def rows(self, table: pa.Table) -> int:
+        """Number of rows."""
+        return int(table.num_rows)
+
+    def schema(self, table: pa.Table) -> pa.Schema:
+        """Columns."""
+        return table.schema
+
+    def load(
+        self,
+        program: StageProgram,
+        step: StageStep,
+        table: pa.Table,
+        names: tuple[str, ...],
+        slices: Routing,
+    ) -> list[Report]:
+        """Scatter, then write slice after slice."""
+        sent = _parcels(Scatter(program, names, slices).run(table.to_batches(), 0))
+        out: list[Report] = []
+        for number in range(slices.tasks):
+            mine = [_arrived([blob]) for p, blob in sent if p == number]
+            for _, blob in _parcels(Load(program, step, slices).run(mine, number, self.names())):
+                out.append(decode_report(unpack(pa.py_buffer(blob)).message.to_pybytes()))
+        return out

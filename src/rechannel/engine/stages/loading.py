@@ -1,0 +1,129 @@
+"""State that operators start with, loaded in bulk: of a job that starts, committed as timestep 0 before the first input
+is read; of an operator that is added to a running one, written ahead and named at the border from which it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rechannel.dataflow.graph import Stateful
+from rechannel.engine.journal.entries import Committed, Intent
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.engine.program.steps import edit_of
+from rechannel.engine.stages.runner import Report
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.tasks.load import conform_state
+from rechannel.model.configuration import Configuration
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Edit
+
+ROWS_PER_SLICE = 1 << 21
+
+
+class Loader(Protocol):
+    """Loads a table of state rows with an engine."""
+
+    def rows(self, table: Any) -> int:
+        """How many rows a table has."""
+
+    def schema(self, table: Any) -> Any:
+        """Its Arrow schema."""
+
+    def load(
+        self,
+        program: StageProgram,
+        step: StageStep,
+        table: Any,
+        names: tuple[str, ...],
+        slices: Routing,
+    ) -> list[Report]:
+        """Scatter and write; one report per slice."""
+
+
+Tables = Mapping[str, tuple[Any, tuple[str, ...]]]
+"""By operator: a table of state, and the names of its columns in stored order."""
+
+
+def initial_state(
+    plan: PhysicalPlan, programs: Mapping[str, StageProgram], state: JournalState, loader: Loader
+) -> Tables:
+    """What the dataflow gives as initial state, if the journal is new; nothing is loaded. Raises DataflowError."""
+    return _made(given_state(plan), programs, loader) if _is_new(state) else {}
+
+
+def _is_new(state: JournalState) -> bool:
+    return state.last_intended in (None, 0) and state.last_committed is None
+
+
+def load_initial(
+    tables: Tables,
+    programs: Mapping[str, StageProgram],
+    journal: Journal,
+    configuration: Configuration,
+    loader: Loader,
+    now_ms: int,
+) -> None:
+    """Load and commit initial state, if the journal is new. tables: as `initial_state` answers."""
+    if not tables or not _is_new(journal.state):
+        return
+    if journal.state.last_intended is None:
+        journal.append(
+            Intent(
+                timestep=0,
+                sources={},
+                configuration_version=configuration.version,
+                configuration=configuration,
+                now_ms=now_ms,
+            )
+        )
+    step = StageStep(timestep=0, now_ms=now_ms)
+    edits = {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
+    journal.append(Committed(timestep=0, edits=edits))
+
+
+def given_state(plan: PhysicalPlan) -> dict[str, Any]:
+    """What the dataflow gives as initial state, by operator: functions that make tables."""
+    return {
+        stage.name: node.initial
+        for stage in plan.stateful
+        if isinstance(node := plan.dataflow.by_name[stage.name], Stateful)
+        and node.initial is not None
+    }
+
+
+def load_added(
+    given: Mapping[str, Any],
+    programs: Mapping[str, StageProgram],
+    loader: Loader,
+    *,
+    timestep: int,
+    now_ms: int,
+) -> dict[str, Edit]:
+    """Write the state of operators that are not there yet; edits that make it theirs, by operator.
+
+    given: functions that make tables, by operator. timestep: that the files are named by. Raises DataflowError.
+    """
+    step = StageStep(timestep=timestep, now_ms=now_ms)
+    tables = _made(given, programs, loader)
+    return {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
+
+
+def _made(
+    given: Mapping[str, Any], programs: Mapping[str, StageProgram], loader: Loader
+) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """Tables and the names of their columns in stored order; all of them are looked at before the first is loaded."""
+    tables = {name: make() if callable(make) else make for name, make in given.items()}
+    return {
+        name: (table, tuple(conform_state(programs[name], loader.schema(table))))
+        for name, table in tables.items()
+    }
+
+
+def _load(
+    program: StageProgram, step: StageStep, table: Any, names: tuple[str, ...], loader: Loader
+) -> Edit:
+    slices = max(1, -(-loader.rows(table) // ROWS_PER_SLICE))
+    routing = Routing.even(bins=slices, tasks=slices)
+    return edit_of(loader.load(program, step, table, names, routing), program.operator)

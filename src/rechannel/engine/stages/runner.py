@@ -1,0 +1,84 @@
+"""The seam between the driver's loop and what executes stages: Spark, or this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.model.configuration import Configuration
+from rechannel.sources.reader import Offset, SourceReader, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSlice:
+    """What one source contributes to a timestep."""
+
+    start: Offset
+    end: Offset
+    layout: tuple[Split, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"start": self.start, "end": self.end, "layout": list(self.layout)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SourceSlice:
+        """Invert `to_json`."""
+        return cls(start=data["start"], end=data["end"], layout=tuple(data["layout"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timestep:
+    """A timestep that was decided: what it reads and how it runs. A replay is given the same value."""
+
+    number: int
+    now_ms: int
+    configuration: Configuration
+    slices: Mapping[str, SourceSlice] = field(default_factory=dict)
+
+
+Report = dict[str, Any]
+"""What one task says of itself (see kernels.measure)."""
+
+
+class Runner(Protocol):
+    """Executes the stages of timesteps. Methods may be called from several threads, for different units."""
+
+    def open(self, timestep: Timestep) -> None:
+        """Learn of a timestep before its first stage runs."""
+
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+        """Run a unit and return the reports that have arrived with it.
+
+        A front may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or
+        UserFunctionError.
+        """
+
+    def kept(self, timestep: int, node: str, keys: list[str]) -> None:
+        """The outbox files of a node, once its stage has run: later frames read them."""
+
+    def exchange(
+        self,
+        plan: PhysicalPlan,
+        programs: Mapping[str, StageProgram],
+        readers: Mapping[str, SourceReader],
+    ) -> None:
+        """Run another version of the dataflow from now on. No timestep is open."""
+
+    def release(self, timestep: int) -> None:
+        """Free what a committed timestep held."""
+
+    def cancel(self) -> None:
+        """Stop everything under way."""
+
+    def gone(self) -> str | None:
+        """Why nothing can run any more, in a sentence; None while it can. Any thread may ask."""
+
+    def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
+        """What an error means that came out of a sink's attempt at a timestep; see `sink_rows.Meaning`."""
+
+    def close(self) -> None:
+        """Free everything."""

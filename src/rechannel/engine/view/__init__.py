@@ -1,0 +1,1 @@
+"""State that is read while the job runs."""

@@ -1,0 +1,338 @@
+"""Arrow columns as the Python values that a user's function of rows wants, and back.
+
+Whole columns are converted at once and only when they are asked for: per key, a list is sliced and
+nothing is built. Of a column with a value that Python does not have (a time in the year 14645, text
+that is no UTF-8), every value is converted by itself, so that only rows with such values suffer.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
+from decimal import Decimal
+from functools import cache
+from itertools import repeat
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.model.ddl import type_name
+from rechannel.model.decoded import decoded
+
+
+@cache
+def row_type(names: tuple[str, ...], title: str = "Row") -> Any:
+    """The NamedTuple class of these columns; a name that Python cannot spell becomes `_i`."""
+    return namedtuple(title, names, rename=True)
+
+
+Unheld = dict[int, str]
+"""Rows with a value that Python does not have, and what is wrong with it."""
+
+_UNHELD = (ValueError, OverflowError)  # UnicodeDecodeError and pa.ArrowInvalid are ValueErrors
+
+
+def python_values(column: pa.Array, name: str = "", unheld: Unheld | None = None) -> list[Any]:
+    """Every value as Python's own type; null is None, an instant is a datetime in UTC.
+
+    name: of the column, for messages. unheld: gets the rows whose values Python does not have, which are None then.
+    Raises UserFunctionError for such a value where it is None.
+    """
+    try:
+        return _converted(column)
+    except _UNHELD:
+        values, wrong = _by_halves(column)
+    told = f"column {name!r}" if name else "a column"
+    for row, why in wrong.items():
+        what = f"{told} has a value that Python does not have ({why})"
+        if unheld is None:
+            raise UserFunctionError(what)
+        unheld.setdefault(row, what)
+    return values
+
+
+def _by_halves(column: pa.Array) -> tuple[list[Any], Unheld]:
+    """Values, None where Python does not have them, and why it does not."""
+    values: list[Any] = []
+    wrong: Unheld = {}
+    pending = [(0, len(column))]
+    while pending:
+        start, stop = pending.pop()
+        try:
+            values += _converted(column.slice(start, stop - start))
+        except _UNHELD as error:
+            if stop - start == 1:
+                values.append(None)
+                wrong[start] = f"{type(error).__name__}: {error}"
+                continue
+            middle = (start + stop) // 2
+            pending += [(middle, stop), (start, middle)]
+    return values, wrong
+
+
+def _converted(column: pa.Array) -> list[Any]:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _numbers(column)
+    if pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz == "UTC":
+        naive = column.cast(pa.timestamp(kind.unit))
+        return [v if v is None else v.replace(tzinfo=UTC) for v in naive.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    if column.null_count == 0:
+        plain: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        return plain
+    nothing = pa.scalar(False if pa.types.is_boolean(column.type) else 0).cast(column.type)
+    values: list[Any] = column.fill_null(nothing).to_numpy(zero_copy_only=False).tolist()
+    for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+        values[row] = None
+    return values
+
+
+def python_keys(
+    columns: Columns, names: Sequence[str], rows: int, unheld: Unheld | None = None
+) -> list[Any]:
+    """One Python value per key: a scalar for one key column, else a tuple. unheld: as for `python_values`."""
+    values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
+    if len(values) == 1:
+        return values[0]
+    return list(zip(*values, strict=True)) if values else [()] * rows
+
+
+def python_rows(
+    columns: Columns,
+    names: tuple[str, ...],
+    rows: int,
+    title: str = "Row",
+    unheld: Unheld | None = None,
+) -> list[Any]:
+    """Every row as a NamedTuple. unheld: as for `python_values`."""
+    values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
+    return list(map(row_type(names, title)._make, _cells(values, rows)))
+
+
+def _cells(columns: Sequence[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
+    """Column slices as rows; without columns, that many empty rows."""
+    return zip(*columns, strict=True) if columns else repeat((), rows)
+
+
+class _Gapped(list[Any]):
+    """Values of a column that raise UnheldError where one that Python does not have is asked for."""
+
+    def __init__(self, values: list[Any], unheld: Unheld) -> None:
+        super().__init__(values)
+        self._unheld = unheld
+        self._gaps = np.array(sorted(unheld), dtype=np.int64)
+
+    def __getitem__(self, which: Any) -> Any:
+        """A value, or those of a slice without a step."""
+        start, stop = (which.start, which.stop) if isinstance(which, slice) else (which, which + 1)
+        first, last = np.searchsorted(self._gaps, [start, stop])
+        if first < last:
+            raise UnheldError(self._unheld[int(self._gaps[first])])
+        return super().__getitem__(which)
+
+
+class UnheldError(ValueError):
+    """A function asked for a value that Python does not have."""
+
+
+class LazyColumns(dict[str, list[Any]]):
+    """Columns by name, each turned into a list of Python values when it is first asked for.
+
+    A value that Python does not have raises for the function that asks for its row, and for no other.
+    """
+
+    __slots__ = ("arrays", "names", "row")
+
+    def __init__(self, arrays: Columns, names: tuple[str, ...]) -> None:
+        self.arrays = arrays
+        self.names = names
+        self.row = row_type(names)._make
+
+    def __missing__(self, name: str) -> list[Any]:
+        if name not in self.names:
+            msg = f"rows have no column {name!r}; they have {', '.join(self.names) or 'none'}"
+            raise KeyError(msg)
+        unheld: Unheld = {}
+        values = python_values(self.arrays[self.names.index(name)], name, unheld)
+        self[name] = _Gapped(values, unheld) if unheld else values
+        return self[name]
+
+    def all(self) -> list[list[Any]]:
+        """Every column, in order."""
+        return [self[name] for name in self.names]
+
+    def at(self, row: int) -> Any:
+        """One row as a NamedTuple."""
+        return self.row([column[row] for column in self.all()])
+
+
+class Rows(Sequence[Any]):
+    """The rows of one key in one timestep, in stream order.
+
+    `rows["price"]` is the list of one column's values (the fastest way), `rows[0]` a NamedTuple,
+    `rows[1:]` fewer rows; `len`, iteration and `reversed` do what they say.
+    """
+
+    __slots__ = ("_columns", "_start", "_stop")
+
+    def __init__(self, columns: LazyColumns, start: int, stop: int) -> None:
+        self._columns = columns
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @overload
+    def __getitem__(self, which: str) -> list[Any]: ...
+
+    @overload
+    def __getitem__(self, which: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Rows: ...
+
+    def __getitem__(self, which: str | int | slice) -> Any:
+        if type(which) is str:
+            return self._columns[which][self._start : self._stop]
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            if step != 1:
+                msg = "rows can be sliced with step 1 only; take a column and slice that instead"
+                raise ValueError(msg)
+            return Rows(self._columns, self._start + start, self._start + max(start, stop))
+        row = int(which)
+        row += len(self) if row < 0 else 0
+        if not 0 <= row < len(self):
+            msg = f"row {which} of {len(self)}"
+            raise IndexError(msg)
+        return self._columns.at(self._start + row)
+
+    def __iter__(self) -> Iterator[Any]:
+        piece = slice(self._start, self._stop)
+        cells = _cells([column[piece] for column in self._columns.all()], len(self))
+        return map(self._columns.row, cells)
+
+    def __repr__(self) -> str:
+        return f"Rows({list(self)!r})"
+
+
+Label = Callable[[int], str]
+"""What messages call the value at a position, e.g. "the state that f made of key 'AA'"."""
+
+
+def columns_of(
+    results: Sequence[Sequence[Any]], fields: Sequence[pa.Field], what: Label
+) -> Columns:
+    """Tuples as columns. Every tuple has one value per field (see `check_tuples`)."""
+    columns: Sequence[Sequence[Any]] = (
+        list(zip(*results, strict=True)) if results else [()] * len(fields)
+    )
+    return [column_of(values, field, what) for values, field in zip(columns, fields, strict=True)]
+
+
+def column_of(values: Sequence[Any], field: pa.Field, what: Label) -> pa.Array:
+    """Python values as one column.
+
+    Raises UserFunctionError naming the field and the first value that does not fit.
+    """
+    if pa.types.is_integer(field.type):
+        _refuse_fractions(values, field, what)
+    try:
+        return pa.array(values, type=field.type)
+    except _REFUSALS as error:
+        row = _first_unfit(values, field)
+        raise _unfit(values[row], field, what(row)) from error
+
+
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def _refuse_fractions(values: Sequence[Any], field: pa.Field, what: Label) -> None:
+    """Arrow would cut 1.5 down to 1 without a word."""
+    if any(issubclass(kind, _FRACTIONS) for kind in set(map(type, values))):
+        row = next(i for i, value in enumerate(values) if isinstance(value, _FRACTIONS))
+        raise _unfit(values[row], field, what(row))
+
+
+_FRACTIONS = (float, np.floating, Decimal)
+
+
+def _first_unfit(values: Sequence[Any], field: pa.Field) -> int:
+    """Where the first value is that does not fit, if one does not: by halves, as a column is fast and a value slow."""
+    start, stop = 0, len(values)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        if _fit(values[start:middle], field):
+            start = middle
+        else:
+            stop = middle
+    return start
+
+
+def _fit(values: Sequence[Any], field: pa.Field) -> bool:
+    try:
+        pa.array(values, type=field.type)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _unfit(value: object, field: pa.Field, what: str) -> UserFunctionError:
+    return UserFunctionError(
+        f"{what}: field {field.name!r} is declared {type_name(field.type)} and got "
+        f"{value!r} ({type(value).__name__}); return another value or declare another type"
+    )
+
+
+def check_tuples(results: Sequence[Any], fields: Sequence[pa.Field], what: Label) -> None:
+    """Raise UserFunctionError unless every result is a tuple (or list) with one value per field."""
+    width = len(fields)
+    tuples = all(issubclass(kind, tuple | list) for kind in set(map(type, results)))
+    if tuples and set(map(len, results)) <= {width}:
+        return
+    row = next(
+        i for i, r in enumerate(results) if not isinstance(r, tuple | list) or len(r) != width
+    )
+    wrong, names = results[row], ", ".join(field.name for field in fields)
+    got = f"{len(wrong)} values" if isinstance(wrong, tuple | list) else f"a {type(wrong).__name__}"
+    msg = f"{what(row)}: expected a tuple of {width} values ({names}), got {got}: {wrong!r}"
+    raise UserFunctionError(msg)
+
+
+def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in another type, if every value fits. Raises ArrowException.
+
+    Arrow would also read numbers out of text and write them into it: that is a mistake here.
+    """
+    if column.type == kind:
+        return column
+    if _is_text(column.type) != _is_text(kind) and not pa.types.is_null(column.type):
+        msg = f"{type_name(column.type)} does not become {type_name(kind)}"
+        raise pa.ArrowInvalid(msg)
+    return decoded(column).cast(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return kind in _TEXT
+
+
+_TEXT = (
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+)

@@ -1,0 +1,152 @@
+"""Columns made of columns: `select`, and `filter` by a function of columns. They know what they read.
+
+A function gets Arrow arrays and returns one of the same length, or a scalar for all rows. Its type is found out by
+giving it arrays without values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError, UnknownColumnError, UserFunctionError
+from rechannel.kernels.functions.user_errors import function_name
+from rechannel.model.ddl import type_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """A column made of others. kind: its type; None = what the function returns."""
+
+    function: Callable[..., Any]
+    columns: tuple[str, ...]
+    kind: pa.DataType | None = None
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Its values for the rows of a batch. Raises UserFunctionError."""
+        made = self.function(*(batch.column(c) for c in self.columns))
+        if isinstance(made, pa.ChunkedArray):
+            made = made.combine_chunks()
+        if isinstance(made, pa.Scalar):
+            made = pa.repeat(made, batch.num_rows)
+        if not isinstance(made, pa.Array) or len(made) != batch.num_rows:
+            size = f" of {len(made)} values" if isinstance(made, pa.Array) else ""
+            msg = (
+                f"{function_name(self.function)} returned {type(made).__name__}{size} for {batch.num_rows} rows; it"
+                " must return an Arrow array with a value for every row, or a scalar"
+            )
+            raise UserFunctionError(msg)
+        return made if self.kind is None or made.type == self.kind else made.cast(self.kind)
+
+    def type_in(self, schema: pa.Schema) -> pa.DataType:
+        """Its type among these columns. Raises DataflowError, UnknownColumnError."""
+        need(self.columns, schema)
+        if self.kind is not None:
+            return self.kind
+        try:
+            kind = self.of(_empty(schema)).type
+        except Exception as error:
+            msg = (
+                f"{function_name(self.function)} cannot be given columns without rows, so what it returns is"
+                f" not known: say it with returns= ({type(error).__name__}: {error})"
+            )
+            raise DataflowError(msg) from error
+        if pa.types.is_null(kind):
+            msg = (
+                f"{function_name(self.function)} returns values of no type for columns without rows, so what it"
+                " returns is not known: say it with returns="
+            )
+            raise DataflowError(msg)
+        return kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select:
+    """Some columns, by their names or computed, under names. "*" stands for all that are there."""
+
+    columns: tuple[tuple[str, str | Computed], ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that can be made of those that are there: others are not looked at."""
+        there = set(batch.schema.names)
+        made = {
+            name: batch.column(of) if isinstance(of, str) else of.of(batch)
+            for name, of in self._spelt(batch.schema.names)
+            if there.issuperset(_inputs(of))
+        }
+        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """What the wanted columns are made of."""
+        own = {name for name, _ in self.columns}
+        out = {column for name, of in self.columns if name in wanted for column in _inputs(of)}
+        return out | (wanted - own if ("*", "*") in self.columns else set())
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """The columns. Raises DataflowError, UnknownColumnError."""
+        fields = []
+        for name, of in self._spelt(schema.names):
+            need(_inputs(of), schema)
+            if isinstance(of, str):
+                fields.append(schema.field(of).with_name(name))
+            else:
+                fields.append(pa.field(name, of.type_in(schema)))
+        names = [field.name for field in fields]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            msg = f"column {twice!r} is there twice; give one of them another name"
+            raise DataflowError(msg)
+        return pa.schema(fields)
+
+    def _spelt(self, names: Sequence[str]) -> Iterator[tuple[str, str | Computed]]:
+        """Columns and what they are made of, where "*" is spelt out: what is named beside it replaces its own."""
+        own = {name for name, _ in self.columns}
+        for name, of in self.columns:
+            if name == "*":
+                yield from ((other, other) for other in names if other not in own)
+            else:
+                yield name, of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Rows for which a computed column is true."""
+
+    condition: Computed
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows."""
+        return batch.filter(self.condition.of(batch))
+
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """What passes, and what is asked."""
+        return wanted | set(self.condition.columns)
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """All columns. Raises DataflowError, UnknownColumnError."""
+        kind = self.condition.type_in(schema)
+        if not pa.types.is_boolean(kind):
+            name = function_name(self.condition.function)
+            msg = f"{name} makes {type_name(kind)}; a condition must be true or false"
+            raise DataflowError(msg)
+        return schema
+
+
+def need(columns: Sequence[str], schema: pa.Schema) -> None:
+    """Raise UnknownColumnError unless all of these columns are there."""
+    for column in columns:
+        if column not in schema.names:
+            msg = f"there is no column {column!r}; there are {', '.join(schema.names)}"
+            raise UnknownColumnError(msg)
+
+
+def _inputs(of: str | Computed) -> tuple[str, ...]:
+    return (of,) if isinstance(of, str) else of.columns
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,1 @@
+"""Sorted runs of state: open, filter, look up, merge, scan, fetch ahead."""

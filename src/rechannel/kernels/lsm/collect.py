@@ -1,0 +1,175 @@
+"""All state rows of keys that have several: ranges of equal hashes in sorted runs, the newest of each row.
+
+Cost follows the rows of the keys that are asked for, not the rows stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import KeyTooLargeError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.concatenate import joined, narrowed
+from rechannel.kernels.columnar.groups import IntArray
+from rechannel.kernels.columnar.sorting import from_numpy, group_rows, sort_index, take
+from rechannel.kernels.lsm.hash_filter import candidates
+from rechannel.kernels.lsm.lookup import OpenRun, bisect, within
+from rechannel.kernels.lsm.merge import Live, Rows, merge_rows
+from rechannel.kernels.protocol.logic import LookupRange, OperatorInput, StatefulLogic, StoredRows
+from rechannel.kernels.protocol.migrate import converted
+from rechannel.model.hashing import hash_is_key, keys_equal
+from rechannel.model.hashspace import HashArray
+from rechannel.model.keyorder import partners
+from rechannel.state.segment import Segment
+
+
+def collect(
+    logic: StatefulLogic,
+    runs: Sequence[OpenRun],
+    hashes: HashArray,
+    keys: Columns,
+    live: Live,
+    asked: LookupRange | None = None,
+) -> StoredRows:
+    """State rows of keys.
+
+    runs: newest first. hashes, keys: ascending and distinct as keys; as many key columns as are hashed. live: which
+    rows still count. asked: which rows of every key are wanted; None = all.
+    """
+    parts = [part for run in runs for part in _rows_of(logic, run, hashes, keys, asked)]
+    if not parts:
+        return StoredRows(
+            keys=[pa.array([], field.type) for field in logic.key_schema],
+            state=[pa.array([], field.type) for field in logic.state_schema],
+            owners=np.empty(0, dtype=np.int64),
+        )
+    width = len(logic.key_schema)
+
+    def alive(known: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
+        return live(known, state[:-1])
+
+    rows = merge_rows(parts, width, alive, bottom=True, minor=logic.minor)
+    owners = rows.columns[-1].to_numpy(zero_copy_only=False)
+    columns = rows.columns[:-1]
+    if len(owners) and bool((owners[1:] < owners[:-1]).any()):
+        # Keys that share a hash come in another order there than here.
+        order = np.argsort(owners, kind="stable")
+        owners, columns = owners[order], take(columns, order)
+    schema = pa.schema([*logic.key_schema, *logic.state_schema])
+    try:
+        columns = narrowed(columns, schema)
+    except pa.ArrowInvalid as error:
+        msg = (
+            f"{runs[0].origin}: the state of a key that received rows is too large to be looked at at once"
+            f" ({error}). Bound how long it is kept (`within=`), or key by more columns"
+        )
+        raise KeyTooLargeError(msg) from error
+    return StoredRows(keys=columns[:width], state=columns[width:], owners=owners)
+
+
+def whole_keys(
+    logic: StatefulLogic,
+    parts: Sequence[Rows],
+    received: OperatorInput,
+    runs: Sequence[OpenRun],
+    live: Live,
+) -> Rows:
+    """All state rows of the keys that have rows in some parts, and received none: by hash and key, then by `minor`."""
+    hashes = np.concatenate([received.hashes, *(part.hashes for part in parts)])
+    keys = [
+        joined([received.keys[i], *(part.columns[i] for part in parts)])
+        for i in range(logic.hashed)
+    ]
+    order = sort_index(hashes)
+    groups, untangled = group_rows(hashes[order], take(keys, order))
+    if untangled is not None:
+        order = order[untangled]
+    first = order[groups.starts]  # of a key that received rows, what it received
+    others = first[first >= len(received.hashes)]
+    asked = hashes[others]
+    held = collect(logic, runs, asked, take(keys, others), live)
+    return Rows(asked[held.owners], [*held.keys, *held.state], None)
+
+
+def _rows_of(
+    logic: StatefulLogic, run: OpenRun, hashes: HashArray, keys: Columns, wanted: LookupRange | None
+) -> list[Rows]:
+    """Rows of one run, whose last column is the number of their key."""
+    segment = run.segment
+    needles, first, last = spans(logic, run, hashes, wanted)
+    if not len(needles):
+        return []
+    owners, rows, columns = _owned(segment, keys, needles, hashes[needles], (first, last))
+    if not len(rows):
+        return []
+    dropped = None if segment.dropped is None else segment.dropped[rows]
+    if run.migrations:
+        columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
+    columns.append(from_numpy(owners, pa.int64()))
+    return [Rows(hashes[owners], columns, dropped)]
+
+
+def spans(
+    logic: StatefulLogic, run: OpenRun, hashes: HashArray, wanted: LookupRange | None
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Needles that one run may have rows of, the first of these rows, and the one after the last.
+
+    hashes: ascending. wanted: see `collect`.
+    """
+    segment = run.segment
+    needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
+    if not len(needles) or not segment.rows:
+        return needles[:0], needles[:0], needles[:0]
+    asked = hashes[needles]
+    maybe = None if run.base else candidates(segment, asked, run.clip)
+    if maybe is not None:
+        needles, asked = needles[maybe], asked[maybe]
+    first, last = segment.search(asked, run.clip), segment.search(asked, run.clip, "right")
+    if wanted is not None:
+        width = len(logic.key_schema)
+        first, last = (
+            bisect(segment, first, last, border[needles], minor=logic.minor, keys=width)
+            for border in wanted
+        )
+    return needles, first, last
+
+
+def _owned(
+    segment: Segment, keys: Columns, needles: IntArray, asked: HashArray, span: LookupRange
+) -> tuple[IntArray, IntArray, Columns]:
+    """Rows of needles, needle by needle: whose they are, where they are, and their columns.
+
+    asked: hashes of the needles. span: the first of the rows that may be each needle's, and the one after the last.
+    """
+    first, last = span
+    # Needles of one hash may all have the same rows: these are read once, and then each finds its needle.
+    heads = np.flatnonzero(np.diff(asked, prepend=~asked[:1]))
+    alone = len(heads) == len(asked)
+    begin = first if alone else np.minimum.reduceat(first, heads)
+    count = (last if alone else np.maximum.reduceat(last, heads)) - begin
+    rows, groups = ranges(begin, count), np.repeat(np.arange(len(heads)), count)
+    segment.touch(rows)
+    columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
+    if hash_is_key(keys):
+        return needles[groups], rows, columns
+    if alone:
+        owners = groups
+        kept = keys_equal(take(keys, needles[owners]), columns[: len(keys)])
+    else:
+        of_hash = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(asked))))
+        owners = partners(of_hash, take(keys, needles), groups, columns[: len(keys)])
+        kept = (owners >= 0) & (rows >= first[owners]) & (rows < last[owners])
+    if not bool(kept.all()):
+        some = np.flatnonzero(kept)
+        owners, rows, columns = owners[some], rows[some], take(columns, some)
+    return needles[owners], rows, columns
+
+
+def ranges(first: IntArray, count: IntArray) -> IntArray:
+    """first[0], first[0] + 1, ..., `count[0]` of them, then those of first[1], and so on."""
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(int(count.sum()), dtype=np.int64)

@@ -1,0 +1,126 @@
+"""Merge sorted runs: the newest row of every key stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.concatenate import joined
+from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
+from rechannel.kernels.lsm.lookup import Minor, OpenRun, no_minor
+from rechannel.kernels.protocol.migrate import converted
+from rechannel.model.hashspace import HashArray, Intervals
+
+
+class Rows:
+    """Sorted state rows in memory: hashes, key and state columns, and which rows are tombstones."""
+
+    __slots__ = ("columns", "dropped", "hashes")
+
+    def __init__(
+        self, hashes: HashArray, columns: Columns, dropped: npt.NDArray[np.bool_] | None
+    ) -> None:
+        """Take the arrays as they are."""
+        self.hashes = hashes
+        self.columns = columns
+        self.dropped = dropped
+
+    def __len__(self) -> int:
+        """Number of rows, tombstones included."""
+        return len(self.hashes)
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        if bool(mask.all()):
+            return self
+        index = np.flatnonzero(mask)
+        dropped = None if self.dropped is None else self.dropped[index]
+        return Rows(self.hashes[index], take(self.columns, index), dropped)
+
+
+Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
+"""Which rows still count, from their key and state columns; None = all."""
+
+
+def everything(keys: Columns, state: Columns) -> None:
+    """All rows count: a `Live`."""
+
+
+def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
+    """Rows of a run in the given hashes; touched blocks are verified.
+
+    Nothing is copied but what has to be migrated.
+    """
+    segment = run.segment
+    all_dropped = segment.dropped
+    out = []
+    for piece in segment.slices(run.clip.intersect(where)):
+        segment.touch(piece)
+        columns = [
+            segment.column(i).slice(piece.start, piece.stop - piece.start)
+            for i in range(len(segment.schema))
+        ]
+        dropped = None if all_dropped is None else all_dropped[piece]
+        if run.migrations:
+            columns, dropped = converted(run.migrations, columns, dropped, origin=run.origin)
+        out.append(Rows(segment.hashes[piece], columns, dropped))
+    return out
+
+
+def merge_rows(
+    parts: Sequence[Rows],
+    keys: int,
+    live: Live,
+    *,
+    bottom: bool,
+    minor: Minor = no_minor,
+    once: bool = False,
+) -> Rows:
+    """One sorted run from parts given newest first; of equal keys the first part's row stays.
+
+    keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go. minor:
+    what rows of one hash are sorted by. once: see `StatefulLogic.once`.
+    """
+    hashes = np.concatenate([part.hashes for part in parts])
+    columns = [joined([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]
+    dropped = _concat_dropped(parts)
+    among = minor(columns[:keys])
+    order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
+    ordered = hashes[order]
+    among = None if among is None else among[order]
+    groups, untangled = group_rows(ordered, take(columns[:keys], order), among)
+    if untangled is not None:
+        order = order[untangled]
+    keep = order[groups.starts]
+    if bottom:
+        if dropped is not None:
+            keep = keep[~dropped[keep]]
+        alive = live(columns[:keys], columns[keys:])
+        keep = keep if alive is None else keep[alive[keep]]
+        dropped = None
+    elif once:
+        if dropped is not None:
+            keep = keep[~(dropped[keep] & (groups.sizes > 1))]
+        alive = live(columns[:keys], columns[keys:])
+        keep = keep if alive is None else keep[alive[keep]]
+    return Rows(
+        hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
+    )
+
+
+def _concat_dropped(parts: Sequence[Rows]) -> npt.NDArray[np.bool_] | None:
+    if all(part.dropped is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(part), dtype=np.bool_) if part.dropped is None else part.dropped
+            for part in parts
+        ]
+    )
+
+
+def _some(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    return mask if bool(mask.any()) else None

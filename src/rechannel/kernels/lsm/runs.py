@@ -1,0 +1,225 @@
+"""Runs as tasks open and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.errors import DamagedStateError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.concatenate import narrowed, wide_columns
+from rechannel.kernels.lsm.lookup import OpenRun
+from rechannel.kernels.lsm.merge import Live, Rows
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.state.keys import segment_key
+from rechannel.state.manifest import Run
+from rechannel.state.merging import BASE_LEVEL
+from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`Run.due` and `Run.awaited` of rows."""
+
+    due: tuple[int, int] | None = None
+    awaited: int | None = None
+
+    @classmethod
+    def of(cls, logic: StatefulLogic, rows: Rows) -> Span:
+        """Rows that are shown with others of their key wait; those others do not."""
+        due = logic.due(*halves(logic, rows)) if len(rows) else None
+        if due is None:
+            return cls()
+        last = int(due.max())
+        waits = logic.together(*halves(logic, rows))
+        if waits is None:
+            return cls((int(due.min()), last))
+        first, awaited = due[waits].min(initial=ENDED), due[waits].max(initial=NEVER)
+        return cls((int(first), last), None if awaited == last else int(awaited))
+
+
+@dataclass
+class RunWriter:
+    """Writes the runs of one task; nothing is written for no rows."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    _number: int = 0
+
+    def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
+        """One segment of sorted rows, as a run that counts in `where`."""
+        logic = logic_of(self.program)
+        schema = pa.schema([*logic.key_schema, *logic.state_schema])
+        span = Span.of(logic, rows)
+        return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), span)
+
+    def write_as(
+        self,
+        rows: Rows,
+        schema: pa.Schema,
+        era: str,
+        where: Intervals,
+        place: tuple[int, int],
+        span: Span,
+    ) -> tuple[Run, ...]:
+        """Rows with other columns than the state has. place: seq and level of the run.
+
+        More than 32-bit offsets reach become several runs, each with rows of its own.
+        """
+        if not len(rows):
+            return ()
+        rows = _narrow(rows, schema)
+        if len(rows) > 1 and wide_columns(rows.columns, schema):
+            half = np.arange(len(rows)) < len(rows) // 2
+            return tuple(
+                run
+                for some in (half, ~half)
+                for run in self.write_as(rows.where(some), schema, era, where, place, span)
+            )
+        operator, timestep = self.program.operator, self.step.timestep
+        key = segment_key(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=f"{self.attempt}.{self._number}",
+        )
+        self._number += 1
+        meta = SegmentMeta(
+            operator=operator,
+            timestep=timestep,
+            task=self.task,
+            attempt=self.attempt,
+            logic=self.program.version,
+            schema=era,
+        )
+        columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+        written = write_segment(
+            self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
+        )
+        return (
+            Run(
+                segment=key,
+                clip=where,
+                seq=place[0],
+                level=place[1],
+                rows=len(rows),
+                size=written.size,
+                span=where.width,
+                due=span.due,
+                awaited=span.awaited,
+                digest=written.digest,
+            ),
+        )
+
+
+class OpenRuns(Sequence[OpenRun]):
+    """Runs of one task, newest first, each of them opened when it is looked at.
+
+    Raises DamagedStateError then for one whose columns no program can read any more.
+    """
+
+    def __init__(self, program: StageProgram, runs: Sequence[Run]) -> None:
+        """runs: newest first."""
+        self._program, self._runs = program, runs
+        self._opened: dict[int, OpenRun] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> OpenRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[OpenRun]: ...
+
+    def __getitem__(self, index: int | slice) -> OpenRun | list[OpenRun]:
+        """One of them, or some."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index not in self._opened:
+            self._opened[index] = open_run(self._program, self._runs[index])
+        return self._opened[index]
+
+    def waiting(
+        self, after: int, until: int, since: int | None = None
+    ) -> list[tuple[Run, OpenRun]]:
+        """Those that may have rows which wait for an event time in (after, until].
+
+        since: number of a timestep; of later ones also those that wait for longer.
+        """
+        return [
+            (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
+        ]
+
+    def rows_waiting(self, after: int, until: int, since: int | None = None) -> float:
+        """Expected rows of those that `waiting` answers; nothing is opened."""
+        return sum([run.expected for run in self._runs if _waits(run, after, until, since)])
+
+
+def open_run(program: StageProgram, run: Run) -> OpenRun:
+    """Map the run's segment. Raises DamagedStateError for one whose columns no program can read any more."""
+    segment = open_segment(program.store, run.segment, run.digest)
+    base, era = run.level == BASE_LEVEL, segment.meta.schema
+    if era == program.fingerprint:
+        return OpenRun(segment, run.clip, base)
+    chain = program.migrations.get(era)
+    if chain is None:
+        msg = (
+            f"operator {program.operator!r}: segment {run.segment} was written by version"
+            f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
+            f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
+            " migration leads from there. Nothing is guessed: start with the program that wrote it,"
+            " and change its logic while it runs, with rc.migrate(...) where columns change"
+        )
+        raise DamagedStateError(msg)
+    return OpenRun(segment, run.clip, base, chain)
+
+
+def _narrow(rows: Rows, schema: pa.Schema) -> Rows:
+    """Rows in the types of the schema, if they fit."""
+    try:
+        return Rows(rows.hashes, narrowed(rows.columns, schema), rows.dropped)
+    except pa.ArrowInvalid:
+        return rows
+
+
+def logic_of(program: StageProgram) -> StatefulLogic:
+    """The logic of a stateful stage. Raises ValueError for a front."""
+    if program.logic is None:
+        msg = f"stage {program.operator!r} has no state"
+        raise ValueError(msg)
+    return program.logic
+
+
+def live_at(logic: StatefulLogic, clock: Clock) -> Live:
+    """Which rows of an operator still count at a time."""
+    return lambda keys, state: logic.live(keys, state, clock)
+
+
+def needed_at(logic: StatefulLogic, rows: Rows, clock: Clock) -> Rows:
+    """Merged rows without those that do not count beside the others; tombstones stay."""
+    needed = logic.needed(*halves(logic, rows), rows.hashes, clock) if len(rows) else None
+    if needed is None:
+        return rows
+    return rows.where(needed if rows.dropped is None else needed | rows.dropped)
+
+
+def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
+    """Key columns and state columns of state rows."""
+    width = len(logic.key_schema)
+    return rows.columns[:width], rows.columns[width:]
+
+
+def _waits(run: Run, after: int, until: int, since: int | None) -> bool:
+    late = since is not None and run.seq > since
+    return run.due is None or run.waits(after, ENDED if late else until)

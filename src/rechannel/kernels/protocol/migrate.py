@@ -1,0 +1,234 @@
+"""State columns of an operator as its new logic wants them, row by row.
+
+When logic with other state columns takes over, nothing is rewritten. A run says in its metadata which columns
+it was written with (`fingerprint`); a run of earlier columns is converted when it is read, and since whatever
+is merged or rewritten is written with the new columns, old ones die out.
+
+Row i of the answer follows from row i alone. So it does not matter which rows are converted together, by which
+task, how often, or whether before or behind a merge: the state is the same as if all of it had been converted at
+the moment of the change. Tombstones are not converted, there is nothing in them.
+
+*Time that is up.* A key whose timeout has passed counts as absent, but its row stays until somebody merges it. If the
+new logic has a longer timeout or none, such a row must not come back to life, as it would where nobody merged it. So a
+migration may also say what was too old at the moment of the change (`expired_before_ms`); that becomes tombstones.
+
+*Eras.* A run knows its columns, not when they were in force. If an operator goes from columns A to B and back to A,
+runs of the first A must go through both migrations and runs of the second must not. So every migration begins
+an era with a fingerprint of its own, also where the columns are those of an earlier one. A driver that leads a change
+back is the exception: it takes up the era of before, since both runs of A mean the same then (`engine.eras`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.sorting import take
+from rechannel.kernels.columnar.sparse import SEEN, spread
+from rechannel.kernels.functions.python_rows import fitted
+from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.model.ddl import type_name
+
+Mask = npt.NDArray[np.bool_]
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""(key columns and old state columns) -> new state columns, row i from row i alone."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Carry:
+    """An old column under a name, in its type or in a wider one. column: its place among the old state columns."""
+
+    column: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fill:
+    """One value for every row. value: it, as an array of length 1 in the new column's type."""
+
+    value: pa.Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Compute:
+    """A SQL expression (of polars) over key and old state columns. columns: those that it names."""
+
+    sql: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """The column of this name in what the user's function answers."""
+
+
+Step = Carry | Fill | Compute | Answer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Migration:
+    """From the state columns of one era to those of the next.
+
+    key_schema: key columns, the same on both sides. from_schema, to_schema: state columns. steps: what makes each
+    column of `to_schema`, in its order. function: what `Answer` columns are taken from. expired_before_ms: rows whose
+    `_seen` lies before (Unix milliseconds) have no state any more; None = all have.
+    """
+
+    key_schema: pa.Schema
+    from_schema: pa.Schema
+    to_schema: pa.Schema
+    steps: tuple[Step, ...]
+    function: Convert | None = None
+    expired_before_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every new column has a step, and that what a step needs is there."""
+        answered = any(isinstance(step, Answer) for step in self.steps)
+        if len(self.steps) != len(self.to_schema) or answered != (self.function is not None):
+            msg = f"{len(self.steps)} steps cannot make {len(self.to_schema)} columns"
+            raise ValueError(msg)
+        if self.expired_before_ms is not None and SEEN not in self.from_schema.names:
+            msg = f"nothing tells when keys were last seen: there is no column {SEEN!r}"
+            raise ValueError(msg)
+
+    def alive(self, columns: Columns) -> Mask | None:
+        """Which rows (key and old state columns) still counted at the change; None = all."""
+        if self.expired_before_ms is None:
+            return None
+        seen = columns[len(self.key_schema) + self.from_schema.get_field_index(SEEN)]
+        kept: Mask = seen.fill_null(0).to_numpy(zero_copy_only=False) >= self.expired_before_ms
+        return None if kept.all() else kept
+
+    def apply(self, columns: Columns) -> Columns:
+        """Key and old state columns of any rows -> key and new state columns of the same rows.
+
+        Raises UserFunctionError where a value cannot be converted.
+        """
+        schema = pa.schema([*self.key_schema, *self.from_schema])
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        answer = None if self.function is None else self._call(self.function, batch)
+        made = [
+            self._made(step, field, batch, answer)
+            for step, field in zip(self.steps, self.to_schema, strict=True)
+        ]
+        return [*columns[: len(self.key_schema)], *made]
+
+    def _made(
+        self, step: Step, field: pa.Field, batch: pa.RecordBatch, answer: pa.RecordBatch | None
+    ) -> pa.Array:
+        if isinstance(step, Carry):
+            old = batch.column(len(self.key_schema) + step.column)
+            return old if old.type == field.type else old.cast(field.type)
+        if isinstance(step, Fill):
+            return step.value.take(pa.array(np.zeros(batch.num_rows, dtype=np.int64)))
+        if isinstance(step, Compute):
+            column = evaluate(step, batch)
+            return _checked(column, field, batch.num_rows, f"migration {step.sql!r}")
+        name = function_name(self.function)
+        if answer is None or answer.schema.names.count(field.name) != 1:
+            known = [] if answer is None else answer.schema.names
+            msg = f"{name} must answer the column {field.name!r} once; it gave {', '.join(known)}"
+            raise UserFunctionError(msg)
+        return _checked(answer.column(field.name), field, batch.num_rows, f"migration {name}")
+
+    def _call(self, function: Convert, batch: pa.RecordBatch) -> pa.RecordBatch:
+        name = function_name(function)
+        try:
+            answer: Any = function(batch)
+        except Exception as error:
+            raise user_error(f"migration {name} for {batch.num_rows} keys", error) from error
+        if not isinstance(answer, pa.RecordBatch) or answer.num_rows != batch.num_rows:
+            rows = getattr(answer, "num_rows", None)
+            got = type(answer).__name__ if rows is None else f"{rows} rows"
+            msg = (
+                f"migration {name} must answer a RecordBatch of {batch.num_rows} rows, one per key;"
+                f" it gave {got}"
+            )
+            raise UserFunctionError(msg)
+        return answer
+
+
+Chain = tuple[Migration, ...]
+"""Migrations one after the other, oldest first."""
+
+ADVICE = (
+    "\n\nThere are two ways on: mend the function, so that it gives the same for every other row, and start with"
+    " mended=True; or start the program of before the change with start(revert=True), which leads back."
+)
+"""What to do where a migration fails in a timestep, after its border."""
+
+
+def evaluate(step: Compute, batch: pa.RecordBatch) -> pa.Array:
+    """What an expression makes of the rows, in whatever type it has. Raises UserFunctionError."""
+    import polars as pl
+
+    try:
+        frame = pl.from_arrow(batch.select(list(dict.fromkeys(step.columns))))
+        made = frame.select(pl.sql_expr(step.sql).alias("value"))  # type: ignore[union-attr]
+    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError) as error:
+        msg = f"migration {step.sql!r} failed: {type(error).__name__}: {error}"
+        raise UserFunctionError(msg) from error
+    return made.to_arrow().column(0).combine_chunks()
+
+
+def converted(
+    chain: Chain, columns: Columns, dropped: Mask | None = None, *, origin: str = ""
+) -> tuple[Columns, Mask | None]:
+    """Key and state columns of some rows, brought through a chain of migrations, and which rows are tombstones.
+
+    dropped: which rows are tombstones before; their state comes out as nulls. origin: what messages call the rows.
+    """
+    count = len(columns[0])
+    live = np.arange(count) if dropped is None else np.flatnonzero(~dropped)
+    given = columns if len(live) == count else take(columns, live)
+    try:
+        for migration in chain:
+            alive = migration.alive(given)
+            if alive is not None:
+                given, live = take(given, np.flatnonzero(alive)), live[alive]
+            given = migration.apply(given)
+    except UserFunctionError as error:
+        msg = f"{origin}: {error}{ADVICE}" if origin else str(error)
+        raise UserFunctionError(msg) from error
+    if len(live) == count:
+        return given, None
+    gone = np.ones(count, dtype=np.bool_)
+    gone[live] = False
+    keys = len(chain[0].key_schema)
+    return [*columns[:keys], *(spread(column, live, count) for column in given[keys:])], gone
+
+
+def fingerprint(keys: pa.Schema, state: pa.Schema) -> str:
+    """Sixteen hex digits that change when names, types or the order of key or state columns change.
+
+    Whether a column may be null is left out: an engine that infers it may think otherwise tomorrow.
+    """
+    fields = [pa.field(field.name, field.type) for field in (*keys, *state)]
+    return hashlib.sha256(pa.schema(fields).serialize().to_pybytes()).hexdigest()[:16]
+
+
+def _checked(column: pa.Array, field: pa.Field, rows: int, what: str) -> pa.Array:
+    """A column that someone else made, in the type of its field."""
+    if len(column) != rows:
+        msg = f"{what}: {len(column)} values for {rows} keys; row i must follow from row i alone"
+        raise UserFunctionError(msg)
+    try:
+        made = fitted(column, field.type)
+    except pa.ArrowException as error:
+        msg = (
+            f"{what}: column {field.name!r} is declared {type_name(field.type)}, "
+            f"{type_name(column.type)} does not fit: {error}"
+        )
+        raise UserFunctionError(msg) from error
+    if not field.nullable and made.null_count:
+        msg = f"{what}: column {field.name!r} is NOT NULL and {made.null_count} values are null"
+        raise UserFunctionError(msg)
+    return made

@@ -1,0 +1,165 @@
+"""The two sides of an operator that has two inputs: how their rows travel, and lie, in one form.
+
+Columns of the two sides that have the same type share a *slot*: one column of what travels and of the state. Which side
+a row is of stands beside it. So neither side pays for the columns of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import UnknownColumnError, UserFunctionError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.sorting import from_numpy
+
+LEFT, RIGHT = 0, 1
+PREFIXES = ("left.", "right.")
+MARK = pa.field(".side", pa.int8(), False)
+ROW = pa.field("_row", pa.int64(), False)
+"""Tells rows of a key apart: its side, the timestep in which it came, its place among the key's rows there."""
+
+_PLACES, _TIMESTEPS = 24, 37
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sided:
+    """Marks rows of one side: keys under common names, all others behind the side's prefix.
+
+    keys: (name on this side, common name).
+    """
+
+    side: int
+    keys: tuple[tuple[str, str], ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of this side."""
+        names = batch.schema.names
+        columns = [batch.column(i) for i in self._order(names)]
+        mark = from_numpy(np.full(batch.num_rows, self.side, dtype=np.int8), MARK.type)
+        width = len(self.keys)
+        return pa.RecordBatch.from_arrays(
+            [*columns[:width], mark, *columns[width:]], schema=self.schema_of(batch.schema)
+        )
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """Columns of this side's rows."""
+        fields = [schema.field(i) for i in self._order(schema.names)]
+        width = len(self.keys)
+        keys = [
+            field.with_name(name)
+            for field, (_, name) in zip(fields[:width], self.keys, strict=True)
+        ]
+        others = [field.with_name(PREFIXES[self.side] + field.name) for field in fields[width:]]
+        return pa.schema([*keys, MARK, *others])
+
+    def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
+        """Keys, and columns of this side."""
+        prefix = PREFIXES[self.side]
+        others = {name.removeprefix(prefix) for name in wanted if name.startswith(prefix)}
+        return others | {own for own, _ in self.keys}
+
+    def _order(self, names: Sequence[str]) -> list[int]:
+        """Columns that are keys, then the others."""
+        missing = [own for own, _ in self.keys if own not in names]
+        if missing:
+            msg = f"there is no column {missing[0]!r} to join on; there are {', '.join(names)}"
+            raise UnknownColumnError(msg)
+        keys = [list(names).index(own) for own, _ in self.keys]
+        return [*keys, *(i for i in range(len(names)) if i not in keys)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Columns of one side that are not keys.
+
+    fields: as they are shown. sources: their names where rows of the side are made. slots: which slot each one is in.
+    time: which of them has the event time, if any.
+    """
+
+    fields: pa.Schema
+    sources: tuple[str, ...]
+    slots: tuple[int, ...]
+    time: int | None = None
+
+    def columns(self, slots: Columns) -> Columns:
+        """The side's columns out of slots."""
+        return [slots[i] for i in self.slots]
+
+    def nulls(self, rows: int) -> Columns:
+        """Columns of a row that is not there."""
+        return [pa.nulls(rows, field.type) for field in self.fields]
+
+
+def slots_in(batch: pa.RecordBatch, left: Side, right: Side, slots: pa.Schema) -> Columns:
+    """Rows of one side as they travel: which side it is, and slots."""
+    names, rows = batch.schema.names, batch.num_rows
+    mark = batch.column(names.index(MARK.name))
+    columns = {}
+    if rows:
+        side = right if mark[0].as_py() == RIGHT else left
+        sources = zip(side.slots, side.sources, strict=True)
+        columns = {slot: batch.column(names.index(source)) for slot, source in sources}
+    nulls = (pa.nulls(0 if i in columns else rows, f.type) for i, f in enumerate(slots))
+    return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
+
+
+def void_of(keys: Columns) -> npt.NDArray[np.bool_]:
+    """Keys that match nothing: some of it is null."""
+    void = np.zeros(len(keys[0]), dtype=np.bool_)
+    for column in keys:
+        if column.null_count:
+            void |= column.is_null().to_numpy(zero_copy_only=False)
+    return void
+
+
+def slots_of(
+    left: Sequence[pa.Field], right: Sequence[pa.Field]
+) -> tuple[tuple[int, ...], tuple[int, ...], pa.Schema]:
+    """Slots of both sides' columns, and their fields: they are called after what is in them, so that no other column
+    gets there unnoticed when the program changes.
+    """
+    kinds, names = [field.type for field in left], [field.name for field in left]
+    free = list(range(len(kinds)))
+    taken = []
+    for field in right:
+        slot = next((i for i in free if kinds[i] == field.type), None)
+        if slot is None:
+            kinds.append(field.type)
+            names.append(field.name)
+            slot = len(kinds) - 1
+        else:
+            free.remove(slot)
+            names[slot] += f" {field.name}"
+        taken.append(slot)
+    fields = [pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return tuple(range(len(left))), tuple(taken), pa.schema(fields)
+
+
+def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
+    """`ROW` of the rows of a timestep. Raises UserFunctionError for what has no number any more."""
+    places = np.arange(groups.rows, dtype=np.int64) - np.repeat(groups.starts, groups.sizes)
+    if timestep >> _TIMESTEPS or (len(places) and int(places.max()) >> _PLACES):
+        msg = (
+            f"over {1 << _PLACES:,} rows of one key in timestep {timestep}: make timesteps smaller"
+        )
+        raise UserFunctionError(msg)
+    numbers: IntArray = (sides << (_TIMESTEPS + _PLACES)) | (timestep << _PLACES) | places
+    return numbers
+
+
+def first_of(side: int) -> int:
+    """The least `ROW` of a side."""
+    return side << (_TIMESTEPS + _PLACES)
+
+
+def sides_of(numbers: IntArray) -> IntArray:
+    """Sides of rows, from their numbers."""
+    sides: IntArray = numbers >> (_TIMESTEPS + _PLACES)
+    return sides

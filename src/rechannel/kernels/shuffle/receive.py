@@ -1,0 +1,163 @@
+"""Blobs of one timestep become rows sorted by key, in an order that no retry, arrival or task count can change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import KeyTooLargeError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.concatenate import LIMIT, joined, narrowed, wide_columns
+from rechannel.kernels.columnar.groups import Groups
+from rechannel.kernels.columnar.sorting import group_rows, nested_order, sort_index, take
+from rechannel.kernels.protocol.logic import StatefulLogic, minor_of
+from rechannel.kernels.shuffle.send import wire_schema
+from rechannel.kernels.shuffle.spool import Place, Spool
+from rechannel.kernels.shuffle.wire import DATA, MARK, REPORT, Blob
+from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import HashArray
+
+NOTHING = pa.py_buffer(b"")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Received:
+    """Rows of one task in one timestep.
+
+    keys, hashes: one row per distinct key, ascending by hash.
+    values, groups: wire columns sorted by key, then stream order; which rows belong to which key.
+    rows: rows received, before grouping.
+    """
+
+    keys: Columns
+    hashes: HashArray
+    values: Columns
+    groups: Groups
+    combined: bool
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inbox:
+    """What one task got: data, what its producers say of event time, and reports that travel with them."""
+
+    data: list[Blob]
+    marks: list[Blob]
+    reports: list[bytes]
+
+    @classmethod
+    def of(cls, blobs: Iterable[Blob], spool: Spool | None = None, most: int = 0) -> Inbox:
+        """Sort by kind. spool: takes all data when there are more bytes of it than `most`; None = memory has room."""
+        by_kind: dict[int, list[Blob]] = {DATA: [], MARK: [], REPORT: []}
+        data, places, size = by_kind[DATA], list[Place](), 0
+        for blob in blobs:
+            by_kind[blob.kind].append(blob)
+            if spool is None or blob.kind != DATA:
+                continue
+            size += blob.message.size
+            if size > most:
+                for number in range(len(places), len(data)):
+                    places.append(spool.write(data[number].message))
+                    data[number] = replace(data[number], message=NOTHING)
+        if spool is not None and places:
+            messages = spool.read(places)
+            by_kind[DATA] = [replace(b, message=m) for b, m in zip(data, messages, strict=True)]
+        reports = [blob.message.to_pybytes() for blob in by_kind[REPORT]]
+        return cls(data=by_kind[DATA], marks=by_kind[MARK], reports=reports)
+
+
+def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = None) -> Received:
+    """Sort and group everything that arrived. rows: which rows of every blob; None = all of them.
+
+    All blobs of a timestep are combined or none is: that is part of its Configuration. They are ordered by
+    (input, producer, sequence) first, so arrival does not matter. Where the operator depends on
+    the order of rows, these are then sorted by (input, stream order), so the number of producers does not
+    matter either.
+    """
+    order = sorted(
+        range(len(blobs)),
+        key=lambda i: (blobs[i].input, blobs[i].producer, blobs[i].sequence),
+    )
+    blobs = [blobs[i] for i in order]
+    combined = bool(blobs) and blobs[0].combined
+    schema = wire_schema(logic, combined=combined)
+    batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
+    if rows is not None:
+        cuts = [rows[i] for i in order]
+        batches = [b.slice(c.start, c.stop - c.start) for b, c in zip(batches, cuts, strict=True)]
+    width = logic.sent
+    columns = [
+        joined([batch.column(i) for batch in batches])
+        if batches
+        else pa.array([], schema.field(i).type)
+        for i in range(len(schema))
+    ]
+    keys, values = columns[:width], columns[width:]
+    hashes = hash_columns(keys[: logic.hashed]) if batches else np.empty(0, dtype=np.uint64)
+    places = _order(logic, batches, blobs, hashes, keys, values, combined=combined)
+    if logic.ordered and not combined:
+        values = values[:-1]
+    hashes, keys, values = hashes[places], take(keys, places), take(values, places)
+    groups, untangled = group_rows(hashes, keys, minor_of(logic, keys))
+    if untangled is not None:
+        hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
+    first = groups.starts
+    whole = groups.count == groups.rows
+    keys = keys if whole else take(keys, first)
+    return Received(
+        keys=narrowed(keys, pa.schema(list(schema)[:width])),
+        hashes=hashes if whole else hashes[first],
+        values=values,
+        groups=groups,
+        combined=combined,
+        rows=sum(batch.num_rows for batch in batches),
+    )
+
+
+def refuse_too_large(
+    operator: str, timestep: int, logic: StatefulLogic, received: Received
+) -> None:
+    """Raise KeyTooLargeError where the rows of one key have more bytes in a column than an operator can take."""
+    schema = wire_schema(logic, combined=received.combined)
+    fields = list(schema)[logic.sent : logic.sent + len(received.values)]
+    wide = wide_columns(received.values, pa.schema(fields))
+    if not wide:
+        return
+    most = int(np.argmax(received.groups.sizes))
+    key = {
+        field.name: column[most].as_py()
+        for field, column in zip(logic.key_schema, received.keys, strict=False)
+    }
+    msg = (
+        f"operator {operator!r}, timestep {timestep}: the key {key!r} has"
+        f" {received.groups.sizes[most]} rows with more than {LIMIT >> 20} MiB in column"
+        f" {', '.join(wide)}, and the rows of one key in one timestep are handled at once. Nothing of the"
+        " timestep was committed: let it read less (`timestep_bytes`), withdraw it with `rechannel repair`,"
+        " drop the column, or key by more columns"
+    )
+    raise KeyTooLargeError(msg)
+
+
+def _order(
+    logic: StatefulLogic,
+    batches: list[pa.RecordBatch],
+    blobs: list[Blob],
+    hashes: HashArray,
+    keys: Columns,
+    values: Columns,
+    *,
+    combined: bool,
+) -> npt.NDArray[np.int64]:
+    """Stable order by hash; every blob is sorted already, so merging them is nearly linear (timsort)."""
+    minor = minor_of(logic, keys)
+    if not (logic.ordered and not combined and len(hashes)):
+        return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)
+    sizes = [batch.num_rows for batch in batches]
+    inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
+    stream = values[-1].to_numpy(zero_copy_only=False)
+    among = () if minor is None else (minor,)
+    return nested_order(hashes, *among, inputs, stream)

@@ -1,0 +1,172 @@
+"""Partition and combine: rows of a producer become blobs for the tasks of its consumers.
+
+Rows are sorted by key hash once; a task's share is then a slice (routing is by ranges), equal keys are neighbours
+(combining is a reduction over groups) and the receiver only merges sorted pieces. Hashes do not travel: computing them
+again costs less than moving eight bytes a row through the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.overflow import combined
+from rechannel.kernels.columnar.sorting import Ordered, from_numpy, group_rows, sort_index, take
+from rechannel.kernels.protocol.logic import StatefulLogic, minor_of
+from rechannel.kernels.shuffle.wire import DATA, Blob, encode, pack
+from rechannel.model.canonical import one_zero
+from rechannel.model.hashing import hash_columns
+from rechannel.model.routing import Routing
+
+CHUNK_ROWS = 1 << 20
+"""Rows that are sorted and combined at a time: bounds a task's memory."""
+
+CHUNK_BYTES = 256 << 20
+"""The same in bytes, where rows are wide."""
+
+ORDER = pa.field("_rc_order", pa.uint64(), False)
+
+Order = int | npt.NDArray[np.uint64]
+"""Where rows stand in the stream: one number for a whole batch, or one per row."""
+
+
+def chunk_bytes(memory: int) -> int:
+    """Bytes of rows that are sorted and combined at a time by a task that may hold so much."""
+    return max(1, min(CHUNK_BYTES, memory // 8))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One consumer of a producer's rows.
+
+    operator, input: the consumer and which of its inputs this is.
+    first: partition of the producer's exchange that the consumer's task 0 reads.
+    """
+
+    operator: str
+    input: int
+    first: int
+    routing: Routing
+    logic: StatefulLogic
+    combined: bool
+
+
+@dataclass
+class Sent:
+    """What went through one channel: rows offered, rows sent, distinct keys among those offered, bytes."""
+
+    offered: int = 0
+    sent: int = 0
+    keys: int = 0
+    size: int = 0
+
+
+@dataclass
+class Sender:
+    """Sends one producer task's rows to one consumer. chunk_bytes: of rows that are sorted at a time."""
+
+    channel: Channel
+    producer: int
+    stats: Sent = field(default_factory=Sent)
+    chunk_bytes: int = CHUNK_BYTES
+    _sequence: int = 0
+
+    def send(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
+        """Blobs for a batch, any number of rows at a time (memory follows the batch's size)."""
+        pieces = max(1, -(-batch.nbytes // self.chunk_bytes))
+        step = min(CHUNK_ROWS, max(1, -(-batch.num_rows // pieces)))
+        for start in range(0, batch.num_rows, step):
+            part = order if isinstance(order, int) else order[start : start + step]
+            yield from self._chunk(batch.slice(start, step), part)
+
+    def _chunk(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
+        logic = self.channel.logic
+        names = logic.key_schema.names[: logic.sent]
+        keys = [plain_key(_column(batch, name)) for name in names]
+        values = logic.values_of(batch)
+        if logic.ordered:
+            values.append(_order_column(order, batch.num_rows))
+        hashes = hash_columns(keys[: logic.hashed])
+        minor = minor_of(logic, keys)
+        rows = sort_index(hashes, minor)
+        hashes, keys = hashes[rows], take(keys, rows)
+        groups, untangled = group_rows(hashes, keys, None if minor is None else minor[rows])
+        if untangled is not None:
+            hashes, keys, rows = hashes[untangled], take(keys, untangled), rows[untangled]
+        self.stats.offered += batch.num_rows
+        self.stats.keys += groups.count
+        if self.channel.combined:
+            values, parts = combined(logic.combine, take(values, rows), groups)
+            hashes, keys = hashes[parts.starts], take(keys, parts.starts)
+        elif (kept := logic.thin(Ordered(values, rows), groups)) is not None:
+            stay, instead = kept
+            hashes, keys, values = hashes[stay], take(keys, stay), take(values, rows[stay])
+            values = [instead.get(i, column) for i, column in enumerate(values)]
+        else:
+            values = take(values, rows)
+        yield from self._cut(
+            hashes, wire_batch(logic, keys, values, combined=self.channel.combined)
+        )
+
+    def _cut(
+        self, hashes: npt.NDArray[np.uint64], batch: pa.RecordBatch
+    ) -> Iterator[tuple[int, bytes]]:
+        offsets, owners = self.channel.routing.cuts(hashes)
+        for index in np.flatnonzero(np.diff(offsets)):
+            start, stop = int(offsets[index]), int(offsets[index + 1])
+            target = self.channel.first + int(owners[index])
+            for piece in encode(batch.slice(start, stop - start)):
+                blob = pack(
+                    Blob(
+                        kind=DATA,
+                        input=self.channel.input,
+                        producer=self.producer,
+                        sequence=self._sequence,
+                        combined=self.channel.combined,
+                        rows=piece.num_rows,
+                        message=piece.serialize(),
+                    )
+                )
+                self._sequence += 1
+                self.stats.sent += piece.num_rows
+                self.stats.size += len(blob)
+                yield target, blob
+
+
+def wire_schema(logic: StatefulLogic, *, combined: bool) -> pa.Schema:
+    """Columns of a blob: keys, what the logic sends, and the stream order where the logic needs it."""
+    keys = list(logic.key_schema)[: logic.sent]
+    fields = [*keys, *logic.wire_schema(combined=combined)]
+    if logic.ordered and not combined:
+        fields.append(ORDER)
+    return pa.schema(fields)
+
+
+def wire_batch(
+    logic: StatefulLogic, keys: Columns, values: Columns, *, combined: bool
+) -> pa.RecordBatch:
+    """Columns in the wire's schema."""
+    return pa.RecordBatch.from_arrays(
+        [*keys, *values], schema=wire_schema(logic, combined=combined)
+    )
+
+
+def plain_key(column: pa.Array) -> pa.Array:
+    """Floats of a key with one zero and one NaN, also those in structs and lists, as Spark's GROUP BY shows
+    them: which of the rows of a key came first then does not show in state.
+    """
+    return one_zero(column)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _order_column(order: Order, rows: int) -> pa.Array:
+    values = np.full(rows, order, dtype=np.uint64) if isinstance(order, int) else order
+    return from_numpy(np.ascontiguousarray(values), ORDER.type)

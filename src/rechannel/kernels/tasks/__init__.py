@@ -1,0 +1,1 @@
+"""The tasks themselves: source tasks, stateful tasks, bulk load; what they emit, store, measure and report."""

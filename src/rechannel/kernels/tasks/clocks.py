@@ -1,0 +1,47 @@
+"""The times that a stateful task goes by, and those that it leaves behind: all tasks of a timestep come to the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rechannel.kernels.lsm.runs import logic_of
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.watermarks import Latest
+from rechannel.model.eventtime import ENDED, NEVER, Beat, Clock, Times, advance
+
+
+def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
+    """Event time after a timestep, and where an operator stands that shows something at an interval."""
+    if not program.times:
+        return step.times
+    times = advance(step.times, program.times, seen, step.now_ms)
+    early = logic_of(program).early_ms
+    if early is None:
+        return times
+    known = step.times.beat
+    beat = Beat(now_ms=step.now_ms)
+    if known is not None:
+        beat = known.after(step.timestep, step.now_ms, early)
+    return replace(times, beat=beat)
+
+
+def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
+    """What a task's clock says. times: after the timestep."""
+    early, beat = logic_of(program).early_ms, step.times.beat
+    since = None
+    if early is not None and beat is not None and beat.strikes(step.now_ms, early):
+        since = beat.shown
+    return Clock(
+        now_ms=step.now_ms,
+        before=step.times.watermark,
+        watermark=times.watermark,
+        since=since,
+    )
+
+
+def handed_on(operator: str, logic: StatefulLogic, watermark: int) -> dict[str, int]:
+    """Event time for those behind an operator, once it is known."""
+    if watermark == NEVER:
+        return {}
+    return {operator: watermark - (0 if watermark == ENDED else logic.behind_us)}

@@ -1,0 +1,109 @@
+"""What a task shows in a timestep: the operator's answer and, behind it, what was waiting for event time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.groups import IntArray
+from rechannel.kernels.columnar.sorting import interleaved
+from rechannel.kernels.functions.user_errors import placed
+from rechannel.kernels.lsm.collect import whole_keys
+from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
+from rechannel.kernels.lsm.runs import OpenRuns, halves, live_at, logic_of
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
+from rechannel.kernels.protocol.program import StageProgram
+from rechannel.kernels.tasks.measure import Measures
+from rechannel.model.eventtime import ENDED, NEVER
+from rechannel.model.hashspace import HashArray, Intervals
+
+Shown = tuple[pa.RecordBatch, HashArray]
+"""Rows and their hashes, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first.
+
+    nexts: of runs that were looked at, by segment: the first time behind this one that a row of the task waits for.
+    """
+
+    program: StageProgram
+    timestep: int
+    own: Intervals
+    runs: OpenRuns
+    measures: Measures
+    nexts: dict[str, int] = field(default_factory=dict)
+
+    def of(self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows) -> Shown:
+        """All that is shown. fresh: state that changed in this timestep. Raises UserFunctionError."""
+        logic, clock = logic_of(self.program), arrivals.clock
+        awaited = logic.awaited(clock)
+        if awaited is None and clock.since is not None:
+            awaited = clock.watermark, clock.watermark
+        if awaited is None:
+            return applied.output, applied.output_hashes
+        with self.measures.activity("process"):
+            waited = self._waited(arrivals, fresh, awaited)
+        if waited is None:
+            return applied.output, applied.output_hashes
+        if not applied.output.num_rows:
+            return waited
+        return interleaved((applied.output, applied.output_hashes), waited)
+
+    def _waited(
+        self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]
+    ) -> Shown | None:
+        """What waited for an event time in (after, until]; None = nothing did."""
+        logic, clock = logic_of(self.program), arrivals.clock
+        parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]
+        if not parts:
+            return None
+        asking = [
+            part.where(asks)
+            for part in parts
+            if (asks := logic.together(*halves(logic, part))) is not None
+        ]
+        if asking:
+            live = live_at(logic, replace(clock, watermark=clock.before))
+            whole = whole_keys(logic, asking, arrivals, self.runs, live)
+        else:
+            keys = len(logic.key_schema)
+            whole = merge_rows(parts, keys, everything, bottom=True, minor=logic.minor)
+        with placed(self.program.operator, self.timestep):
+            return logic.fire(*halves(logic, whole), whole.hashes, clock)
+
+    def _awaited(self, fresh: Rows, awaited: tuple[int, int], since: int | None) -> list[Rows]:
+        """State rows that waited, newest first. since: see `OpenRuns.waiting`."""
+        logic, (after, until) = logic_of(self.program), awaited
+        # What is fresh may be shown again: rows have come to it after the time that it waited for.
+        due, latest = logic.due(*halves(logic, fresh)), until if since is None else ENDED
+        parts = [fresh.where(_waits(fresh, due, NEVER, latest))]
+        for run, opened in self.runs.waiting(after, until, since):
+            # What has changed since something was shown early is in runs that are younger.
+            late = ENDED if since is not None and run.seq > since else until
+            pieces = slices_of(opened, self.own)
+            self.measures.count("rows_read", sum(map(len, pieces)))
+            for piece in pieces:
+                due = logic.due(*halves(logic, piece))
+                parts.append(piece.where(_waits(piece, due, after, late)))
+                known = self.nexts.get(run.segment, ENDED)
+                self.nexts[run.segment] = min(known, _next(due, until))
+        return parts
+
+
+def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows wait for an event time in (after, until]. due: what each of them waits for."""
+    if due is None:
+        return np.zeros(len(rows), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
+    # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
+    return found if rows.dropped is None else found | rows.dropped
+
+
+def _next(due: IntArray | None, until: int) -> int:
+    """The first event time behind one that a row waits for; ENDED where none does."""
+    return ENDED if due is None else int(due[due > until].min(initial=ENDED))

@@ -1,0 +1,206 @@
+"""Down the tree of branches: user functions, outbox files, blobs for consumers."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
+from rechannel.kernels.functions.resources import WithResource
+from rechannel.kernels.functions.user_errors import placed
+from rechannel.kernels.protocol.program import DEAD, LATE, Branch, StageProgram, StageStep
+from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
+from rechannel.kernels.shuffle.watermarks import EventTime, told, watermark_blobs
+from rechannel.kernels.tasks.kept_rows import KeptRows
+from rechannel.kernels.tasks.measure import Measures
+from rechannel.model.decoded import decoded
+from rechannel.model.eventtime import NEVER
+from rechannel.state.keys import outbox_key
+from rechannel.state.rowsfile import write_rows
+from rechannel.state.store import Store
+
+IN_HAND = 8
+"""What is kept for sinks is held up to this part of a task's memory, and lies on disk from then on."""
+
+Parcels = Iterator[tuple[int, bytes]]
+
+
+@dataclass
+class Emitter:
+    """Emits the rows of one task. Call `rows` any number of times, then `finish` once."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    measures: Measures
+    _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
+    _kept: KeptRows = field(default_factory=KeptRows)
+    _latest: dict[str, int] = field(default_factory=dict)
+
+    def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
+        yield from self._down(self.program.root, batch, order)
+
+    def late(self, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of rows that came too late for the root's operator."""
+        yield from self._aside(self.program.root, LATE, batch, order)
+
+    def dead(self, letters: Letters, order: Order) -> Parcels:
+        """Blobs made of rows that the root's operator could not handle."""
+        yield from self._dead(self.program.root, letters, order)
+
+    def marks(self, own: Mapping[str, int]) -> Parcels:
+        """Blobs that tell consumers of event time, when all rows are out. own: what was known of it from elsewhere."""
+        self._latest.update(own)
+        names = told(self.program.root, self.program.origins)
+        yield from watermark_blobs(names, self.step.addresses, self._latest, self._producer)
+
+    @property
+    def _producer(self) -> int:
+        return (self.step.number << 20) | self.task
+
+    def _down(self, branch: Branch, batch: pa.RecordBatch, order: Order) -> Parcels:
+        if isinstance(branch.function, EventTime):
+            latest = branch.function.latest(batch)
+            if latest > self._latest.get(branch.node, NEVER):
+                self._latest[branch.node] = latest
+        if branch.outbox and batch.num_rows:
+            self._kept.add(branch.node, batch, self.step.memory // IN_HAND)
+        for consumer in branch.consumers:
+            address = self.step.addresses[consumer.operator, consumer.input]
+            channel = Channel(
+                operator=consumer.operator,
+                input=consumer.input,
+                first=address.first,
+                routing=address.routing,
+                logic=consumer.logic,
+                combined=address.combined,
+            )
+            key = (consumer.operator, consumer.input)
+            if key not in self._senders:
+                most = chunk_bytes(self.step.memory)
+                self._senders[key] = Sender(channel, self._producer, chunk_bytes=most)
+            sender = self._senders[key]
+            with self.measures.activity("send"):
+                parcels = list(sender.send(batch, order))
+            yield from parcels
+        for below in branch.branches:
+            if below.side:
+                continue
+            if below.function is None:
+                yield from self._down(below, batch, order)
+                continue
+            # The function may drop and add rows, so all that is known of the result's place is where its input began.
+            at = order if isinstance(order, int) else int(order[0]) if len(order) else 0
+            made, letters = self._apply(below, batch)
+            for piece in made:
+                yield from self._down(below, piece, at)
+            if letters is not None:
+                yield from self._dead(below, letters, at)
+
+    def _aside(self, branch: Branch, side: str, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Blobs made of rows that are not a branch's own."""
+        for below in branch.branches:
+            if below.side == side:
+                yield from self._down(below, batch, order)
+
+    def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
+        self.measures.count("rows_dead", len(letters))
+        yield from self._aside(branch, DEAD, letters.batch(branch.node), order)
+
+    def _apply(
+        self, branch: Branch, batch: pa.RecordBatch
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Rows that a user's function makes of a batch, in the declared columns, and those that it cannot handle."""
+        run, function = partial(run_function, branch.node, branch.schema), branch.function
+        with self.measures.activity("process"), placed(branch.node, self.step.timestep):
+            if isinstance(function, Dividing) and divides(function):
+                return function.divided(batch, run)
+            return run(function, batch), None
+
+    def finish(self) -> dict[str, Any]:
+        """Write outbox files; what was sent and kept, for the report."""
+        with self.measures.activity("outbox"):
+            kept = {
+                node: write_sink_buffer(
+                    self.program.store,
+                    outbox_key(
+                        operator=node,
+                        timestep=self.step.timestep,
+                        task=self.task,
+                        attempt=self.attempt,
+                    ),
+                    batches,
+                )
+                for node, batches in self._kept.batches()
+            }
+            self._kept.close()
+        sent = [
+            [operator, into, s.stats.offered, s.stats.sent, s.stats.keys, s.stats.size]
+            for (operator, into), s in self._senders.items()
+        ]
+        return {"sent": sent, "outbox": kept, "marks": dict(self._latest)}
+
+
+def run_function(
+    node: str, schema: pa.Schema, function: Any, batch: pa.RecordBatch
+) -> list[pa.RecordBatch]:
+    """What a user's function makes of a batch, in the declared columns. Raises UserFunctionError."""
+    if isinstance(function, WithResource):
+        function = partial(function.at, node)
+    made = guarded(node, lambda: _as_list(function(batch)))
+    return [p if p.schema.equals(schema) else conform(node, p, schema) for p in made]
+
+
+def guarded(node: str, call: Callable[[], Any]) -> Any:
+    """Run a user's function; what it raises is shown with the node's name and the user's own traceback."""
+    try:
+        return call()
+    except UserFunctionError:
+        raise
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        msg = f"the function of {node!r} raised {type(error).__name__}: {error}\n{text}"
+        made = UserFunctionError(msg)
+        made.raised = True
+        raise made from error
+
+
+def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Reorder and cast a batch to the declared columns. Raises UserFunctionError naming what does not fit."""
+    missing = [name for name in schema.names if name not in batch.schema.names]
+    if missing:
+        msg = (
+            f"the function of {node!r} returned columns {batch.schema.names}, "
+            f"but {missing} are declared; return them or change `schema=`"
+        )
+        raise UserFunctionError(msg)
+    try:
+        found = ((batch.column(batch.schema.get_field_index(f.name)), f.type) for f in schema)
+        columns = [decoded(column).cast(kind) for column, kind in found]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        msg = f"the function of {node!r} returned {batch.schema}, declared is {schema}: {error}"
+        raise UserFunctionError(msg) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def write_sink_buffer(store: Store, key: str, batches: list[pa.RecordBatch]) -> dict[str, Any]:
+    """Keep rows in one Arrow file of the store, whole or not at all."""
+    size = write_rows(store, key, batches)
+    rows = sum(batch.num_rows for batch in batches)
+    return {"key": key, "rows": rows, "size": size}
+
+
+def _as_list(made: Any) -> list[pa.RecordBatch]:
+    if isinstance(made, pa.RecordBatch):
+        return [made]
+    if isinstance(made, pa.Table):
+        return list(made.to_batches())
+    return list(made)

@@ -1,0 +1,130 @@
+"""Bulk load: rows of finished state become segments, one per slice of the hash space, without passing
+through an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.errors import DataflowError
+from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
+from rechannel.kernels.lsm.merge import Rows
+from rechannel.kernels.lsm.runs import RunWriter, logic_of
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.send import plain_key
+from rechannel.kernels.shuffle.wire import DATA, Blob, encode, from_batches, pack, to_batches
+from rechannel.kernels.tasks.measure import encode_report
+from rechannel.kernels.tasks.stateful_task import report_blob
+from rechannel.model.hashing import hash_columns
+from rechannel.model.routing import Routing
+from rechannel.state.manifest import Edit
+from rechannel.state.merging import BASE_LEVEL
+
+
+def stored_schema(program: StageProgram) -> pa.Schema:
+    """Key and state columns of an operator, as segments hold them."""
+    logic = logic_of(program)
+    return pa.schema([*logic.key_schema, *logic.state_schema])
+
+
+def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
+    """Names of the given columns in the order of the stored ones.
+
+    State columns are given by their own names, or, where every aggregate keeps just its result, by the output's names.
+    Raises DataflowError naming what is missing.
+    """
+    logic = logic_of(program)
+    wanted: list[str] = stored_schema(program).names
+    if all(name in given.names for name in wanted):
+        return wanted
+    keys: list[str] = logic.key_schema.names
+    shown: list[str] = logic.shown_schema.names
+    same = [f.type for f in logic.shown_schema][len(keys) :] == [f.type for f in logic.state_schema]
+    if same and all(name in given.names for name in shown):
+        return shown
+    also = f" (or {shown})" if same else ""
+    msg = (
+        f"initial state of {program.operator!r} needs columns {wanted}{also}; it has {given.names}"
+    )
+    raise DataflowError(msg)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Sends state rows to the slice that their hash falls in. names: columns in stored order."""
+
+    program: StageProgram
+    names: tuple[str, ...]
+    slices: Routing
+
+    def run(self, batches: Iterable[pa.RecordBatch], producer: int) -> Iterator[pa.RecordBatch]:
+        """Rows in, (slice, blob) rows out."""
+        yield from to_batches(self._parcels(batches, producer))
+
+    def _parcels(
+        self, batches: Iterable[pa.RecordBatch], producer: int
+    ) -> Iterator[tuple[int, bytes]]:
+        schema = stored_schema(self.program)
+        width = len(logic_of(self.program).key_schema)
+        for sequence, batch in enumerate(batches):
+            columns = [
+                batch.column(batch.schema.get_field_index(name)).cast(field.type)
+                for name, field in zip(self.names, schema, strict=True)
+            ]
+            columns[:width] = map(plain_key, columns[:width])
+            hashes = hash_columns(columns[: logic_of(self.program).hashed])
+            minor = logic_of(self.program).minor(columns[:width])
+            rows = sort_index(hashes, minor)
+            ordered = pa.RecordBatch.from_arrays(take(columns, rows), schema=schema)
+            offsets, owners = self.slices.cuts(hashes[rows])
+            for index in np.flatnonzero(np.diff(offsets)):
+                start, stop = int(offsets[index]), int(offsets[index + 1])
+                for piece in encode(ordered.slice(start, stop - start)):
+                    blob = Blob(
+                        kind=DATA,
+                        input=0,
+                        producer=producer,
+                        sequence=sequence,
+                        combined=False,
+                        rows=piece.num_rows,
+                        message=piece.serialize(),
+                    )
+                    yield int(owners[index]), pack(blob)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Writes one slice of the hash space as one run."""
+
+    program: StageProgram
+    step: StageStep
+    slices: Routing
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], number: int, attempt: str
+    ) -> Iterator[pa.RecordBatch]:
+        """(slice, blob) rows in, one report out."""
+        schema = stored_schema(self.program)
+        width = len(logic_of(self.program).key_schema)
+        blobs = sorted(from_batches(batches), key=lambda blob: (blob.producer, blob.sequence))
+        parts = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
+        edit = Edit()
+        if parts:
+            columns = [pa.concat_arrays([p.column(i) for p in parts]) for i in range(len(schema))]
+            hashes = hash_columns(columns[: logic_of(self.program).hashed])
+            logic = logic_of(self.program)
+            minor = logic.minor(columns[:width])
+            rows = sort_index(hashes, minor)
+            hashes, columns = hashes[rows], take(columns, rows)
+            groups, _ = group_rows(hashes, columns[:width], None if minor is None else minor[rows])
+            if groups.count != groups.rows:
+                msg = f"initial state of {self.program.operator!r} has a key more than once"
+                raise DataflowError(msg)
+            writer = RunWriter(self.program, self.step, number, attempt)
+            own = self.slices.intervals_of(number)
+            edit = Edit(add=writer.write(Rows(hashes, columns, None), own, 0, BASE_LEVEL))
+        report = {"operator": self.program.operator, "task": number, "edit": edit.to_json()}
+        yield from to_batches([(-1, report_blob(number, encode_report(report)))])

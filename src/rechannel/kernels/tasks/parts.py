@@ -1,0 +1,216 @@
+"""A task's hashes cut into parts, so that what it has in memory at once stays within a budget.
+
+Everything that a stateful task does it does key by key, and the rows of a key lie at one hash. So a task that received
+more than its budget goes on as several tasks one after the other, each of which owns a part of its hashes, reads the
+rows there, and writes a run for them. Rows arrive in blobs sorted by hash: a part of a blob is a slice of it.
+
+What a part costs is what arrived, the state of its keys, and what waits there for event time. The first is known
+exactly; the others are estimated from the runs. Where keys have several state rows, those are counted (see `stored`),
+if all that there are would be too many. A part is one hash at least: all rows of a key are in memory at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.lsm.footprint import Footprint, Met
+from rechannel.kernels.lsm.lookup import OpenRun
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.program import TaskState
+from rechannel.kernels.shuffle.send import wire_schema
+from rechannel.kernels.shuffle.spool import Spool
+from rechannel.kernels.shuffle.wire import Blob
+from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import SPACE, HashArray, Intervals
+from rechannel.state.manifest import Manifest, Run
+
+SHARE = 8
+"""Rows of a part take this part of a task's memory: they are held as they came, sorted, and as what is made of them."""
+
+MOST_PARTS = 4096
+SAMPLE = 256
+"""Rows from one hash to the next of those that tell where to cut."""
+
+_AT_ONCE = 32 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of a task: which hashes, what arrived for them (which rows of which blobs), and its state."""
+
+    state: TaskState
+    blobs: list[Blob]
+    rows: list[slice] | None = None
+    whole: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a task has in hand. size: bytes that arrived. old: bytes of state per row that arrived. waiting: bytes of
+    state that may be shown in this timestep. most: bytes of state that there are. stored: those of the keys that
+    arrived, where they were counted; None = `old` tells."""
+
+    size: int
+    rows: int
+    old: float = 0.0
+    waiting: float = 0.0
+    most: float = 0.0
+    stored: Footprint | None = None
+
+    @classmethod
+    def of(cls, blobs: Sequence[Blob], runs: Sequence[Run], waiting: float) -> Load:
+        """runs: where the state of keys is looked up. waiting: rows of state that may be shown."""
+        stored = sum(run.rows for run in runs)
+        width = sum(run.size for run in runs) / stored if stored else 0.0
+        rows = sum(blob.rows for blob in blobs)
+        most = sum(run.size * run.expected / run.rows for run in runs if run.rows)
+        return cls(
+            size=sum(blob.message.size for blob in blobs),
+            rows=rows,
+            old=min(width, most / rows) if rows else 0.0,
+            waiting=waiting * width,
+            most=most,
+        )
+
+    def counted(self, memory: int) -> bool:
+        """Whether the state of keys with several rows must be counted: all that there is may be too much."""
+        return self.most > 0 and self.size + self.most + self.waiting > memory // SHARE
+
+    def parts(self, memory: int) -> int:
+        """How many parts keep within so much memory."""
+        known = self.rows * self.old if self.stored is None else self.stored.total
+        total = self.size + known + self.waiting
+        return min(MOST_PARTS, max(1, math.ceil(total / max(1, memory // SHARE))))
+
+
+def parts_of(
+    state: TaskState,
+    logic: StatefulLogic,
+    blobs: list[Blob],
+    load: Load,
+    memory: int,
+    spool: Spool,
+    *,
+    runs: Sequence[OpenRun],
+) -> Iterator[Part]:
+    """The parts of a task, by hash. The spool holds what must not be in memory. runs: the state of the task, opened
+    where it is looked at."""
+    hashes: list[HashArray] | None = None
+    if logic.collects and blobs and load.counted(memory):
+        hashes = _hashes_of(logic, blobs, spool)
+        load = replace(load, stored=Footprint.at(logic, runs, _met(logic, blobs, hashes, spool)))
+    count = load.parts(memory)
+    if count == 1:
+        yield Part(state=state, blobs=blobs)
+        return
+    if hashes is None:
+        hashes = _hashes_of(logic, blobs, spool)
+    borders = _borders(state.own, blobs, hashes, load, count)
+    inner = np.array(borders[1:-1], dtype=np.uint64)
+    cuts = [[0, *np.searchsorted(known, inner).tolist(), len(known)] for known in hashes]
+    for number, (lo, hi) in enumerate(pairwise(borders)):
+        own = state.own.intersect(Intervals.of([(lo, hi)]))
+        if not own:
+            continue
+        met = [
+            (blob, slice(cut[number], cut[number + 1]))
+            for blob, cut in zip(blobs, cuts, strict=True)
+            if cut[number] < cut[number + 1]
+        ]
+        yield Part(
+            state=replace(
+                state,
+                own=own,
+                runs=Manifest(state.runs).within(own),
+                totals=Manifest(state.totals).totals(own),
+            ),
+            blobs=[blob for blob, _ in met],
+            rows=[rows for _, rows in met],
+            whole=False,
+        )
+        spool.release()
+
+
+def _hashes_of(logic: StatefulLogic, blobs: list[Blob], spool: Spool) -> list[HashArray]:
+    """Hashes of the rows of every blob; where blobs lie on disk, these do too."""
+    found: list[HashArray] = []
+    places = []
+    batch: list[Blob] = []
+    size = 0
+    for number, blob in enumerate(blobs):
+        batch.append(blob)
+        size += blob.message.size
+        if size < _AT_ONCE and number + 1 < len(blobs):
+            continue
+        for hashes in _hashed(logic, batch):
+            if spool.size:
+                places.append(spool.write(hashes))
+            else:
+                found.append(hashes)
+        batch, size = [], 0
+        spool.release()
+    return [np.frombuffer(b, np.uint64) for b in spool.read(places)] if places else found
+
+
+def _hashed(logic: StatefulLogic, blobs: list[Blob]) -> Iterator[HashArray]:
+    schema = wire_schema(logic, combined=blobs[0].combined)
+    for blob in blobs:
+        batch = pa.ipc.read_record_batch(blob.message, schema)
+        yield hash_columns([batch.column(i) for i in range(logic.hashed)])
+
+
+def _met(logic: StatefulLogic, blobs: list[Blob], hashes: list[HashArray], spool: Spool) -> Met:
+    """The distinct hashes of all blobs, and which state they ask for."""
+    schema = wire_schema(logic, combined=blobs[0].combined)
+    met: list[Met] = []
+    size = 0
+    for blob, known in zip(blobs, hashes, strict=True):
+        batch = pa.ipc.read_record_batch(blob.message, schema)
+        met.append(Met.of(logic, known, batch.columns[logic.sent :]))
+        size += blob.message.size
+        if size >= _AT_ONCE:
+            met, size = [Met.joined(met)], 0
+            spool.release()
+    return Met.joined(met)
+
+
+def _borders(
+    own: Intervals, blobs: list[Blob], hashes: list[HashArray], load: Load, count: int
+) -> list[int]:
+    """Hashes at which to cut, from 0 to the end, so that all parts weigh about the same."""
+    points = [known[::SAMPLE] for known in hashes]
+    old = load.old if load.stored is None else 0.0
+    weights = [
+        np.full(len(some), (blob.message.size + len(known) * old) / max(1, len(some)))
+        for blob, known, some in zip(blobs, hashes, points, strict=True)
+    ]
+    if load.stored is not None:
+        steps, sizes = load.stored.steps(load.stored.total / (8 * count))
+        points.append(steps)
+        weights.append(sizes)
+    if load.waiting:
+        even = _spread(own, 16 * count)
+        points.append(even)
+        weights.append(np.full(len(even), load.waiting / len(even)))
+    at, weight = np.concatenate(points), np.concatenate(weights)
+    order = np.argsort(at, kind="stable")
+    total: npt.NDArray[np.float64] = np.cumsum(weight[order])
+    wanted = total[-1] * np.arange(1, count) / count
+    inner = at[order][np.searchsorted(total, wanted)]
+    return [0, *(border for border in np.unique(inner).tolist() if border), SPACE]
+
+
+def _spread(own: Intervals, count: int) -> HashArray:
+    """Hashes spread evenly over intervals."""
+    steps = [max(1, count * (hi - lo) // own.width) for lo, hi in own]
+    return np.array(
+        [lo + (hi - lo) * i // n for (lo, hi), n in zip(own, steps, strict=True) for i in range(n)],
+        dtype=np.uint64,
+    )

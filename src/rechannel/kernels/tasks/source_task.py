@@ -1,0 +1,86 @@
+"""The front task: source rows -> user functions -> blobs for the first stateful operators, or outbox files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.send import CHUNK_BYTES, CHUNK_ROWS, Order, chunk_bytes
+from rechannel.kernels.shuffle.wire import to_batches
+from rechannel.kernels.tasks.emit import Emitter
+from rechannel.kernels.tasks.measure import Measures, encode_report
+from rechannel.kernels.tasks.stateful_task import report_blob
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTask:
+    """One task of a stateless stage in one timestep. origin: what the cluster calls it, for its own figures."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    origin: dict[str, int] | None = None
+
+    def run(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """(order, batch) pairs in, (partition, blob) rows out; the last blob is the task's report."""
+        yield from to_batches(self._parcels(rows))
+
+    def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
+        measures = Measures()
+        emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+        for order, batch in gather_chunks(measures.waiting(rows), chunk_bytes(self.step.memory)):
+            measures.count("rows_in", batch.num_rows)
+            measures.count("bytes_in", batch.nbytes)
+            yield from emitter.rows(batch, order)
+        yield from emitter.marks(self.step.marks)
+        report = {
+            "operator": self.program.operator,
+            "task": self.task,
+            "attempt": self.attempt,
+            "timestep": self.step.timestep,
+            "spark": self.origin,
+            **emitter.finish(),
+            **measures.to_json(),
+        }
+        yield self._home(), report_blob(self.task, encode_report(report))
+
+    def _home(self) -> int:
+        """Partition that this task's report goes to: one of the first consumer's tasks, or the action's own rows."""
+        if self.step.reports_to >= 0 or not self.step.addresses:
+            return self.step.reports_to
+        first = next(iter(self.step.addresses.values()))
+        return first.first + self.task % first.routing.tasks
+
+
+def gather_chunks(
+    rows: Iterable[tuple[Order, pa.RecordBatch]],
+    most: int = CHUNK_BYTES,
+) -> Iterator[tuple[Order, pa.RecordBatch]]:
+    """Join neighbouring batches of one place in the stream into chunks worth sorting. most: bytes of a chunk."""
+    held: list[pa.RecordBatch] = []
+    place: int | None = None
+    size = 0
+    for order, batch in rows:
+        if not isinstance(order, int):
+            if held and place is not None:
+                yield place, _join(held)
+                held, size = [], 0
+            yield order, batch
+            continue
+        weight = max(batch.num_rows, batch.nbytes * CHUNK_ROWS // most)
+        if held and place is not None and (order != place or size + weight > CHUNK_ROWS):
+            yield place, _join(held)
+            held, size = [], 0
+        held.append(batch)
+        place = order
+        size += weight
+    if held and place is not None:
+        yield place, _join(held)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

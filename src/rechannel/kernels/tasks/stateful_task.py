@@ -1,0 +1,311 @@
+"""The stateful task: (blobs, runs of the timestep before) -> (output, segments, report). Pure but for the
+files it writes.
+
+Files carry the attempt's name; the report says which ones count; others are swept. Nothing that exists is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.functions.user_errors import placed
+from rechannel.kernels.lsm.collect import collect
+from rechannel.kernels.lsm.lookup import OpenRun, find, gather
+from rechannel.kernels.lsm.merge import Rows
+from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, live_at, logic_of
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput, StatefulLogic
+from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
+from rechannel.kernels.shuffle.receive import Inbox, Received, receive, refuse_too_large
+from rechannel.kernels.shuffle.send import Order
+from rechannel.kernels.shuffle.spool import Spool
+from rechannel.kernels.shuffle.watermarks import latest_of
+from rechannel.kernels.shuffle.wire import REPORT, Blob, from_batches, pack, to_batches
+from rechannel.kernels.tasks.binned import Counts, hottest, pack_bins, rows_per_bin
+from rechannel.kernels.tasks.clocks import clock_of, handed_on, times_after
+from rechannel.kernels.tasks.emission import Emission
+from rechannel.kernels.tasks.emit import Emitter
+from rechannel.kernels.tasks.measure import Measures, encode_report
+from rechannel.kernels.tasks.parts import Load, Part, parts_of
+from rechannel.kernels.tasks.storing import Storing, all_of
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
+from rechannel.operators.window.incremental import (
+    IncrementalWindows,
+    is_incremental,
+    without_totals,
+)
+from rechannel.state.manifest import Edit
+
+IN_HAND = 4
+"""What arrives is held up to this part of a task's memory, and lies on disk from then on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatefulTask:
+    """One task of a stateful stage in one timestep. origin: what the cluster calls it, for its own figures."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    attempt: str
+    origin: dict[str, int] | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """(partition, blob) rows in, (partition, blob) rows out; the last blob is the task's report."""
+        yield from to_batches(self._parcels(batches))
+
+    def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        measures = Measures()
+        with closing(Spool()) as spool:
+            blobs = from_batches(measures.waiting(batches))
+            inbox = Inbox.of(blobs, spool, self.step.memory // IN_HAND)
+            emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+            times = times_after(self.program, self.step, latest_of(inbox.marks))
+            clock = clock_of(self.program, self.step, times)
+            report: dict[str, Any] = {}
+            yield from self._apply(inbox.data, spool, emitter, measures, clock, report)
+            measures.count("bytes_spilled", spool.size)
+        yield from emitter.marks(
+            handed_on(self.program.operator, logic_of(self.program), times.watermark)
+        )
+        report.update(emitter.finish())
+        if self.program.times:
+            report["times"] = times.to_json()
+        report.update(measures.to_json())
+        for body in [*inbox.reports, encode_report(report)]:
+            yield self.step.reports_to, report_blob(self.task, body)
+
+    def _apply(
+        self,
+        blobs: list[Blob],
+        spool: Spool,
+        emitter: Emitter,
+        measures: Measures,
+        clock: Clock,
+        report: dict[str, Any],
+    ) -> Iterator[tuple[int, bytes]]:
+        """Blobs of what is emitted, part by part (see `parts`); the report is filled on the way."""
+        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        runs = OpenRuns(self.program, state.runs)
+        load = Load.of(blobs, state.runs if logic.recalls else (), _waiting(logic, clock, runs))
+        writer = RunWriter(self.program, self.step, self.task, self.attempt)
+        storing = Storing(
+            program=self.program,
+            step=self.step,
+            task=self.task,
+            writer=writer,
+            measures=measures,
+            clock=clock,
+        )
+        edits: list[Edit] = []
+        per_bin: Counts | None = None
+        hot: list[list[int]] = []
+        nexts: dict[str, int] = {}
+        for part in parts_of(state, logic, blobs, load, self.step.memory, spool, runs=runs):
+            with measures.activity("deserialise"):
+                received = receive(logic, part.blobs, part.rows)
+            refuse_too_large(self.program.operator, self.step.timestep, logic, received)
+            hot += hottest(received, load.rows)
+            rows = rows_per_bin(self.step.routing, received)
+            per_bin = rows if per_bin is None or rows is None else per_bin + rows
+            known = runs if part.whole else OpenRuns(self.program, part.state.runs)
+            yield from self._part(
+                part,
+                received,
+                known,
+                storing=storing,
+                emitter=emitter,
+                nexts=nexts,
+                edits=edits,
+            )
+            del received
+        edits.append(storing.merges())
+        measures.count("rows_in", load.rows)
+        measures.count("bytes_in", load.size)
+        measures.count("runs", len(state.runs))
+        measures.count("bytes_fetched", measures.bytes_fetched)
+        report |= {
+            "operator": self.program.operator,
+            "task": self.task,
+            "attempt": self.attempt,
+            "timestep": self.step.timestep,
+            "spark": self.origin,
+            "edit": all_of(edits).to_json(),
+            "bins": pack_bins(per_bin),
+            "hot": hot,
+            **({"nexts": nexts} if nexts else {}),
+        }
+
+    def _part(
+        self,
+        part: Part,
+        received: Received,
+        runs: OpenRuns,
+        *,
+        storing: Storing,
+        emitter: Emitter,
+        nexts: dict[str, int],
+        edits: list[Edit],
+    ) -> Iterator[tuple[int, bytes]]:
+        """One part: what it emits, and the edits of state that it leads to. runs: its state."""
+        logic, state = logic_of(self.program), part.state
+        measures, clock = storing.measures, storing.clock
+        with measures.activity("lookup"):
+            arrivals = self._arrivals(logic, received, runs, clock)
+        with measures.activity("process"), placed(self.program.operator, self.step.timestep):
+            applied = logic.apply(arrivals)
+        fresh = _fresh(arrivals, applied, has_older=bool(runs))
+        if is_incremental(logic):
+            with measures.activity("process"):
+                shown, totals = self._slid(part, arrivals, applied, fresh, runs, storing)
+        else:
+            showing = Emission(self.program, self.step.timestep, state.own, runs, measures, nexts)
+            shown = showing.of(arrivals, applied, fresh)
+            totals = without_totals(state)
+        edits += [storing.fresh(part, fresh, runs), totals]
+        measures.count("keys", len(received.hashes))
+        measures.count("keys_found", _found(arrivals))
+        measures.count("rows_out", shown[0].num_rows)
+        for rows, at in _pieces(*shown, state):
+            yield from emitter.rows(rows, at)
+        if applied.late is not None:
+            measures.count("rows_late", applied.late.count)
+            if applied.late.rows is not None and applied.late.hashes is not None:
+                for rows, at in _pieces(applied.late.rows, applied.late.hashes, state):
+                    yield from emitter.late(rows, at)
+        if applied.dead is not None:
+            for piece in state.own.slices(applied.dead.hashes):
+                letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
+                yield from emitter.dead(letters, applied.dead.hashes[piece])
+
+    def _arrivals(
+        self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
+    ) -> OperatorInput:
+        """What was received, with the state of its keys.
+
+        What came too late is judged by the timestep before, and so is what it came too late for.
+        """
+        count = len(received.hashes)
+        before = replace(clock, watermark=clock.before)
+        keys = logic.stamped(received.keys, clock)
+        held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
+        known: Sequence[OpenRun] = runs if logic.recalls else ()
+        if logic.collects:
+            asked = logic.asks(received.values, received.groups)
+            held = collect(logic, known, received.hashes, keys, live_at(logic, before), asked)
+        else:
+            known = self._spanned(runs, keys) if logic.recalls else ()
+            hits = find(known, received.hashes, keys, logic.minor)
+            old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
+            found = _alive(logic, keys, old, found, before)
+        return OperatorInput(
+            keys=keys,
+            hashes=received.hashes,
+            values=received.values,
+            groups=received.groups,
+            combined=received.combined,
+            old=old,
+            found=found,
+            held=held,
+            clock=clock,
+            timestep=self.step.timestep,
+        )
+
+    def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
+        """Runs that may hold state of keys, which wait for some times."""
+        span = logic_of(self.program).spanned(keys)
+        if span is None:
+            return runs
+        return [opened for _, opened in runs.waiting(span[0] - 1, span[1])]
+
+    def _slid(
+        self,
+        part: Part,
+        arrivals: OperatorInput,
+        applied: OperatorOutput,
+        fresh: Rows,
+        runs: OpenRuns,
+        storing: Storing,
+    ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
+        """What an operator emits that keeps totals, and what becomes of those."""
+        slides = IncrementalWindows(self.program, part.state, runs, fresh, self.step.timestep)
+        with placed(self.program.operator, self.step.timestep):
+            shown, edit = slides.run(arrivals, applied, storing.writer)
+        storing.measures.count("rows_read", slides.rows_read)
+        return shown or (applied.output, applied.output_hashes), edit
+
+
+def _waiting(logic: StatefulLogic, clock: Clock, runs: OpenRuns) -> float:
+    """Rows of state that may be shown because event time has come, or early; nothing is opened."""
+    awaited = logic.awaited(clock)
+    if awaited is None and clock.since is not None:
+        awaited = clock.watermark, clock.watermark
+    return 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
+
+
+def report_blob(task: int, body: bytes) -> bytes:
+    """A report as a blob."""
+    return pack(
+        Blob(
+            kind=REPORT,
+            input=0,
+            producer=task,
+            sequence=0,
+            combined=False,
+            rows=0,
+            message=pa.py_buffer(body),
+        )
+    )
+
+
+def _found(arrivals: OperatorInput) -> int:
+    """How many keys had state."""
+    if arrivals.held is None:
+        return int(arrivals.found.sum())
+    return int(np.count_nonzero(np.diff(arrivals.held.owners, prepend=-1)))
+
+
+def _alive(
+    logic: StatefulLogic,
+    keys: Columns,
+    old: Columns,
+    found: npt.NDArray[np.bool_],
+    clock: Clock,
+) -> npt.NDArray[np.bool_]:
+    alive = logic.live(keys, old, clock)
+    return found if alive is None else found & alive
+
+
+def _fresh(arrivals: OperatorInput, applied: OperatorOutput, *, has_older: bool) -> Rows:
+    """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
+    rows = Rows(arrivals.hashes, [*arrivals.keys, *applied.state], applied.dropped)
+    if applied.changed is not None:
+        rows = Rows(applied.changed.hashes, applied.changed.columns, applied.changed.dropped)
+    if applied.untouched is not None:
+        rows = rows.where(~applied.untouched)
+    if rows.dropped is None or not bool(rows.dropped.any()):
+        return Rows(rows.hashes, rows.columns, None)
+    if has_older:
+        return rows
+    kept = rows.where(~rows.dropped)
+    return Rows(kept.hashes, kept.columns, None)
+
+
+def _pieces(
+    rows: pa.RecordBatch, hashes: HashArray, state: TaskState
+) -> Iterator[tuple[pa.RecordBatch, Order]]:
+    """What a task emits, cut where its hashes end.
+
+    A user's function behind the operator loses the place of single rows; of a piece, the place of the first one tells
+    where all of them belong between the pieces of other tasks, however bins are placed.
+    """
+    for piece in state.own.slices(hashes):
+        yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]

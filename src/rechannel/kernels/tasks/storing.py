@@ -1,0 +1,156 @@
+"""What becomes of state in a timestep: what changed is written, and what is due is merged, both in pieces of bounded
+size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
+from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, halves, live_at, logic_of, needed_at
+from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
+from rechannel.kernels.tasks.measure import Measures
+from rechannel.kernels.tasks.parts import SHARE, Part
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.state.manifest import Edit, Run
+from rechannel.state.merging import BASE_LEVEL, Merge, portion
+
+INLINE = 2.0
+"""A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
+than a new run
+plus the merges it would cause, and look-ups then see one run."""
+
+
+@dataclass(kw_only=True)
+class Storing:
+    """State of one task in one timestep. rewritten: whether all of it was written anew."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    writer: RunWriter
+    measures: Measures
+    clock: Clock
+    rewritten: bool = False
+    _runs: OpenRuns | None = None
+
+    @property
+    def _state(self) -> TaskState:
+        return self.step.tasks[self.task]
+
+    def fresh(self, part: Part, fresh: Rows, runs: OpenRuns) -> Edit:
+        """Write what changed in a part of the task."""
+        logic, state = logic_of(self.program), part.state
+        if part.whole:
+            self._runs = runs
+        live = live_at(logic, self.clock)
+        if self.program.times:
+            fresh = _still(fresh, live(*halves(logic, fresh)))
+        if self._inline(part, fresh):
+            self.rewritten = True
+            with self.measures.activity("merge"):
+                parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
+                whole = merge_rows(
+                    parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
+                )
+                whole = needed_at(logic, whole, self.clock)
+                self.measures.count("rows_merged", sum(len(part) for part in parts))
+            with self.measures.activity("write"):
+                added = self.writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
+            seqs = tuple(sorted({run.seq for run in state.runs}, reverse=True))
+            return Edit(retire=((seqs, state.own),), add=added)
+        level = 0 if runs else BASE_LEVEL
+        with self.measures.activity("write"):
+            return Edit(add=self.writer.write(fresh, state.own, self.step.timestep, level))
+
+    def merges(self) -> Edit:
+        """Merge what is due, and let go of runs that are not needed any more; nothing where all was written anew."""
+        if self.rewritten:
+            return Edit()
+        logic, state = logic_of(self.program), self._state
+        gone = {
+            i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], self.clock)
+        }
+        runs = self._runs or OpenRuns(self.program, state.runs)
+        retired: list[tuple[tuple[int, ...], Intervals]] = []
+        added: list[Run] = []
+        for merge in state.merges:
+            # Without rows there is nothing to write; but runs that stayed there would pile up.
+            retired.append((merge.seqs, merge.where))
+            seqs = set(merge.seqs)
+            met = [i for i, run in enumerate(state.runs) if run.seq in seqs and i not in gone]
+            for where in self._bounded(runs, met, merge.where):
+                added += self._merged(runs, met, merge, where)
+        retired += [((run.seq,), run.clip) for i, run in enumerate(state.runs) if i in gone]
+        return Edit(retire=tuple(retired), add=tuple(added))
+
+    def _merged(
+        self, runs: OpenRuns, met: Sequence[int], merge: Merge, where: Intervals
+    ) -> tuple[Run, ...]:
+        """The run of a merge in a part of its hashes."""
+        logic = logic_of(self.program)
+        with self.measures.activity("merge"):
+            parts = [part for i in met for part in slices_of(runs[i], where)]
+            if not parts:
+                return ()
+            whole = merge_rows(
+                parts,
+                len(logic.key_schema),
+                live_at(logic, self.clock),
+                bottom=merge.bottom,
+                minor=logic.minor,
+                once=logic.once,
+            )
+            whole = needed_at(logic, whole, self.clock)
+            self.measures.count("rows_merged", sum(len(part) for part in parts))
+        with self.measures.activity("write"):
+            return self.writer.write(whole, where, max(merge.seqs), merge.level)
+
+    def _bounded(self, runs: OpenRuns, met: Sequence[int], where: Intervals) -> Iterator[Intervals]:
+        """Hashes of a merge in parts of bounded bytes; one hash at least."""
+        most = self.step.memory // SHARE
+        if sum(self._state.runs[i].size for i in met) <= most:
+            yield where
+            return
+        size = 0.0
+        for i in met:
+            run, opened = self._state.runs[i], runs[i]
+            pieces = opened.segment.slices(opened.clip.intersect(where))
+            size += sum(p.stop - p.start for p in pieces) * run.size / max(1, run.rows)
+        if size <= most or where.width < 2:
+            yield where
+            return
+        for half in (0, 1):
+            yield from self._bounded(runs, met, portion(where, half, 2))
+
+    def _inline(self, part: Part, fresh: Rows) -> bool:
+        """Whether all state of a part is written anew: only where it is all of the task's, so that nothing is merged
+        beside it."""
+        old = part.state.runs
+        return part.whole and bool(len(fresh) and old) and _at_most(old, INLINE * len(fresh))
+
+
+def all_of(edits: Sequence[Edit]) -> Edit:
+    """Edits of one task as one."""
+    return Edit(
+        retire=tuple(each for edit in edits for each in edit.retire),
+        add=tuple(run for edit in edits for run in edit.add),
+    )
+
+
+def _still(fresh: Rows, alive: npt.NDArray[np.bool_] | None) -> Rows:
+    """Changed keys without those that would not be looked at any more."""
+    if alive is None:
+        return fresh
+    return fresh.where(alive if fresh.dropped is None else alive | fresh.dropped)
+
+
+def _at_most(runs: Sequence[Run], rows: float) -> bool:
+    """Whether runs have no more rows than that."""
+    return all(total <= rows for total in accumulate(run.expected for run in runs))

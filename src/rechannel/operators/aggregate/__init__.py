@@ -1,0 +1,1 @@
+"""Aggregates and reductions of all rows of a key."""

@@ -1,0 +1,144 @@
+"""Running states: of every row, what an aggregate keeps of its group's rows up to it.
+
+Neighbours are merged in pairs, the pairs are run over in the same way, and what lies between is made of the pair before
+it and one row: two merges a row, all groups at once, whatever their sizes (Blelloch, "Prefix Sums and Their
+Applications", 1990). As it is the aggregate's own merge, the state behind a row is that of a batch that ends with it.
+
+Counts and sums of integers are differences of one running sum, which may wrap: exact wherever the true sum fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.sorting import take
+from rechannel.kernels.protocol.logic import AggregateFunction
+from rechannel.model.buffers import Mask, column, numbers, validity
+from rechannel.operators.aggregate.functions.count import Count
+from rechannel.operators.aggregate.functions.inputs import plain
+from rechannel.operators.aggregate.functions.messages import overflow_named
+from rechannel.operators.aggregate.functions.sums import Sum
+
+CHUNK_ROWS = 1 << 17
+"""Rows whose states are held at a time."""
+
+Merge = Callable[[Columns, Columns], Columns]
+"""(states of earlier rows, states of later rows) -> states of both, element by element."""
+
+
+def scanned(states: Columns, groups: Groups, merge: Merge) -> Columns:
+    """Of every state, all states of its group up to it, merged."""
+    if groups.count == groups.rows:
+        return states
+    place = np.arange(groups.rows) - np.repeat(groups.starts, groups.sizes)
+    later = place % 2 == 1
+    odd, even = np.flatnonzero(later), np.flatnonzero(~later & (place > 0))
+    halves = groups.sizes // 2
+    halves = halves[halves > 0]
+    pairs = merge(take(states, odd - 1), take(states, odd))
+    run = scanned(pairs, Groups(np.cumsum(halves) - halves, len(odd)), merge)
+    rest = merge(take(run, np.cumsum(later)[even - 1] - 1), take(states, even))
+    index = np.arange(groups.rows)
+    index[odd] = groups.rows + np.arange(len(odd))
+    index[even] = groups.rows + len(odd) + np.arange(len(even))
+    pieces = zip(states, run, rest, strict=True)
+    return take([pa.concat_arrays(piece) for piece in pieces], index)
+
+
+def scanned_back(states: Columns, groups: Groups, merge: Merge) -> Columns:
+    """Of every state, all states of its group from it on, merged."""
+    back = np.arange(groups.rows)[::-1].copy()
+    turned = Groups(groups.rows - groups.ends[::-1], groups.rows)
+    run = scanned(take(states, back), turned, lambda later, earlier: merge(earlier, later))
+    return take(run, back)
+
+
+def running(
+    function: AggregateFunction,
+    fields: list[pa.Field],
+    values: Columns,
+    groups: Groups,
+    old: Columns,
+    found: Mask,
+) -> tuple[pa.Array, Columns]:
+    """An aggregate's finished value behind every row, and the state of every group behind its last one.
+
+    old, found: state of every group before its first row, and whether there was one.
+    """
+    shown: list[pa.Array] = []
+    kept: list[Columns] = []
+    ids = groups.ids
+    carried: Columns | None = None
+    for start in range(0, max(groups.rows, 1), CHUNK_ROWS):
+        stop = min(start + CHUNK_ROWS, groups.rows)
+        mine = ids[start:stop]
+        local = Groups(np.flatnonzero(np.diff(mine, prepend=-1)), stop - start)
+        owners = mine[local.starts]
+        before, known = take(old, owners), found[owners]
+        if carried is not None:
+            before = [
+                pa.concat_arrays([one, others.slice(1)])
+                for one, others in zip(carried, before, strict=True)
+            ]
+            known[0] = True
+        given = [one.slice(start, stop - start) for one in values]
+        states = _behind(function, given, local, before, known)
+        shown.append(function.final(states, fields))
+        last = take(states, local.ends - 1)
+        goes_on = stop < groups.rows and ids[stop] == ids[stop - 1]
+        carried = [one.slice(local.count - 1) for one in last] if goes_on else None
+        kept.append([one.slice(0, local.count - goes_on) for one in last])
+    return pa.concat_arrays(shown), [pa.concat_arrays(one) for one in zip(*kept, strict=True)]
+
+
+def _behind(
+    function: AggregateFunction, values: Columns, groups: Groups, before: Columns, known: Mask
+) -> Columns:
+    """State behind every row."""
+    if isinstance(function, Count):
+        there = validity(values[0]) if values else None
+        came = np.ones(groups.rows, np.int64) if there is None else there.astype(np.int64)
+        sums, _ = _sums(came, groups, np.where(known, numbers(before[0]), 0))
+        return [column(pa.int64(), sums)]
+    if isinstance(function, Sum) and pa.types.is_int64(before[0].type):
+        with overflow_named("sum", function.column, pa.int64()):
+            return [_integer_sums(plain(values[0]), groups, before[0], known)]
+    everywhere = np.ones(groups.rows, np.bool_)
+
+    def merge(earlier: Columns, later: Columns) -> Columns:
+        return function.merge_pair(earlier, later, everywhere[: len(later[0])])
+
+    single = Groups(np.arange(groups.rows, dtype=np.int64), groups.rows)
+    states = scanned(function.partial(values, single), groups, merge)
+    if not known.any():
+        return states
+    return function.merge_pair(take(before, groups.ids), states, known[groups.ids])
+
+
+def _integer_sums(values: pa.Array, groups: Groups, before: pa.Array, known: Mask) -> pa.Array:
+    """Running sums; null as long as there was no value. Raises OverflowError."""
+    there, was = validity(values), validity(before)
+    was = known if was is None else was & known
+    came = numbers(values).astype(np.int64)
+    came = came if there is None else came * there
+    sums, wrapped = _sums(came, groups, np.where(was, numbers(before), 0))
+    if wrapped:
+        raise OverflowError
+    if there is None:
+        return column(pa.int64(), sums)
+    seen, _ = _sums(there.astype(np.int64), groups, was.astype(np.int64))
+    return column(pa.int64(), sums, None if seen.all() else seen > 0)
+
+
+def _sums(came: IntArray, groups: Groups, base: IntArray) -> tuple[IntArray, bool]:
+    """Running sums of every group, from a base on, and whether one of them left int64."""
+    whole = np.cumsum(came)
+    skipped = whole[groups.starts] - came[groups.starts] - base
+    sums: IntArray = whole - np.repeat(skipped, groups.sizes)
+    earlier = sums - came
+    return sums, bool((((earlier ^ sums) & (came ^ sums)) < 0).any())

@@ -1,0 +1,285 @@
+"""As-of join: every left row meets the last right row of its key that is not after it, in event time.
+
+State: left rows that wait, and right rows that one of them, or one to come, may still meet. A left row waits until the
+watermark has passed its time: what comes then and is not after it is late. So what it meets is what it meets in a batch
+over all rows that are not late. Of right rows of one time, the one that came last counts. Null keys match nothing.
+
+Of a key's right rows that the watermark has come to, only the last one can be met by a left row to come. The others go
+when rows of the key come, since its rows are looked at then, or when they are merged with it; with a tolerance, also
+when the watermark is beyond it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import IntArray
+from rechannel.kernels.columnar.sorting import (
+    from_numpy,
+    group_rows,
+    last_not_after,
+    nested_order,
+    take,
+)
+from rechannel.kernels.protocol.bases import held_by
+from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
+from rechannel.kernels.protocol.two_sides import (
+    LEFT,
+    RIGHT,
+    ROW,
+    Side,
+    row_numbers,
+    sides_of,
+    void_of,
+)
+from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.operators.join.two_inputs import TwoSided, nullable
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AsofLogic(TwoSided):
+    """Left rows with the last right row before them: a `StatefulLogic`.
+
+    keys: the common keys. left, right, slots: columns of both sides, which have event times. how: "left" shows rows
+    that meet none as well, with nulls; "inner" does not. tolerance_us: how far apart the two are at most; None = any.
+    keep_late: late rows are read.
+    """
+
+    keys: pa.Schema
+    left: Side
+    right: Side
+    slots: pa.Schema
+    how: str
+    tolerance_us: int | None = None
+    keep_late: bool = False
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """Columns of the row."""
+        return self.slots
+
+    @cached_property
+    def output_schema(self) -> pa.Schema:
+        """Keys, columns of the left side, columns of the right one."""
+        right = nullable(self.right.fields) if self.how == "left" else self.right.fields
+        return pa.schema([*self.keys, *self.left.fields, *right])
+
+    @property
+    def once(self) -> bool:
+        """Rows stay as they came, until they end."""
+        return True
+
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def due(self, keys: Columns, state: Columns) -> IntArray:
+        """Event time at which what a row has to do with those before it is settled: the first one behind its own."""
+        times = self._times(state, sides_of(self.minor(keys)))
+        # A tombstone that was migrated has no time: it goes when it is merged with its row.
+        dues: IntArray = np.where(times == NEVER, ENDED, np.minimum(times, ENDED - 1) + 1)
+        return dues
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
+        """Left rows that wait, right rows that are near enough to be met."""
+        due, right = self.due(keys, state), sides_of(self.minor(keys)) == RIGHT
+        alive: Mask = due > clock.watermark
+        alive |= right & ~self._far(due, clock)
+        return alive
+
+    def needed(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> Mask | None:
+        """All but right rows behind which the watermark has come to another one of their key.
+
+        An ended row tells as well: it has ended because there is such a row behind it, or none is met any more.
+        """
+        numbers = self.minor(keys)
+        sides = sides_of(numbers)
+        times = self._times(state, sides)
+        groups, untangled = group_rows(hashes, keys[: self.hashed])
+        owners = groups.ids
+        if untangled is not None:
+            owners = np.empty_like(groups.ids)
+            owners[untangled] = groups.ids
+        right = np.flatnonzero((sides == RIGHT) & (times <= clock.watermark))
+        right = right[nested_order(owners[right], times[right], numbers[right])]
+        needed = np.ones(len(hashes), dtype=np.bool_)
+        needed[right[:-1][owners[right[1:]] == owners[right[:-1]]]] = False
+        return needed
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether no row can meet right rows of before then any more."""
+        return bool(self._far(np.array([due]), clock)[0])
+
+    def _far(self, due: IntArray, clock: Clock) -> Mask:
+        """Whether no row that is not late is near enough to right rows."""
+        if self.tolerance_us is None or clock.watermark == NEVER:
+            return np.zeros(len(due), dtype=np.bool_)
+        far: Mask = due <= clock.watermark - self.tolerance_us
+        return far
+
+    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+        """Left rows that the watermark has passed."""
+        return None if clock.watermark == clock.before else (clock.before, clock.watermark)
+
+    @property
+    def behind_us(self) -> int:
+        """Rows go by the left one's time, and are shown when the watermark first passes that."""
+        return 0
+
+    def together(self, keys: Columns, state: Columns) -> Mask:
+        """A left row is shown with a right one that came before."""
+        left: Mask = sides_of(self.minor(keys)) == LEFT
+        return left
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Left rows that the watermark has passed, of keys that received nothing."""
+        rows = _Rows.of_keys(self, keys, state, hashes)
+        due = np.flatnonzero((rows.sides == LEFT) & (rows.times < clock.watermark))
+        return self._met(rows, due, np.flatnonzero(rows.sides == RIGHT))
+
+    # Rows -------------------------------------------------------------------------------------------------------
+
+    def apply(self, arrivals: OperatorInput) -> OperatorOutput:
+        """Put rows in their places, and show the left ones that the watermark has passed."""
+        rows, count = _Rows.of_all(self, arrivals), len(held_by(arrivals).owners)
+        came = np.arange(len(rows.owners)) >= count
+        late = came & (rows.times < max(arrivals.clock.before, NEVER + 1))
+        void = void_of(arrivals.keys)[rows.owners]
+        right = np.flatnonzero((rows.sides == RIGHT) & ~late & ~void)
+        left = (rows.sides == LEFT) & ~late & (~void | (self.how == "left"))
+        due = left & (rows.times < arrivals.clock.watermark)
+        output, hashes = self._met(rows, np.flatnonzero(due), right)
+        stays = left & ~due
+        stays[right] = True
+        passed = rows.passed(right, arrivals.clock.watermark)
+        stays[passed] = False
+        dropped = np.zeros(len(came), dtype=np.bool_)
+        dropped[passed] = True
+        return OperatorOutput(
+            state=[],
+            dropped=None,
+            output=output,
+            output_hashes=hashes,
+            late=self._late(arrivals, late[count:]),
+            changed=rows.changed(np.where(came, stays, dropped), dropped & ~came),
+        )
+
+    def _met(
+        self, rows: _Rows, left: IntArray, right: IntArray
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """Left rows with what they meet, by key and time, and the hashes of their keys."""
+        left, right = rows.in_order(left), rows.in_order(right)
+        owners = rows.owners[left]
+        place = last_not_after(rows.owners[right], rows.times[right], owners, rows.times[left])
+        found = place >= np.searchsorted(rows.owners[right], owners)
+        meets = np.zeros(len(left), dtype=np.int64)
+        meets[found] = right[place[found]]
+        if self.tolerance_us is not None:
+            found &= rows.times[left] - rows.times[meets] <= self.tolerance_us
+        if self.how == "inner":
+            left, meets, owners, found = left[found], meets[found], owners[found], found[found]
+        theirs = pa.array(meets, mask=~found)
+        columns = [
+            *take(rows.keys, rows.first[owners]),
+            *self.left.columns(take(rows.slots, left)),
+            *(column.take(theirs) for column in self.right.columns(rows.slots)),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+        return batch, rows.hashes[rows.first[owners]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Rows:
+    """Rows of some keys, of both sides.
+
+    keys, hashes: of keys, or of rows. first: where those of a key stand there. owners: number of every row's key, which
+    ascends with the hash. slots, sides, times, numbers: of every row.
+    """
+
+    keys: Columns
+    hashes: npt.NDArray[np.uint64]
+    first: IntArray
+    owners: IntArray
+    slots: Columns
+    sides: IntArray
+    times: IntArray
+    numbers: IntArray
+
+    @classmethod
+    def of_all(cls, logic: AsofLogic, arrivals: OperatorInput) -> _Rows:
+        """What was there and, behind it, what came."""
+        held = held_by(arrivals)
+        came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
+        numbers = np.concatenate([logic.minor(held.keys), fresh])
+        slots = [
+            pa.concat_arrays([old, new])
+            for old, new in zip(held.state, arrivals.values[1:], strict=True)
+        ]
+        return cls(
+            keys=arrivals.keys,
+            hashes=arrivals.hashes,
+            first=np.arange(len(arrivals.hashes)),
+            owners=np.concatenate([held.owners, arrivals.groups.ids]),
+            slots=slots,
+            sides=sides_of(numbers),
+            times=logic._times(slots, sides_of(numbers)),
+            numbers=numbers,
+        )
+
+    @classmethod
+    def of_keys(
+        cls, logic: AsofLogic, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
+    ) -> _Rows:
+        """All state rows of keys. Rows of a key are neighbours."""
+        groups, keys, state = logic.by_key(keys, state, hashes)
+        numbers = logic.minor(keys)
+        sides = sides_of(numbers)
+        return cls(
+            keys=keys[: len(logic.keys)],
+            hashes=hashes,
+            first=groups.starts,
+            owners=groups.ids,
+            slots=state,
+            sides=sides,
+            times=logic._times(state, sides),
+            numbers=numbers,
+        )
+
+    def in_order(self, rows: IntArray) -> IntArray:
+        """Rows by key and time; those of one time as they came."""
+        order = nested_order(self.owners[rows], self.times[rows], self.numbers[rows])
+        return rows[order]
+
+    def passed(self, right: IntArray, watermark: int) -> IntArray:
+        """Right rows behind which the watermark has come to another one of their key."""
+        right = self.in_order(right)
+        owners, times = self.owners[right], self.times[right]
+        found: IntArray = right[:-1][(owners[1:] == owners[:-1]) & (times[1:] <= watermark)]
+        return found
+
+    def changed(self, written: Mask, dropped: Mask) -> Changed:
+        """Rows to be written. dropped: those of them that end."""
+        rows = np.flatnonzero(written)
+        owners, numbers = self.owners[rows], self.numbers[rows]
+        order = nested_order(self.hashes[owners], numbers)
+        rows, owners, numbers = rows[order], owners[order], numbers[order]
+        return Changed(
+            hashes=self.hashes[owners],
+            columns=[
+                *take(self.keys, owners),
+                from_numpy(numbers, ROW.type),
+                *take(self.slots, rows),
+            ],
+            dropped=dropped[rows] if dropped.any() else None,
+        )

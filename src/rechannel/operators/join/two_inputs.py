@@ -1,0 +1,121 @@
+"""What operators of two inputs have in common: rows of both sides, how they travel, lie and are shown."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import IntArray
+from rechannel.kernels.columnar.sorting import take
+from rechannel.kernels.protocol.bases import ManyRows
+from rechannel.kernels.protocol.logic import Late, OperatorInput
+from rechannel.kernels.protocol.two_sides import LEFT, MARK, RIGHT, ROW, Side, sides_of, slots_in
+from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.eventtime import NEVER
+
+SHOWN_SIDE = pa.field("_side", pa.string(), False)
+
+Mask = npt.NDArray[np.bool_]
+
+
+class TwoSided(ManyRows):
+    """A part of a `StatefulLogic` whose state rows are rows of either side, told apart by `ROW`."""
+
+    if TYPE_CHECKING:  # the operator has them
+
+        @property
+        def left(self) -> Side:
+            """Columns of the left side."""
+
+        @property
+        def right(self) -> Side:
+            """Columns of the right side."""
+
+        @property
+        def slots(self) -> pa.Schema:
+            """Columns of both sides, shared."""
+
+        @property
+        def keep_late(self) -> bool:
+            """Whether late rows are read."""
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Keys, and what tells the rows of a key apart."""
+        return self.keys.append(ROW)
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Which side, and its columns."""
+        return pa.schema([MARK, *self.slots])
+
+    @cached_property
+    def shown_schema(self) -> pa.Schema:
+        """Keys, which side, its columns."""
+        both = (nullable(side.fields) for side in (self.left, self.right))
+        return pa.schema([*self.keys, SHOWN_SIDE, *(field for side in both for field in side)])
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """Late rows look as state does."""
+        return self.shown_schema
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Of which side rows are, and the columns of both."""
+        return (MARK.name, *self.left.sources, *self.right.sources)
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """Slots of rows of one side."""
+        return slots_in(batch, self.left, self.right, self.slots)
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Rows that are kept."""
+        return self._told(keys[: len(self.keys)], state, sides_of(self.minor(keys)))
+
+    def _times(self, slots: Columns, sides: IntArray) -> IntArray:
+        """Event times of rows; of those without one, NEVER."""
+        out = np.full(len(sides), NEVER, dtype=np.int64)
+        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
+            of = np.flatnonzero(sides == number)
+            if side.time is not None and len(of):
+                times, nulls = micros(slots[side.slots[side.time]].take(pa.array(of)))
+                out[of] = times if nulls is None else np.where(nulls, NEVER, times)
+        return out
+
+    def _told(self, keys: Columns, slots: Columns, sides: IntArray) -> pa.RecordBatch:
+        """Rows of both sides, as people see them."""
+        words = pa.array(["left", "right"]).take(pa.array(sides))
+        columns = [*keys, words, *self._apart(slots, sides)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+
+    def _apart(self, slots: Columns, sides: IntArray) -> Columns:
+        """Columns of the left side, then of the right one; null where a row is of the other."""
+        columns: Columns = []
+        for number, side in ((LEFT, self.left), (RIGHT, self.right)):
+            of = pa.array(sides == number)
+            whole = zip(side.columns(slots), side.nulls(len(sides)), strict=True)
+            columns += [pa.compute.if_else(of, column, null) for column, null in whole]
+        return columns
+
+    def _late(self, arrivals: OperatorInput, late: Mask) -> Late | None:
+        """Rows that came too late. late: of all that came."""
+        rows = np.flatnonzero(late)
+        if not len(rows):
+            return None
+        if not self.keep_late:
+            return Late(count=len(rows))
+        owners = arrivals.groups.ids[rows]
+        sides = arrivals.values[0].to_numpy(zero_copy_only=False)[rows].astype(np.int64)
+        batch = self._told(take(arrivals.keys, owners), take(arrivals.values[1:], rows), sides)
+        return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The columns, of rows that may not be there."""
+    return pa.schema([field.with_nullable(True) for field in schema])

@@ -1,0 +1,146 @@
+"""Rows of a key in the order of their event times: they wait until the watermark has passed them.
+
+State: the rows that wait. Rows of one time leave in the order of the stream. A row of before the watermark of the
+timestep before is *late*: rows behind it may have left. What leaves is not behind that watermark, so a later operator
+loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import IntArray
+from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
+from rechannel.kernels.protocol.bases import ManyRows, late_rows
+from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput
+from rechannel.kernels.protocol.two_sides import ROW, row_numbers
+from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.eventtime import Clock
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventTimeSortLogic(ManyRows):
+    """Rows as they came, later, in the order of column `on`: a `StatefulLogic`.
+
+    keys: key columns. row_schema: the stream's columns. keep_late: late rows are read.
+    """
+
+    keys: pa.Schema
+    row_schema: pa.Schema
+    on: str
+    keep_late: bool = False
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Keys, and what tells the rows of a key apart."""
+        return self.keys.append(ROW)
+
+    @cached_property
+    def value_schema(self) -> pa.Schema:
+        """All columns that are not keys."""
+        return pa.schema([f for f in self.row_schema if f.name not in self.keys.names])
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """The row."""
+        return self.value_schema
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """As the rows."""
+        return self.row_schema
+
+    @cached_property
+    def shown_schema(self) -> pa.Schema:
+        """Rows that wait, keys first."""
+        return pa.schema([*self.keys, *self.value_schema])
+
+    @property
+    def recalls(self) -> bool:
+        """Rows that wait do not matter to those that come."""
+        return False
+
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def due(self, keys: Columns, state: Columns) -> IntArray:
+        """Just behind the rows' times: others of the same time may still come when the watermark is there."""
+        times, _ = self._times(keys, state)
+        return times + 1
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
+        """Rows that wait."""
+        alive: Mask = self.due(keys, state) > clock.watermark
+        return alive
+
+    def gone(self, due: int, clock: Clock) -> bool:
+        """Whether rows of then have left."""
+        return due <= clock.watermark
+
+    def awaited(self, clock: Clock) -> tuple[int, int]:
+        """Rows that the watermark has passed."""
+        return clock.before, clock.watermark
+
+    def fire(
+        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        """The rows in their order."""
+        order = nested_order(hashes, self._times(keys, state)[0], self.minor(keys))
+        rows = self.finish(take(keys, order), take(state, order))
+        return rows.select(self.row_schema.names), hashes[order]
+
+    # Rows -------------------------------------------------------------------------------------------------------
+
+    def apply(self, arrivals: OperatorInput) -> OperatorOutput:
+        """Keep what is in time."""
+        ids = arrivals.groups.ids
+        times, nulls = self._times(take(arrivals.keys, ids), arrivals.values)
+        late = times < arrivals.clock.before
+        late = late if nulls is None else late | nulls
+        rows = np.flatnonzero(~late)
+        nothing = np.zeros(len(ids), dtype=np.int64)
+        numbers = row_numbers(nothing, arrivals.timestep, arrivals.groups)[rows]
+        hashes = arrivals.hashes[ids[rows]]
+        # Keys that share a hash lie between each other.
+        order = nested_order(hashes, numbers)
+        rows = rows[order]
+        columns = [
+            *take(arrivals.keys, ids[rows]),
+            from_numpy(numbers[order], ROW.type),
+            *take(arrivals.values, rows),
+        ]
+        return OperatorOutput(
+            state=[],
+            dropped=None,
+            output=pa.RecordBatch.from_arrays(
+                [pa.array([], f.type) for f in self.output_schema], schema=self.output_schema
+            ),
+            output_hashes=arrivals.hashes[:0],
+            late=self._late_rows(arrivals, np.flatnonzero(late)),
+            changed=Changed(hashes=hashes[order], columns=columns),
+        )
+
+    def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
+        """Rows, keys first."""
+        columns = [*keys[: len(self.keys)], *state]
+        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+
+    def _times(self, keys: Columns, values: Columns) -> tuple[IntArray, Mask | None]:
+        """Event times of rows."""
+        if self.on in self.keys.names:
+            return micros(keys[self.keys.get_field_index(self.on)])
+        return micros(values[self.value_schema.get_field_index(self.on)])
+
+    def _late_rows(self, arrivals: OperatorInput, rows: IntArray) -> Late | None:
+        if not len(rows):
+            return None
+        if not self.keep_late:
+            return Late(count=len(rows))
+        return late_rows(arrivals, rows, (self.keys, self.value_schema), self.row_schema)

@@ -1,0 +1,1 @@
+"""State that a user's function keeps per key, its timers, and deduplication."""

@@ -1,0 +1,56 @@
+"""Rows of a key that are at least so far apart in event time, taken in the order in which they came.
+
+The first row passes; from then on a row passes if it is not of before *until*: the time of the last row that passed,
+and the distance. So `until` only grows, and whatever passes is later than all rows of its key before it. Only those
+records matter, and among them times ascend: which one passes next is one search for each of them, all at once. What
+passes is then whatever is reached from the first ones, in jumps that double in length.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.kernels.columnar.groups import IntArray
+
+Mask = npt.NDArray[np.bool_]
+
+
+def spaced(owners: IntArray, times: IntArray, untils: IntArray, distance: int) -> Mask:
+    """Which rows pass. Shape (rows,).
+
+    owners: number of each row's key, ascending; rows of a key as they came. untils: of every key, from which time on
+    rows of it pass. distance: > 0.
+    """
+    passing = np.zeros(len(owners), dtype=np.bool_)
+    left = np.flatnonzero(times >= untils[owners])
+    first = _firsts(owners[left])
+    passing[left[first]] = True
+    # Mostly all others are near the first one.
+    sizes = np.diff(np.append(first, len(left)))
+    left = left[times[left] >= np.repeat(times[left[first]] + distance, sizes)]
+    passing[left[_apart(owners[left], times[left], distance)]] = True
+    return passing
+
+
+def _apart(owners: IntArray, times: IntArray, distance: int) -> IntArray:
+    """Rows that pass, where the first one of every key does. They do not ascend."""
+    values, ranks = np.unique(times, return_inverse=True)
+    width = len(values) + 1
+    places = owners * width + ranks
+    rows = _firsts(np.maximum.accumulate(places))
+    owners, places = owners[rows], places[rows]
+    behind = np.searchsorted(values, times[rows] + distance)
+    after = np.searchsorted(places, owners * width + behind)
+    end = len(rows)
+    jump = np.append(np.where(np.append(owners, -1)[after] == owners, after, end), end)
+    reached = _firsts(owners)
+    while len(further := jump[reached]) and bool((further < end).any()):
+        reached = np.concatenate([reached, further[further < end]])
+        jump = jump[jump]
+    return rows[reached]
+
+
+def _firsts(values: IntArray) -> IntArray:
+    """Where other values than before begin."""
+    return np.flatnonzero(np.diff(values, prepend=-1))

@@ -1,0 +1,1 @@
+"""Windows: tumbling, sliding, session and count windows, and functions of whole windows."""

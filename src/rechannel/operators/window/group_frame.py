@@ -1,0 +1,172 @@
+"""All rows of many keys as one frame: what a function of whole groups sees and may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.operators.process.track_frame import (
+    KEY,
+    FrameAnswer,
+    KeyedFrame,
+    as_polars,
+    declared_column,
+    named_columns,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+AnyArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupFrame:
+    """Keys, and all rows of each.
+
+    keys: key columns, one row per key.
+    rows: the other columns of all rows, sorted by key and, within a key, by stream order.
+    sizes: number of rows of each key; in a cogroup it may be 0 on one side. Shape (keys,).
+
+    The helpers give one numpy value per key; a key without rows gets 0 or the default. Nulls are skipped, as SQL does.
+    """
+
+    keys: pa.RecordBatch
+    rows: pa.RecordBatch
+    sizes: IntArray
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """First row of each key. Shape (keys,)."""
+        starts: IntArray = np.cumsum(self.sizes) - self.sizes
+        return starts
+
+    @cached_property
+    def ids(self) -> IntArray:
+        """Key number of each row. Shape (rows,)."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def count(self, column: str | None = None) -> IntArray:
+        """Number of rows of each key, or of those whose value is not null."""
+        return self.sizes if column is None else self._spread(self._present.count(column), 0)
+
+    def sum(self, column: str) -> AnyArray:
+        """Sum of each key's values (int64 or float64); 0 where all are null."""
+        return self._spread(self._present.sum(column), 0)
+
+    def min(self, column: str, default: Any = None) -> AnyArray:
+        """Smallest number of each key (NaN counts as largest); the default where all are null."""
+        return self._spread(self._present.min(column, default), default)
+
+    def max(self, column: str, default: Any = None) -> AnyArray:
+        """Largest number of each key; the default where all are null."""
+        return self._spread(self._present.max(column, default), default)
+
+    def first(self, column: str, default: Any = None) -> AnyArray:
+        """Value of each key's first row, of any type; the default where it is null."""
+        return self._spread(self._present.first(column, default), default)
+
+    def last(self, column: str, default: Any = None) -> AnyArray:
+        """Value of each key's last row, of any type; the default where it is null."""
+        return self._spread(self._present.last(column, default), default)
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows with their key columns and `_key`, the key number, by which to group."""
+        return as_polars(self.keys, self.rows, self.ids)
+
+    @cached_property
+    def _there(self) -> npt.NDArray[np.bool_]:
+        there: npt.NDArray[np.bool_] = self.sizes > 0
+        return there
+
+    @cached_property
+    def _present(self) -> KeyedFrame:
+        """The keys that have rows."""
+        there = self._there
+        return KeyedFrame(
+            keys=self.keys,
+            state=self.keys,
+            found=there,
+            rows=self.rows,
+            groups=Groups(starts=self.starts[there], rows=self.rows.num_rows),
+        )
+
+    def _spread(self, values: AnyArray, nothing: Any) -> AnyArray:
+        """Values of the keys that have rows, and nothing for the others."""
+        if self._there.all():
+            return values
+        kind = values.dtype
+        if nothing is None:
+            kind = np.dtype(float) if kind.kind in "iu" else kind
+            kind = np.dtype(object) if kind.kind == "b" else kind
+            nothing = np.datetime64("NaT") if kind.kind == "M" else None
+        out = np.full(len(self), nothing, dtype=kind)
+        out[self._there] = values
+        return out
+
+
+ApplyBatches = Callable[..., FrameAnswer]
+"""Frames of the same keys, one per stream -> rows. With a column `_key`, the number of each row's key, any number of
+rows per key; without it one row per key, row i for key i."""
+
+
+def call(
+    function: ApplyBatches, frames: tuple[GroupFrame, ...], fields: pa.Schema
+) -> tuple[IntArray, Columns]:
+    """Key number of every row of the answer, ascending, and its columns. Raises UserFunctionError.
+
+    fields: columns of the answer.
+    """
+    count, name = len(frames[0]), function_name(function)
+    if not count:
+        return np.empty(0, dtype=np.int64), [pa.array([], field.type) for field in fields]
+    try:
+        answer = function(*frames)
+    except Exception as error:
+        raise user_error(f"{name} for {count} keys", error) from error
+    columns = named_columns(answer, name)
+    missing = [field.name for field in fields if field.name not in columns]
+    unknown = [column for column in columns if column not in fields.names and column != KEY]
+    if missing or unknown:
+        msg = (
+            f"{name} must answer the columns {', '.join(fields.names)}, and {KEY!r} where it is not one row per key"
+            + (f"; {missing[0]!r} is missing" if missing else "")
+            + (f"; {unknown[0]!r} is not one of them" if unknown else "")
+        )
+        raise UserFunctionError(msg)
+    made = [declared_column(columns[field.name], field, name) for field in fields]
+    owners = _owners(columns, count, name)
+    for field, column in zip(fields, made, strict=True):
+        if len(column) != len(owners):
+            whose = f"{len(owners)} values of {KEY!r}" if KEY in columns else f"{count} keys"
+            msg = f"{name}: column {field.name!r} has {len(column)} values for {whose}"
+            raise UserFunctionError(msg)
+    if not bool((owners[1:] < owners[:-1]).any()):
+        return owners, made
+    order = np.argsort(owners, kind="stable")
+    return owners[order], [column.take(pa.array(order)) for column in made]
+
+
+def _owners(columns: Any, count: int, name: str) -> IntArray:
+    """Key number of every row."""
+    if KEY not in columns:
+        return np.arange(count, dtype=np.int64)
+    told = declared_column(columns[KEY], pa.field(KEY, pa.int64()), name)
+    owners: IntArray = told.fill_null(-1).to_numpy(zero_copy_only=False)
+    if len(owners) and (owners.min() < 0 or owners.max() >= count):
+        msg = f"{name}: {KEY!r} is the number of a key, from 0 to {count - 1}, and never null"
+        raise UserFunctionError(msg)
+    return owners

@@ -1,0 +1,47 @@
+"""What Spark forks Python workers from."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rechannel.engine.spark.daemon import quiet
+
+LOOK = """
+import sys
+from importlib import import_module
+from rechannel.engine.spark.daemon import NEEDED
+for name in NEEDED:
+    import_module(name)
+wanted = ["pyspark.worker", "pyarrow.compute", "rechannel.kernels.tasks.source_task"]
+wanted += ["rechannel.kernels.tasks.stateful_task"]
+wanted += ["rechannel.kernels.lsm.ahead", "rechannel.operators.window.logic", "rechannel.state.local"]
+print(sorted(set(wanted) - set(sys.modules)), "polars" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_all_that_tasks_need_is_imported_before_the_fork_and_nothing_is_printed():
+    """It says its port on standard output; polars keeps threads, which do not survive a fork."""
+    found = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+    assert found.stdout == ""
+    assert found.stderr.strip() == "[] False"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_that_spark_hangs_up_on_ends_in_silence(error):
+    def worker(*given):
+        assert given == (1, 2)
+        raise error
+
+    assert quiet(worker)(1, 2) == 1
+    assert quiet(lambda code: code)(0) == 0
+    with pytest.raises(KeyError):
+        quiet({}.__getitem__)("other errors are shown")
+
+
+def test_the_daemon_of_spark_has_what_is_made_quiet():
+    """Its worker is looked up when a connection is there, so that the exchanged one is called."""
+    from pyspark import daemon
+
+    assert callable(daemon.worker)
+    assert "worker" in daemon.manager.__code__.co_names

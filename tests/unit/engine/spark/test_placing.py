@@ -1,0 +1,227 @@
+"""Placement from timestep to timestep: decided when something changes, and else remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
+from rechannel.engine.spark.placing import Placing
+from rechannel.model.configuration import OperatorConfiguration, Resources
+
+
+class Recording:
+    """Stands for private.Anchors: an anchor is the places it was made of."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[int, str]] = []
+
+    def of(self, places: Mapping[int, Executor]) -> Any:
+        self.made.append({task: executor.id for task, executor in places.items()})
+        return self.made[-1]
+
+
+def cluster(*cores: int) -> FixedCluster:
+    alive = [Executor(id=str(i), host="h", cores=n) for i, n in enumerate(cores)]
+    return FixedCluster(alive=alive, room=9, cores=2)
+
+
+def placing(of: FixedCluster, anchors: Any, *, shares: bool = True) -> Placing:
+    made = Placing(of.executors, lambda: anchors, lambda operator: shares)
+    made.look()
+    return made
+
+
+FOUR = OperatorConfiguration(tasks=4)
+
+
+def test_on_one_executor_nothing_is_opened() -> None:
+    def never() -> Any:
+        raise AssertionError("opened")
+
+    made = Placing(cluster(8).executors, never, lambda operator: True)
+    made.look()
+    assert made.anchor("a", FOUR) is None
+    assert made.places == {}
+
+
+def test_without_what_holds_tasks_nothing_is_placed() -> None:
+    opened: list[int] = []
+    made = Placing(cluster(2, 2).executors, lambda: opened.append(1), lambda operator: True)
+    made.look()
+    assert [made.anchor("a", FOUR) for _ in range(3)] == [None] * 3
+    assert opened == [1]
+
+
+def test_what_stays_the_same_is_decided_once() -> None:
+    there, anchors = cluster(2, 2), Recording()
+    made = placing(there, anchors)
+    first = made.anchor("a", FOUR)
+    made.look()
+    assert made.anchor("a", FOUR) is first
+    assert len(anchors.made) == 1
+    assert made.places == {"a": {0: "0", 1: "1", 2: "0", 3: "1"}}
+
+
+def test_an_executor_dies_and_another_comes() -> None:
+    there, anchors = cluster(2, 2), Recording()
+    made = placing(there, anchors)
+    made.anchor("a", FOUR)
+    there.request(3)
+    there.kill("1")
+    made.look()
+    made.anchor("a", FOUR)
+    assert anchors.made == [{0: "0", 1: "1", 2: "0", 3: "1"}, {0: "0", 1: "2", 2: "0", 3: "3"}]
+
+
+def test_where_spark_cannot_tell_the_executors_are_those_known() -> None:
+    there, anchors = cluster(2, 2), Recording()
+    asked: list[int] = []
+
+    def ask() -> tuple[Executor, ...]:
+        asked.append(1)
+        if len(asked) == 2:
+            raise Py4JError("gone")
+        return there.executors()
+
+    made = Placing(ask, lambda: anchors, lambda operator: True)
+    made.look()
+    before = made.anchor("a", FOUR)
+    there.kill("1")
+    made.look()
+    assert made.anchor("a", FOUR) is before
+    made.look()
+    assert made.anchor("a", FOUR) is None
+    assert len(asked) == 3
+
+
+def test_wishes_are_followed_and_then_kept() -> None:
+    made = placing(cluster(2, 2), Recording())
+    made.anchor("a", OperatorConfiguration(tasks=4, placement={0: "1", 2: "1"}))
+    assert made.places["a"] == {0: "1", 1: "0", 2: "1", 3: "0"}
+    made.anchor("a", FOUR)
+    assert made.places["a"] == {0: "1", 1: "0", 2: "1", 3: "0"}
+
+
+def test_operators_do_not_all_begin_with_the_same_executor() -> None:
+    made = placing(cluster(2, 2, 2), Recording())
+    for name in "abc":
+        made.anchor(name, OperatorConfiguration(tasks=1))
+    assert sorted(at for tasks in made.places.values() for at in tasks.values()) == ["0", "1", "2"]
+
+
+def test_tasks_of_several_cpus_are_put_where_they_fit() -> None:
+    made = placing(cluster(4, 2, 1), Recording())
+    made.anchor("a", OperatorConfiguration(tasks=3, resources=Resources(cpus=2)))
+    assert sorted(made.places["a"].values()) == ["0", "0", "1"]
+
+
+def test_an_operator_with_executors_of_its_own_is_not_placed() -> None:
+    made = placing(cluster(2, 2), Recording(), shares=False)
+    assert made.anchor("a", FOUR) is None
+
+
+def test_executors_of_another_profile_are_no_place() -> None:
+    there = cluster(2, 2)
+    there.alive.append(Executor(id="9", host="h", cores=8, profile=1))
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}
+
+
+def test_executors_that_come_for_a_change_get_tasks_from_its_border_on() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    made.keep("r1", 4)
+    there.request(4)
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}
+    border = made.expected("a", FOUR, 4)
+    assert {executor.id for executor in border.values()} == {"0", "1", "2", "3"}
+    made.look(4)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == {task: executor.id for task, executor in border.items()}
+    made.look(4)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2", "3"}
+
+
+def test_who_comes_in_the_place_of_one_that_died_is_used_at_once() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.keep("r1", 3)
+    there.kill("1")
+    there.request(3)
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "2"}
+
+
+def test_executors_that_were_kept_for_a_change_that_is_over_are_used() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    made.keep("r1", 4)
+    there.request(4)
+    made.look()
+    made.release("r1")
+    made.look()
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2", "3"}
+
+
+def test_tasks_stay_on_the_only_executor_until_the_border_and_half_of_them_then() -> None:
+    there = cluster(2)
+    made = placing(there, Recording())
+    made.keep("r1", 2)
+    there.request(2)
+    assert made.present("a", 4) == dict.fromkeys(range(4), "0")
+    border = made.expected("a", FOUR, 2)
+    made.look()
+    made.anchor("a", FOUR)
+    assert made.places["a"] == dict.fromkeys(range(4), "0")
+    made.look(2)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == {0: "0", 1: "0", 2: "1", 3: "1"}
+    assert {task: executor.id for task, executor in border.items()} == made.places["a"]
+
+
+def test_executors_that_go_with_a_change_have_no_tasks_from_its_border_on() -> None:
+    there = cluster(2, 2, 2)
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    border = made.expected("a", FOUR, 1)
+    assert {executor.id for executor in border.values()} == {"0"}
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert made.places["a"] == dict.fromkeys(range(4), "0")
+    made.release("r1")
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2"}  # none has gone
+    made.look(2)
+    made.look(3)  # it was led back
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1", "2"}
+
+
+def test_a_driver_that_finds_more_executors_than_were_asked_for_uses_them() -> None:
+    made = Placing(cluster(2, 2).executors, Recording, lambda operator: True)
+    made.look(1)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}
+
+
+def test_executors_of_a_change_that_an_idle_stream_made_are_used_while_others_are_kept() -> None:
+    there = cluster(2)
+    made = placing(there, Recording())
+    made.keep("r1", 2)
+    made.keep("r2", 3)
+    there.request(3)
+    made.release("r1", 2)
+    made.look(2)
+    made.anchor("a", FOUR)
+    assert set(made.places["a"].values()) == {"0", "1"}
