@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine.journal.log import state
+from rechannel.engine.journal import state
 from rechannel.engine.loop.heartbeat import Heartbeat
 from rechannel.engine.loop.stream_time import StreamTime
 from rechannel.engine.publish import lane, publisher
