@@ -199,21 +199,24 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
     """What the profile of a log says of the time behind the warm-up."""
     import polars as pl
 
-    from rechannel.profiling.reading import Asked, analysed, batches_of, opened
+    from rechannel.profiling.model.analysis import ProfileOptions, analyse
+    from rechannel.profiling.model.batches import choose_batches
+    from rechannel.profiling.reading import open_file
+    from rechannel.profiling.threads import in_threads
 
-    trace = opened(log, strict=True)
-    batches = batches_of(trace, None)
+    trace = open_file(log, strict=True)
+    batches = choose_batches(trace.batches, None, trace.title)
     begin = trace.source.span[0] / 1e9
     warm = [b for b in batches if b.start >= batches[0].start + 1_000 * parameters["warmup"]]
     if not warm:
         msg = f"no batch began behind the warm-up of {parameters['warmup']} s: give it more seconds"
         raise ValueError(msg)
-    asked = Asked(
+    asked = ProfileOptions(
         window=parameters["window"],
         since=warm[0].start / 1e3 - begin,
         until=batches[-1].end / 1e3 - begin,
     )
-    found = analysed(trace, asked)
+    found = analyse(trace, asked, in_threads)
     workers = found.profile.over_time("worker", "message").filter(
         ~pl.col("message") & (pl.col("worker") != "driver")
     )

@@ -35,8 +35,8 @@ NS = 1_000_000_000
 
 def run_trace(parameters: Parameters) -> Measurement:
     """Seconds to read a trace, and to analyse it, by repeat; the first one, which compiles, is left out."""
-    from rechannel.profiling.neutral import open_trace
-    from rechannel.profiling.summaries import profile
+    from rechannel.profiling.files.table import open_trace
+    from rechannel.profiling.reading import profile_trace
     from rechannel.profiling.threads import in_threads
 
     file = Path(parameters["scratch"]) / "trace.parquet"
@@ -46,7 +46,7 @@ def run_trace(parameters: Parameters) -> Measurement:
         began = time.perf_counter()
         trace = open_trace(file)
         read = time.perf_counter()
-        found = profile(trace, window=NS, each=in_threads)
+        found = profile_trace(trace, window=NS, each=in_threads)
         found.by_activity(), found.by_worker(), found.by_operator(), found.by_channel()
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
@@ -65,8 +65,8 @@ def run_trace(parameters: Parameters) -> Measurement:
 
 def write_trace_of(file: Path, parameters: Parameters) -> int:
     """Write a trace of workers that are busy most of the time and send to each other; how many events it has."""
-    from rechannel.profiling.neutral import write_trace
-    from rechannel.profiling.trace import DATA, RESERVED, Activities, Messages, Names, Trace
+    from rechannel.profiling.files.table import write_trace
+    from rechannel.profiling.model.trace import DATA, RESERVED, Activities, Messages, Names, Trace
 
     rng = np.random.default_rng(parameters["seed"])
     workers, seconds = parameters["workers"], parameters["seconds"]
@@ -104,10 +104,10 @@ def write_trace_of(file: Path, parameters: Parameters) -> int:
 
 def run_log(parameters: Parameters) -> Measurement:
     """Seconds to read an event log of Spark, and to analyse what it says, by repeat."""
-    from rechannel.profiling.spark_files import log_lines
-    from rechannel.profiling.spark_log import SparkLog
-    from rechannel.profiling.spark_trace import spark_trace
-    from rechannel.profiling.summaries import profile
+    from rechannel.profiling.reading import profile_trace
+    from rechannel.profiling.spark.event_files import log_lines
+    from rechannel.profiling.spark.log import SparkLog
+    from rechannel.profiling.spark.trace import spark_trace
     from rechannel.profiling.threads import in_threads
 
     file = Path(parameters["scratch"]) / "app-1"
@@ -117,7 +117,7 @@ def run_log(parameters: Parameters) -> Measurement:
         began = time.perf_counter()
         log = SparkLog(strict=True).read(log_lines(file))
         read = time.perf_counter()
-        profile(spark_trace(log), window=NS, each=in_threads)
+        profile_trace(spark_trace(log), window=NS, each=in_threads)
         analysing.append(time.perf_counter() - read)
         reading.append(read - began)
         tasks = len(log.tasks)

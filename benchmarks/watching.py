@@ -75,23 +75,23 @@ def run_job(parameters: Parameters) -> Measurement:
 def watched(spark: Any, parameters: Parameters) -> list[float]:
     """Watch for a turn; seconds that every look took."""
     import rechannel as rc
-    from rechannel.profiling.live import Live
+    from rechannel.profiling.spark.live import LiveSession
 
     spent: list[float] = []
-    look = Live.window
+    look = LiveSession.window
 
-    def timed(self: Live, start_ms: int, end_ms: int) -> Any:
+    def timed(self: LiveSession, start_ms: int, end_ms: int) -> Any:
         begun = time.perf_counter()
         found = look(self, start_ms, end_ms)
         spent.append(time.perf_counter() - begun)
         return found
 
-    Live.window = timed  # type: ignore[method-assign]
+    LiveSession.window = timed  # type: ignore[method-assign]
     try:
         with rc.profile_session(spark, window=parameters["window"]):
             time.sleep(parameters["seconds"])
     finally:
-        Live.window = look  # type: ignore[method-assign]
+        LiveSession.window = look  # type: ignore[method-assign]
     return spent
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rechannel.model.patience import Patience
     from rechannel.operators.process.track_frame import KeyedFrame
     from rechannel.operators.window.group_frame import GroupFrame
-    from rechannel.profiling.front import profile, profile_session
+    from rechannel.profiling.api import profile, profile_session
     from rechannel.reconfigure.ask import (
         all_at_once,
         assign_resources,
@@ -127,8 +127,8 @@ _HOMES = {
     "move": "rechannel.reconfigure.ask",
     "optimized": "rechannel.reconfigure.ask",
     "place": "rechannel.reconfigure.ask",
-    "profile": "rechannel.profiling.front",
-    "profile_session": "rechannel.profiling.front",
+    "profile": "rechannel.profiling.api",
+    "profile_session": "rechannel.profiling.api",
     "read": "rechannel.dataflow.reader",
     "rebalance": "rechannel.reconfigure.ask",
     "remove": "rechannel.reconfigure.program",

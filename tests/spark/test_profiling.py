@@ -9,10 +9,10 @@ import pytest
 
 import rechannel as rc
 from rechannel.errors import SessionError
-from rechannel.profiling import pieces
-from rechannel.profiling.live import Live
-from rechannel.profiling.neutral import write_trace
-from tests.unit.profiling.test_verdict import rounds
+from rechannel.profiling.files.table import write_trace
+from rechannel.profiling.model import pieces
+from rechannel.profiling.spark.live import LiveSession
+from tests.unit.profiling.model.test_findings import rounds
 
 MS = 1_000_000
 
@@ -26,7 +26,7 @@ def grouped(spark, rows):
 
 
 def test_a_running_session_tells_what_its_tasks_do(spark):
-    watch, start = Live.of(spark), now()
+    watch, start = LiveSession.of(spark), now()
     for _ in range(3):
         assert len(grouped(spark, 200_000)) == 100
     end = now()
@@ -69,7 +69,7 @@ def test_windows_are_analysed_on_spark_and_come_to_the_same(spark, tmp_path, mon
     write_trace(rounds((30, 10, 10, 10), 1, steps=60), file)
     alone = rc.profile(file)
     # Many pieces, so that there are several rounds of several tasks.
-    monkeypatch.setattr(pieces, "ROWS", 20)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 20)
     tracker = spark.sparkContext.statusTracker()
     last = max(tracker.getJobIdsForGroup(), default=-1)
     found = rc.profile(file, spark=spark)

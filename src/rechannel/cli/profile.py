@@ -67,7 +67,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
 
     Any Spark application: batch, streaming, SQL; jobs of Rechannel in more detail. Shares of the critical path (CP)
     are from SnailTrail's algorithm."""
-    from rechannel.profiling.front import profile as profiled
+    from rechannel.profiling.api import profile as profiled
 
     with _session(spark) as held:
         made = profiled(
@@ -83,15 +83,15 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     if not len(made.profile.windows):
         msg = f"{path} has no time in it: nothing began and ended there"
         raise TraceError(msg)
-    from rechannel.profiling.report import SUMMARIES, about, as_record, summaries
+    from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
 
     if page is not None:
-        from rechannel.profiling.page import write_page
+        from rechannel.profiling.report.page import write_page
 
         write_page(made, page)
         say(f"wrote {page}")
     if png is not None:
-        from rechannel.profiling.pictures import write_pictures
+        from rechannel.profiling.report.pictures import write_pictures
 
         for file in write_pictures(made, png):
             say(f"wrote {file}")

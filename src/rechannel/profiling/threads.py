@@ -8,15 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from os import cpu_count
 from typing import Any
 
-from rechannel.profiling.pieces import Piece
+from rechannel.profiling.model.pieces import Piece
 
-MOST = 8
+MAX_THREADS = 8
 """Threads, and so pieces that are held at a time."""
 
 
 def in_threads(function: Callable[[Piece], Any], pieces: Iterable[Piece]) -> Iterator[Any]:
     """Apply a function to all pieces, as many at a time as there are processors; results in their order."""
-    count = min(MOST, cpu_count() or 1)
+    count = min(MAX_THREADS, cpu_count() or 1)
     if count == 1:
         yield from map(function, pieces)
         return

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from rechannel.profiling.job_log import JobLog
-from rechannel.profiling.job_trace import job_trace
-from rechannel.profiling.summaries import profile
+from rechannel.profiling.job.log import JobLog
+from rechannel.profiling.job.trace import job_trace
+from rechannel.profiling.reading import profile_trace
 from rechannel.telemetry.events import (
     JobStarted,
     JobStopped,
@@ -137,7 +137,7 @@ def messages(trace) -> list:
 
 def by_worker(trace, window=10**9) -> dict:
     """CP of every worker; that of all edges of a window is 1."""
-    found = profile(trace, window=window)
+    found = profile_trace(trace, window=window)
     sums = found.cells.group_by("window").agg(pl.col("critical").sum()).collect()
     assert sums["critical"].to_list() == pytest.approx([1.0] * len(found.windows))
     return dict(found.by_worker().select("worker", "critical").iter_rows())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from rechannel.profiling.spark_log import SparkLog
-from rechannel.profiling.spark_trace import spark_trace
-from rechannel.profiling.trace import MS
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.spark.log import SparkLog
+from rechannel.profiling.spark.trace import spark_trace
 
 START = 1_700_000_000_000
 """ms"""

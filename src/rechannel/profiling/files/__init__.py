@@ -1,0 +1,1 @@
+"""Traces in files: the table form, and SnailTrail's records."""

@@ -1,0 +1,179 @@
+"""The neutral form of a trace: one table, as Parquet, CSV or JSON lines.
+
+| column | |
+|---|---|
+| `worker` | who did it, or sent it: text or a number |
+| `activity` | what it was: text; of a message "control message" or "data message", or a word of your own |
+| `start`, `end` | when it began and ended, or was sent and received: whole nanoseconds, or timestamps |
+| `operator` | for which part of the program; may be missing or null |
+| `to` | of a message: who received it; null, or no such column, of activities |
+
+Rows may come in any order; in about that of time, a trace of any size needs the memory of some windows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rechannel.errors import TraceError
+from rechannel.profiling.model.trace import RESERVED, Indices, Names, Trace
+from rechannel.profiling.storage.blocks import Rows
+from rechannel.profiling.storage.stored import (
+    ACTIVITY,
+    MESSAGE,
+    StoredTrace,
+    activity_blocks,
+    message_blocks,
+)
+
+NEEDED = ("worker", "activity", "start", "end")
+_TEXT = dict.fromkeys(("worker", "activity", "operator", "to"), pl.String)
+BATCH = 1 << 18
+"""Rows that are read at once."""
+
+READERS: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
+    ".parquet": pl.scan_parquet,
+    ".csv": partial(pl.scan_csv, schema_overrides=_TEXT),
+    ".jsonl": partial(pl.scan_ndjson, infer_schema_length=None),
+    ".ndjson": partial(pl.scan_ndjson, infer_schema_length=None),
+}
+"""By the ending of the file."""
+
+
+def open_trace(path: str | Path) -> StoredTrace:
+    """A trace in the neutral form, of any size. Raises TraceError, naming what is wrong with which row."""
+    place = Path(path)
+    if place.suffix not in READERS:
+        msg = f"{place} is not a trace: one ends with {', '.join(READERS)}"
+        raise TraceError(msg)
+    try:
+        rows = READERS[place.suffix](place)
+        return _stored(rows.collect_schema(), rows.collect_batches(chunk_size=BATCH))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        msg = f"{place} cannot be read as {place.suffix[1:]}: {error}"
+        raise TraceError(msg) from error
+
+
+def trace_of(rows: pl.DataFrame) -> Trace:
+    """A trace of such a table. Raises TraceError."""
+    return _stored(rows.schema, [rows]).whole()
+
+
+def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
+    missing = [name for name in NEEDED if name not in schema]
+    if missing:
+        msg = f"the trace has no column {missing[0]!r}; it has {', '.join(schema)}"
+        raise TraceError(msg)
+    times = [_nanoseconds(schema[name], name) for name in ("start", "end")]
+    workers, operators, kinds = _Known(), _Known(), _Known(RESERVED)
+    did, went, before = activity_blocks(), message_blocks(), 0
+    for batch in batches:
+        rows = batch.with_columns(
+            pl.lit(None, pl.String).alias(n) for n in ("operator", "to") if n not in schema
+        ).with_columns(times)
+        _check(rows, before)
+        before += len(rows)
+        columns = {name: rows[name].to_numpy() for name in ("start", "end")}
+        for name, known in (
+            ("worker", workers),
+            ("to", workers),
+            ("activity", kinds),
+            ("operator", operators),
+        ):
+            columns[name] = known.codes(rows[name].cast(pl.String))
+        sent = columns["to"] >= 0
+        did.add(_rows(ACTIVITY, columns, ~sent))
+        went.add(_rows(MESSAGE, columns, sent))
+    names = Names(workers=workers.names, operators=operators.names, kinds=kinds.names)
+    return StoredTrace(names=names, did=did, went=went)
+
+
+def _check(rows: pl.DataFrame, before: int) -> None:
+    """Raise TraceError for what is missing, or ends before it begins. before: rows of earlier batches."""
+    for name in NEEDED:
+        if rows[name].null_count():
+            msg = f"row {before + (rows[name].is_null().arg_max() or 0)} of the trace has no {name}"
+            raise TraceError(msg)
+    back = (rows["end"] < rows["start"]).arg_true()
+    if len(back):
+        at = int(back[0])
+        lost = rows["start"][at] - rows["end"][at]
+        msg = f"row {before + at} of the trace ends {lost:,} ns before it begins; leave it out, or mend its times"
+        raise TraceError(msg)
+
+
+def _rows(kind: np.dtype[Any], columns: Mapping[str, np.ndarray], chosen: np.ndarray) -> Rows:
+    rows = np.empty(int(chosen.sum()), dtype=kind)
+    for name in kind.names or ():
+        rows[name] = columns[_COLUMN.get(name, name)][chosen]
+    return rows
+
+
+_COLUMN = {
+    "kind": "activity",
+    "source": "worker",
+    "target": "to",
+    "sent": "start",
+    "received": "end",
+}
+"""Of a field."""
+
+
+class _Known:
+    """Names in the order in which they were seen."""
+
+    def __init__(self, begin: Sequence[str] = ()) -> None:
+        self._numbers = {name: number for number, name in enumerate(begin)}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._numbers)
+
+    def codes(self, texts: pl.Series) -> Indices:
+        """Their numbers; -1 for null."""
+        for name in texts.drop_nulls().unique(maintain_order=True).to_list():
+            self._numbers.setdefault(name, len(self._numbers))
+        if not self._numbers:
+            return np.full(len(texts), -1, dtype=np.int32)
+        found = texts.replace_strict(
+            self.names, list(self._numbers.values()), return_dtype=pl.Int32, default=None
+        )
+        return found.fill_null(-1).to_numpy()
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write a trace in the neutral form, as Parquet."""
+    names, did, went = trace.names, trace.activities, trace.messages
+    columns = {
+        "worker": ([did.worker, went.source], names.workers),
+        "activity": ([did.kind, went.kind], names.kinds),
+        "operator": ([did.operator, went.operator], names.operators),
+        "to": ([np.full(len(did), -1, dtype=np.int32), went.target], names.workers),
+    }
+    made = {name: _texts(np.concatenate(parts), known) for name, (parts, known) in columns.items()}
+    times = {
+        "start": np.concatenate([did.start, went.sent]),
+        "end": np.concatenate([did.end, went.received]),
+    }
+    pl.DataFrame({**made, **times}).write_parquet(path)
+
+
+def _nanoseconds(kind: pl.DataType, name: str) -> pl.Expr:
+    if kind.is_integer():
+        return pl.col(name).cast(pl.Int64)
+    if isinstance(kind, pl.Datetime):
+        return pl.col(name).dt.timestamp("ns")
+    msg = f"column {name!r} of a trace is whole nanoseconds or a timestamp, not {kind}"
+    raise TraceError(msg)
+
+
+def _texts(places: np.ndarray, known: object) -> pl.Series:
+    names = pl.Series(list(known), dtype=pl.String)  # type: ignore[call-overload]
+    at = pl.Series(places).cast(pl.Int32)
+    return names.gather(pl.select(pl.when(at >= 0).then(at)).to_series())

@@ -1,0 +1,1 @@
+"""Telemetry of a Rechannel job as a trace."""

@@ -1,0 +1,1 @@
+"""A trace, its windows, paths and findings: pure functions of values."""

@@ -1,0 +1,189 @@
+"""What a profile says, in words: what leads on the critical path, in how many windows, and what to try.
+
+Kinds of activity are taken together as `CAUSES`. A worker is a straggler if what workers did leads and its own part of
+the critical path is `STRAGGLER` times the next one's: SnailTrail's example of skew has 2.5 (figure 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from rechannel.profiling.model.summaries import Profile
+from rechannel.profiling.model.trace import CONTROL, DATA, UNKNOWN
+
+STRAGGLER = 2.0
+DIGITS = 9
+LEADS = 0.1
+"""The least share of the critical path that is told of."""
+
+SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
+PROGRAM, NOTHING, STRAGGLING, IDLE = "driver program", "nothing known", "straggler", "idle"
+CAUSES: Mapping[str, tuple[str, ...]] = {
+    SCHEDULING: (SCHEDULING, "batch planning", "planning", CONTROL),
+    IDLE: (IDLE,),
+    COMMUNICATION: (
+        *(DATA, "fetch wait", "shuffle write", "buffer", "input"),
+        *("receive", "send", "fetch", "outbox"),
+    ),
+    PROGRAM: (PROGRAM, "commit", "release", "publish"),
+    NOTHING: (UNKNOWN,),
+}
+"""DriverKinds of activity by what they are a sign of; all others are work on rows."""
+
+DRIVERS = ("driver", "publisher")
+"""Workers that have no rows that could be split or moved."""
+
+ADVICE: Mapping[str, str] = {
+    SCHEDULING: "tasks are too small or too many for what they cost to start: make batches larger, or use fewer"
+    " partitions",
+    COMMUNICATION: "rows wait for the network or disk between stages: send fewer (combine before the shuffle, select"
+    " columns), or place stages that exchange most on one host",
+    PROCESSING: "workers are busy with rows: make that part cheaper, or give it more tasks if cores are idle",
+    PROGRAM: "executors wait for code on the driver, between jobs: planning, commits, sinks, or what the program does"
+    " itself",
+    IDLE: "no batch was under way: the stream keeps up with its input",
+    NOTHING: "the trace does not say what was done there: trace more, or look at what the workers waited for",
+    STRAGGLING: "the others wait for it: split or move what is hot there, or look at its machine",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that stands out. cause: of `CAUSES`, or processing or straggler. share: of the critical path.
+
+    profile: of all time, which is what a conventional profile says. windows: in how many it leads, of how many. gain:
+    how much shorter the run could get at most if it cost nothing, as a share; None = not looked at. who: the worker.
+    """
+
+    cause: str
+    share: float
+    profile: float
+    windows: int
+    of: int
+    about: str
+    gain: float | None = None
+    who: str = ""
+
+    @property
+    def text(self) -> str:
+        """A sentence or two."""
+        gain = ""
+        if self.gain is not None:
+            gain = f" Without it, windows would be {self.gain:.0%} shorter at most."
+        return (
+            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time), and most of it in"
+            f" {self.windows} of {self.of} window{'' if self.of == 1 else 's'}: {ADVICE[self.cause]}.{gain}"
+        )
+
+
+def findings(found: Profile) -> list[Finding]:
+    """What stands out, the most critical first; nothing where no path leads through any window."""
+    if not found.known:
+        return []
+    causes = {i: cause_of(name) for i, name in enumerate(found.names.kinds)}
+    by_window = _by_cause(found, causes)
+    leaders = _leaders(by_window)
+    sums = (
+        by_window.group_by("cause")
+        .agg(pl.sum("critical", "profile"))
+        # What differs by rounding only is equal.
+        .with_columns(pl.col("critical").round(DIGITS))
+        .sort(["critical", "cause"], descending=[True, False])
+    )
+    out = []
+    for cause, critical, profile in sums.iter_rows():
+        share = round(critical / found.known, DIGITS)
+        if share < LEADS:
+            continue
+        out.append(
+            Finding(
+                cause=cause,
+                share=share,
+                profile=profile / found.known,
+                windows=leaders.get(cause, 0),
+                of=found.known,
+                about=_about(found, cause),
+            )
+        )
+    if out and out[0].cause == PROCESSING and (straggler := _straggler(found)) is not None:
+        out.insert(0, straggler)
+    return out
+
+
+def cause_of(kind: str) -> str:
+    """What a kind of activity is a sign of."""
+    return next((cause for cause, kinds in CAUSES.items() if kind in kinds), PROCESSING)
+
+
+def _by_cause(found: Profile, causes: Mapping[int, str]) -> pl.DataFrame:
+    named = found.in_known().with_columns(
+        pl.col("kind").replace_strict(causes, return_dtype=pl.String).alias("cause")
+    )
+    sums = named.group_by("window", "cause").agg(pl.sum("critical", "profile"))
+    return sums.collect(engine="streaming")
+
+
+def _leaders(by_window: pl.DataFrame) -> dict[str, int]:
+    """In how many windows a cause is the first."""
+    first = (
+        by_window.sort(["critical", "cause"], descending=[True, False]).group_by("window").first()
+    )
+    return dict(first.group_by("cause").len().iter_rows())
+
+
+def _about(found: Profile, cause: str) -> str:
+    if cause == SCHEDULING:
+        return "Scheduling is"
+    if cause == COMMUNICATION:
+        return "Communication is"
+    if cause == PROGRAM:
+        return "Code on the driver is"
+    if cause == IDLE:
+        return "Waiting for input or the next trigger is"
+    if cause == NOTHING:
+        return "What is not known is"
+    kinds = [i for i, name in enumerate(found.names.kinds) if cause_of(name) == PROCESSING]
+    operators = found.by(
+        "operator",
+        where=~pl.col("message") & (pl.col("operator") >= 0) & pl.col("kind").is_in(kinds),
+    )
+    if not len(operators):
+        return "Work is"
+    name, critical = operators["operator"][0], operators["critical"][0]
+    return f"Work is, {critical:.0%} in {name!r},"
+
+
+def _straggler(found: Profile) -> Finding | None:
+    """The worker that the others wait for."""
+    workers = found.by_worker().filter(~pl.col("worker").is_in(DRIVERS))
+    if len(workers) < 2:
+        return None
+    first, second = workers["critical"][0], workers["critical"][1]
+    if first < LEADS or first < STRAGGLER * second:
+        return None
+    name = workers["worker"][0]
+    windows = found.over_time("worker", "message").filter(
+        ~pl.col("message") & ~pl.col("worker").is_in(DRIVERS)
+    )
+    lead = (
+        windows.filter(pl.col("critical") > 0)
+        .sort(["critical", "worker"], descending=[True, False])
+        .group_by("window")
+        .first()
+    )
+    times = f"{first / second:.1f} times" if second else "many times"
+    theirs = found.by("worker", "operator", where=~pl.col("message") & (pl.col("operator") >= 0))
+    theirs = theirs.filter(worker=name)
+    most = f", most of that in {theirs['operator'][0]!r}" if len(theirs) else ""
+    return Finding(
+        cause=STRAGGLING,
+        share=first,
+        profile=workers["profile"][0],
+        windows=int((lead["worker"] == name).sum()),
+        of=found.known,
+        about=f"{name} is {times} as critical as the next worker{most}: it is",
+        who=name,
+    )

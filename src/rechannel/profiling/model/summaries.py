@@ -1,0 +1,250 @@
+"""What windows come to: critical participation by activity, worker, operator and channel, beside the usual profile.
+
+A *cell* is what edges of a window have in common: kind, operator, and the workers of both ends. All summaries are sums
+of cells. Messages belong to channels, pairs of workers; whatever else a worker did is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log10
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from rechannel.profiling.model.participation import Participation, participation
+from rechannel.profiling.model.pieces import Piece, Pieces
+from rechannel.profiling.model.trace import RESERVED, Names
+
+MapPieces = Callable[[Callable[[Piece], Any], Iterable[Piece]], Iterable[Any]]
+"""Applies a function to pieces, wherever, and gives the results in their order."""
+
+CELLS = {
+    "window": pl.Int64,
+    "kind": pl.Int32,
+    "operator": pl.Int32,
+    "worker": pl.Int32,
+    "peer": pl.Int32,
+    "message": pl.Boolean,
+    "edges": pl.Int64,
+    "ns": pl.Int64,
+    "critical": pl.Float64,
+    "profile": pl.Float64,
+}
+WINDOWS = {
+    "window": pl.Int64,
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "edges": pl.Int64,
+    "paths": pl.Float64,
+    "left_out": pl.Int64,
+    "batch": pl.Int64,
+}
+
+
+def cells(window: int, found: Participation) -> pl.DataFrame:
+    """Cells of a window, with the columns of `CELLS`."""
+    graph = found.graph
+    edges = pl.DataFrame(
+        {
+            "kind": graph.kind,
+            "operator": graph.operator,
+            "worker": graph.worker,
+            "peer": graph.peer,
+            "message": np.arange(len(graph.kind)) >= graph.spans,
+            "ns": graph.weight,
+            "critical": found.critical,
+            "profile": found.profile,
+        }
+    )
+    by = ["kind", "operator", "worker", "peer", "message"]
+    sums = edges.group_by(by).agg(
+        pl.len().cast(pl.Int64).alias("edges"), pl.sum("ns", "critical", "profile")
+    )
+    return sums.with_columns(pl.lit(window, pl.Int64).alias("window")).select(
+        pl.col(name).cast(kind) for name, kind in CELLS.items()
+    )
+
+
+def facts(window: int, found: Participation) -> dict[str, float | None]:
+    """A row of `WINDOWS`. paths: the logarithm to base 10 of their number, minus infinity for none.
+
+    batch: the number of the batch, if the window is one.
+    """
+    total = found.paths.total
+    mantissa, exponent = float(total.mantissa[0]), int(total.exponent[0])
+    return {
+        "window": window,
+        "start": found.graph.start,
+        "end": found.graph.end,
+        "edges": len(found.graph.kind),
+        "paths": log10(mantissa) + exponent * log10(2) if mantissa else float("-inf"),
+        "left_out": len(found.paths.left_out),
+        "batch": None,
+    }
+
+
+class CellStore(Protocol):
+    """Keeps the cells of many windows, in memory or beyond it."""
+
+    def add(self, made: pl.DataFrame) -> None:
+        """Add the cells of some windows."""
+        ...
+
+    def frame(self) -> pl.LazyFrame:
+        """Return all cells. The frame may read files that live no longer than the store."""
+        ...
+
+
+class CellsInMemory:
+    """A store for cells that fit into memory."""
+
+    def __init__(self) -> None:
+        self._held = [pl.DataFrame(schema=CELLS)]
+
+    def add(self, made: pl.DataFrame) -> None:
+        """Add the cells of some windows."""
+        self._held.append(made)
+
+    def frame(self) -> pl.LazyFrame:
+        """Return all cells."""
+        return pl.concat(self._held).lazy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Profile:
+    """All windows of a trace. windows: a frame with the columns of `WINDOWS`."""
+
+    names: Names
+    held: CellStore
+    windows: pl.DataFrame
+
+    @property
+    def cells(self) -> pl.LazyFrame:
+        """The columns of `CELLS`. It may read files that go with this profile: collect it before."""
+        return self.held.frame()
+
+    @property
+    def known(self) -> int:
+        """Windows through which a path leads."""
+        return int((self.windows["paths"] > float("-inf")).sum())
+
+    def by(self, *what: str, where: pl.Expr | None = None) -> pl.DataFrame:
+        """Mean CP and share of the profile over windows with paths, by columns of cells; the most critical first."""
+        known = self.in_known()
+        chosen = known if where is None else known.filter(where)
+        count = max(1, self.known)
+        sums = chosen.group_by(*what).agg(
+            (pl.sum("critical") / count).alias("critical"),
+            (pl.sum("profile") / count).alias("profile"),
+            pl.sum("edges", "ns"),
+        )
+        named = sums.with_columns(self._named(column) for column in what if column in self._lists)
+        ordered = named.sort(["critical", *what], descending=[True, *(False for _ in what)])
+        return ordered.collect(engine="streaming")
+
+    def in_known(self) -> pl.LazyFrame:
+        """Cells of windows through which a path leads."""
+        windows = self.windows.lazy().filter(pl.col("paths") > float("-inf")).select("window")
+        return self.cells.join(windows, on="window", how="semi")
+
+    def by_activity(self) -> pl.DataFrame:
+        """By kind of activity and message."""
+        return self.by("kind")
+
+    def by_worker(self) -> pl.DataFrame:
+        """By worker, of what it did itself."""
+        return self.by("worker", where=~pl.col("message"))
+
+    def by_operator(self) -> pl.DataFrame:
+        """By operator, of what workers did for it; with the number of workers, and CP per worker."""
+        mine = ~pl.col("message") & (pl.col("operator") >= 0)
+        workers = pl.n_unique("worker").alias("workers")
+        counted = self.cells.filter(mine).group_by("operator").agg(workers)
+        spread = counted.with_columns(self._named("operator")).collect(engine="streaming")
+        found = self.by("operator", where=mine).join(spread, on="operator", how="left")
+        return found.with_columns((pl.col("critical") / pl.col("workers")).alias("per_worker"))
+
+    def by_channel(self) -> pl.DataFrame:
+        """By pair of workers, of messages."""
+        return self.by("worker", "peer", where=pl.col("message"))
+
+    def over_time(self, *what: str) -> pl.DataFrame:
+        """Sums by window."""
+        sums = self.cells.group_by("window", *what).agg(
+            pl.sum("critical", "profile", "edges", "ns")
+        )
+        named = sums.with_columns(self._named(column) for column in what if column in self._lists)
+        return named.sort("window", *what).collect(engine="streaming")
+
+    @property
+    def _lists(self) -> Mapping[str, list[str]]:
+        workers = list(self.names.workers)
+        return {
+            "kind": list(self.names.kinds),
+            "operator": list(self.names.operators),
+            "worker": workers,
+            "peer": workers,
+        }
+
+    def _named(self, column: str) -> pl.Expr:
+        """Names for places; null for none."""
+        names = pl.Series(self._lists[column], dtype=pl.String)
+        places = pl.col(column)
+        return pl.lit(names).gather(pl.when(places >= 0).then(places)).alias(column)
+
+
+def profiled(pieces: Pieces, each: MapPieces = map, held: CellStore | None = None) -> Profile:
+    """Compute critical participation in the pieces of a trace.
+
+    each: applies a function to all pieces. held: keeps the cells; in memory by default.
+    """
+    held, told = CellsInMemory() if held is None else held, [pl.DataFrame(schema=WINDOWS)]
+    for made, facts_of in each(summed, pieces):
+        held.add(made)
+        told.append(facts_of)
+    return Profile(names=pieces.source.names, held=held, windows=pl.concat(told))
+
+
+def joined(profiles: Sequence[Profile], held: CellStore | None = None) -> Profile:
+    """Windows of several profiles as those of one; their workers and operators are the same by name."""
+    lists = {
+        what: list(dict.fromkeys(name for each in profiles for name in getattr(each.names, what)))
+        for what in ("workers", "operators", "kinds")
+    }
+    lists["kinds"] = list(dict.fromkeys([*RESERVED, *lists["kinds"]]))
+    known = {what: {name: i for i, name in enumerate(names)} for what, names in lists.items()}
+    held = CellsInMemory() if held is None else held
+    told, before = [pl.DataFrame(schema=WINDOWS)], 0
+    for each in profiles:
+        places = {
+            what: [place[name] for name in getattr(each.names, what)]
+            for what, place in known.items()
+        }
+        moved = [
+            pl.col(column)
+            .replace_strict({-1: -1, **dict(enumerate(places[what]))}, return_dtype=pl.Int32)
+            .alias(column)
+            for column, what in (
+                ("kind", "kinds"),
+                ("operator", "operators"),
+                ("worker", "workers"),
+                ("peer", "workers"),
+            )
+        ]
+        held.add(each.cells.with_columns(*moved, pl.col("window") + before).collect())
+        told.append(each.windows.with_columns(pl.col("window") + before))
+        before += len(each.windows)
+    return Profile(names=Names(**lists), held=held, windows=pl.concat(told))
+
+
+def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cells and facts of the windows of a piece."""
+    made, told = [pl.DataFrame(schema=CELLS)], []
+    for number, graph in piece.graphs():
+        found = participation(graph)
+        made.append(cells(number, found))
+        told.append(facts(number, found))
+    return pl.concat(made), pl.DataFrame(told, schema=WINDOWS)

@@ -1,0 +1,109 @@
+"""The program activity graph of a window of time [start, end]: the projection of all spans and messages on it.
+
+A vertex is a worker at a time: where one of its spans begins or ends, or a border of the window. An edge is a span
+(but for waiting ones, which are never on a path) or a message; what straddles a border is clipped there, and what lies
+outside is dropped. So vertices of a worker are numbered in a row, and its span i leads from its vertex i to i + 1.
+Edges without length are no work and join their ends; messages without length do lead from one worker to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.profiling.model.timeline import Timeline
+from rechannel.profiling.model.trace import RESERVED, WAITING, Indices, Messages, Times
+
+_WAITING = RESERVED.index(WAITING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowGraph:
+    """A window as a graph.
+
+    start, end: ns. time: of every vertex; vertices are by worker and time. Edges, first spans, then messages, shapes
+    (edges,): source, target: vertices; kind, operator; worker, peer: workers of both ends (of a span the same). spans:
+    how many edges are spans. initial, final: vertices at the window's begin and end.
+    """
+
+    start: int
+    end: int
+    time: Times
+    source: Times
+    target: Times
+    kind: Indices
+    operator: Indices
+    worker: Indices
+    peer: Indices
+    spans: int
+    initial: Times
+    final: Times
+
+    @property
+    def weight(self) -> Times:
+        """Length of every edge, ns."""
+        return self.time[self.target] - self.time[self.source]
+
+
+def window_graph(line: Timeline, went: Messages, start: int, end: int) -> WindowGraph:
+    """The graph of a window. Raises ValueError for one that ends before it begins."""
+    if end <= start:
+        msg = f"a window ends behind its begin, not at {end} and {start}"
+        raise ValueError(msg)
+    inside = np.flatnonzero((line.end > start) & (line.start < end))
+    worker = line.worker[inside]
+    begins = np.maximum(line.start[inside], start)
+    ends = np.minimum(line.end[inside], end)
+    # Spans of a worker follow one another, so it has one vertex more than it has spans.
+    new = np.flatnonzero(np.diff(worker, prepend=-1))
+    rank = np.zeros(len(inside), dtype=np.int64)
+    rank[new] = 1
+    rank = np.cumsum(rank) - 1
+    first = np.arange(len(inside)) + rank
+    time = np.empty(len(inside) + len(new), dtype=np.int64)
+    time[first] = begins
+    last = np.append(new[1:], len(inside)) - 1 if len(new) else new
+    time[first[last] + 1] = ends[last]
+    whose = np.empty(len(time), dtype=np.int32)
+    whose[first] = worker
+    whose[first[last] + 1] = worker[last]
+    moving = np.flatnonzero(line.kind[inside] != _WAITING)
+    sent = np.flatnonzero((went.received > start) & (went.sent < end) | _at_once(went, start, end))
+    leaves = _vertices(
+        time, whose, went.source[sent], np.maximum(went.sent[sent], start), start, end
+    )
+    arrives = _vertices(
+        time, whose, went.target[sent], np.minimum(went.received[sent], end), start, end
+    )
+    return WindowGraph(
+        start=start,
+        end=end,
+        time=time,
+        source=np.concatenate([first[moving], leaves]),
+        target=np.concatenate([first[moving] + 1, arrives]),
+        kind=np.concatenate([line.kind[inside][moving], went.kind[sent]]),
+        operator=np.concatenate([line.operator[inside][moving], went.operator[sent]]),
+        worker=np.concatenate([worker[moving], went.source[sent]]),
+        peer=np.concatenate([worker[moving], went.target[sent]]),
+        spans=len(moving),
+        initial=first[new][time[first[new]] == start],
+        final=(first[last] + 1)[time[first[last] + 1] == end],
+    )
+
+
+def _at_once(went: Messages, start: int, end: int) -> npt.NDArray[np.bool_]:
+    """Messages without length within the window."""
+    found: npt.NDArray[np.bool_] = went.sent == went.received
+    return found & (went.sent >= start) & (went.sent <= end)
+
+
+def _vertices(
+    time: Times, whose: Indices, worker: Indices, at: Times, start: int, end: int
+) -> Times:
+    """Vertices of workers at times."""
+    width = end - start + 1
+    places = whose.astype(np.int64) * width + (time - start)
+    found: Times = np.searchsorted(places, worker.astype(np.int64) * width + (at - start))
+    return found

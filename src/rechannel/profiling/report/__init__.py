@@ -1,0 +1,1 @@
+"""A profile as values, pictures and a page."""

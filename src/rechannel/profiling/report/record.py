@@ -1,0 +1,80 @@
+"""A profile as plain values: what the screen, JSON and the page show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from rechannel.profiling.model.analysis import Analysis
+from rechannel.profiling.model.trace import NS
+
+SUMMARIES = {
+    "activities": ("kind",),
+    "workers": ("worker",),
+    "operators": ("operator",),
+    "channels": ("worker", "peer"),
+}
+"""Titles, and the columns that name their rows."""
+
+
+def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
+    """The first rows of every summary: names, critical, profile, edges, ns."""
+    found = made.profile
+    frames = {
+        "activities": found.by_activity(),
+        "workers": found.by_worker(),
+        "operators": found.by_operator(),
+        "channels": found.by_channel(),
+    }
+    figures = ("critical", "profile", "edges", "ns")
+    return {
+        title: frames[title].select(*SUMMARIES[title], *figures).head(top) for title in SUMMARIES
+    }
+
+
+def about(made: Analysis) -> str:
+    """How much it is of."""
+    windows = made.profile.windows
+    if not len(windows):
+        return f"no windows; {made.pieces.source.about}"
+    begin, end = windows["start"].to_list(), windows["end"].to_list()
+    return (
+        f"{(max(end) - min(begin)) / NS:,.1f} s in {numbered(len(windows), 'window')};"
+        f" {made.pieces.source.about}"
+    )
+
+
+def numbered(count: int, what: str) -> str:
+    """So many of them."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def as_record(made: Analysis, top: int) -> dict[str, Any]:
+    """Everything."""
+    found = made.findings
+    return {
+        "title": made.title,
+        "about": about(made),
+        "notes": made.notes,
+        "findings": [
+            {
+                "cause": each.cause,
+                "share": each.share,
+                "profile": each.profile,
+                "windows": each.windows,
+                "of": each.of,
+                "gain": each.gain,
+                "text": each.text,
+            }
+            for each in found
+        ],
+        "places": [
+            {"operator": p.operator, "task": p.task, "executor": p.executor, "gain": p.gain}
+            for p in made.places
+        ],
+        **{title: frame.to_dicts() for title, frame in summaries(made, top).items()},
+        "windows": made.profile.windows.with_columns(
+            pl.when(pl.col("paths").is_finite()).then("paths").alias("paths")
+        ).to_dicts(),
+    }

@@ -1,0 +1,178 @@
+"""On which core of its executor a task ran, which no log says, and what the driver did between tasks. One pass in time.
+
+A task takes the core of its executor that has its number (its place in the stage, modulo the cores), so that the same
+part of the data is at the same core in every batch; if that one is busy, the core that was freed last before the task
+came there, as in SnailTrail's adapter; if all are busy, one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.profiling.model.trace import Times, within
+from rechannel.profiling.spark.rows import TASK_ROW, TaskRows, leaving
+from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
+from rechannel.profiling.storage.stored import ACTIVITY, activity_blocks
+
+DRIVER = 0
+SPARE = 64
+"""ExecutorCores that an executor may seem to have more than it said."""
+
+_NEVER = -(1 << 62)
+
+
+@dataclass(slots=True)
+class ExecutorCores:
+    """ExecutorCores of executors. known: how many each has. used: how many worked; crowded: tasks that found none."""
+
+    known: npt.NDArray[np.int64]
+    used: npt.NDArray[np.int64] = field(init=False)
+    crowded: int = 0
+    _free: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """All are free."""
+        room = int(self.known.max(initial=0)) + SPARE
+        self.used = np.zeros(len(self.known), dtype=np.int64)
+        self._free = np.full((len(self.known), room), _NEVER, dtype=np.int64)
+
+    def place(self, rows: Rows) -> None:
+        """Give cores to tasks, which are later ones than those of all calls before."""
+        order = np.argsort(rows["arrive"], kind="stable")
+        columns = tuple(
+            np.ascontiguousarray(column[order])
+            for column in (rows["executor"], rows["index"], rows["arrive"], leaving(rows))
+        )
+        core, more = _placed(columns, self.known, self._free, self.used)
+        rows["core"][order] = core
+        self.crowded += more
+
+
+@nb.njit(cache=True, nogil=True)
+def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no cover - compiled
+    """Core of every task, and how many had to take one more than there are. free, used: changed."""
+    executor, index, arrive, leave = tasks
+    count, room, more = len(executor), free.shape[1], 0
+    core = np.empty(count, dtype=np.int32)
+    for i in range(count):
+        e = executor[i]
+        best = index[i] % known[e]
+        if free[e, best] > arrive[i]:
+            best = -1
+            for c in range(known[e]):
+                if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
+                    best = c
+            for c in range(known[e], used[e] if best < 0 else 0):
+                if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
+                    best = c
+        if best < 0:
+            best = max(used[e], known[e])
+            if best == room:
+                best = np.argmin(free[e])
+        more += best >= known[e]
+        core[i] = best
+        used[e] = max(used[e], best + 1)
+        free[e, best] = max(free[e, best], leave[i])
+    return core, more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSpans:
+    """When the driver had what to do, ns: jobs and batches of a stream, shapes (spans, 2), and other borders."""
+
+    jobs: Times
+    batches: Times
+    borders: Times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverKinds:
+    """Numbers of what a driver does."""
+
+    waiting: int
+    scheduling: int
+    planning: int
+    between: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacedTasks:
+    """Tasks with their cores, and what the driver did.
+
+    stages: ids of all, sorted. wrote: distinct (stage, executor, core) of tasks that were of use, sorted.
+    """
+
+    tasks: RowBlocks
+    driver: RowBlocks
+    cores: ExecutorCores
+    stages: npt.NDArray[np.int32]
+    wrote: npt.NDArray[np.int32]
+
+
+def place_tasks(
+    tasks: TaskRows, known: Sequence[int], busy: DriverSpans, kinds: DriverKinds
+) -> PlacedTasks:
+    """One pass over all tasks. known: cores of every executor."""
+    raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
+    cores = ExecutorCores(np.array(known, dtype=np.int64))
+    done, driver = RowBlocks(TASK_ROW, "launch", "finish"), activity_blocks()
+    wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
+    last = np.empty(0, dtype=np.int64)
+    for start, end in _spans(raw, busy.borders):
+        rows = raw.meeting(start, end)
+        coming = rows[(rows["arrive"] >= start) & (rows["arrive"] < end)]
+        coming["good"] &= ~np.isin(coming["number"], lost)
+        cores.place(coming)
+        if len(coming):
+            done.add(coming)
+            good = coming[coming["good"]]
+            pairs = np.column_stack([good["stage"], good["executor"], good["core"]])
+            wrote.append(np.unique(pairs, axis=0))
+            stages.append(np.unique(coming["stage"]))
+        finished = rows["finish"][~rows["killed"]]
+        times = np.concatenate([rows["launch"], finished, busy.borders])
+        times = np.unique(times[(times >= start) & (times < end)])
+        times = np.concatenate([last, times])
+        driver.add(_driven(times, finished, busy, kinds))
+        last = times[-1:]
+    return PlacedTasks(
+        tasks=done,
+        driver=driver,
+        cores=cores,
+        stages=np.unique(np.concatenate(stages)),
+        wrote=np.unique(np.concatenate(wrote), axis=0),
+    )
+
+
+def _spans(tasks: RowBlocks, borders: Times) -> list[tuple[int, int]]:
+    """Spans of time with about as many tasks each as a block, one behind the other."""
+    known = [*borders.tolist(), *(tasks.span or ())]
+    if not known:
+        return []
+    first, last = min(known), max(known) + 1
+    # Whole numbers: a float has no room for the nanoseconds since 1970.
+    count = 64 * max(1, len(tasks) // BLOCK_ROWS)
+    fine = np.unique([first + (last - first) * i // count for i in range(count + 1)])
+    group = (tasks.before(fine[:-1]) // BLOCK_ROWS).astype(np.int64)
+    starts = fine[np.flatnonzero(np.diff(group, prepend=-1))]
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), last], strict=True))
+
+
+def _driven(times: Times, finished: Times, busy: DriverSpans, kinds: DriverKinds) -> Rows:
+    """What the driver did from each time to the next."""
+    count = max(0, len(times) - 1)
+    rows = np.empty(count, dtype=ACTIVITY)
+    if count:
+        starts, ends = times[:-1], times[1:]
+        kind = np.where(within(starts, busy.batches), kinds.planning, kinds.between)
+        kind = np.where(within(starts, busy.jobs), kinds.scheduling, kind)
+        rows["kind"] = np.where(np.isin(ends, finished), kinds.waiting, kind)
+        rows["worker"], rows["operator"] = DRIVER, -1
+        rows["start"], rows["end"] = starts, ends
+    return rows

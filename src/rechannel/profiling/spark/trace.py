@@ -1,0 +1,307 @@
+"""Tasks of Spark as activities and messages. The assumptions, which the log does not tell:
+
+- The driver is a worker; so is every core of an executor. On which core a task ran, `spark_placing.py` says.
+- A task's time is: sent by the driver at its launch (a control message), then on its core deserialisation, waiting for
+  blocks of a shuffle, processing, collection of garbage, writing of a shuffle, serialisation of the result; then a
+  control message back, which the driver has at the finish. A result that the driver fetched is a data message.
+- What the log does not explain of a task's time is scheduler delay; a third of it lies before the task,
+  as in SnailTrail's adapter, the rest behind it.
+- A core without a task waits.
+- The driver waits if it goes on with the finish of a task. Otherwise it schedules while a job is there. Between jobs it
+  runs the program; of Structured Streaming it plans (and commits) within a batch, and is idle between batches.
+- A task fetches the blocks of a shuffle from the cores that ran tasks of its parent stages: it asks all of them when it
+  begins to fetch (a control message of a nanosecond), and a data message of each arrives when the fetching is over.
+  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait. Executors that have gone are not
+  asked. A parent that was skipped is the stage of the same RDD that ran: so every stage of an adaptive query is.
+- A task that was killed does not answer: neither a faster attempt nor a job that is over waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.profiling.model.trace import (
+    CONTROL,
+    DATA,
+    MS,
+    RESERVED,
+    WAITING,
+    Activities,
+    Indices,
+    Messages,
+    Names,
+    Times,
+    Trace,
+)
+from rechannel.profiling.spark.cores import (
+    DRIVER,
+    DriverKinds,
+    DriverSpans,
+    PlacedTasks,
+    place_tasks,
+)
+from rechannel.profiling.spark.log import SparkLog, SparkStage
+from rechannel.profiling.spark.rows import FETCHING, TASK_STEPS, fetching, leaving
+from rechannel.profiling.storage.blocks import Rows
+
+SPARK_KINDS = (
+    *RESERVED,
+    *TASK_STEPS,
+    "failed work",
+    "scheduling",
+    "driver program",
+    "batch planning",
+    "idle",
+)
+NEVER = 1 << 43
+"""ms"""
+_KIND = {name: number for number, name in enumerate(SPARK_KINDS)}
+_FIRST = len(RESERVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparkTrace:
+    """What an application did. span: ns.
+
+    first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
+    that wrote what it reads. gone: of every worker, when its executor went, ns. weights: activities and messages
+    of every block of tasks.
+    """
+
+    names: Names
+    span: tuple[int, int]
+    first: Indices
+    placed: PlacedTasks = field(repr=False)
+    operator: Indices = field(repr=False)
+    parents: dict[int, Indices] = field(repr=False)
+    gone: Times = field(repr=False)
+    weights: Sequence[int] = field(repr=False)
+
+    @property
+    def crowded(self) -> int:
+        """Tasks for which an executor had no core left."""
+        return self.placed.cores.crowded
+
+    @property
+    def about(self) -> str:
+        """How much there is."""
+        return f"{len(self.names.workers)} workers, {len(self.placed.tasks):,} tasks"
+
+    def before(self, times: Times) -> npt.NDArray[np.float64]:
+        """About how many activities and messages lie before each of some times."""
+        return self.placed.tasks.before(times, self.weights) + self.placed.driver.before(times)
+
+    def cut(self, cuts: Times) -> SparkParts:
+        """Parts from each time to the next."""
+        return SparkParts(whole=self, cuts=cuts)
+
+    def part(self, start: int, end: int) -> Trace:
+        """What says what happened from one time to another."""
+        rows = self.placed.tasks.meeting(start, end)
+        worker = (self.first[rows["executor"]] + rows["core"]).astype(np.int32)
+        operator = self.operator[np.searchsorted(self.placed.stages, rows["stage"])]
+        blocks = self._blocks(rows, worker)
+        driven = self.placed.driver.meeting(start, end)
+        names = ("worker", "kind", "operator", "start", "end")
+        return Trace(
+            names=self.names,
+            # Of activities that are as long as each other the last one counts.
+            activities=Activities.joined(
+                self._idle(),
+                _worked(rows, worker, operator, blocks),
+                Activities.lasting(*(driven[name] for name in names)),
+            ),
+            messages=_sent(rows, worker, operator, blocks),
+        )
+
+    def whole(self) -> Trace:
+        """All of it, in memory."""
+        return self.part(*self.span)
+
+    def _idle(self) -> Activities:
+        """Every core waits all the time: tasks are activities within that."""
+        core = np.arange(1, len(self.names.workers), dtype=np.int32)
+        nothing = np.full(len(core), -1, dtype=np.int32)
+        start, end = (np.full(len(core), time, dtype=np.int64) for time in self.span)
+        return Activities.lasting(core, np.full_like(core, _KIND[WAITING]), nothing, start, end)
+
+    def _blocks(self, rows: Rows, worker: Indices) -> Fetches:
+        """Tasks that waited for blocks, and the other cores that ran tasks of their parents."""
+        begun, _ = fetching(rows)
+        waited = np.flatnonzero(rows["good"] & (rows["steps"][:, FETCHING] > 1))
+        pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
+        for stage in np.unique(rows["stage"][waited]).tolist():
+            sources = self.parents.get(stage)
+            if sources is None:
+                continue
+            mine = waited[rows["stage"][waited] == stage]
+            task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
+            asked = (source != worker[task]) & (begun[task] < self.gone[source])
+            pairs.append((task[asked], source[asked]))
+        task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        return Fetches(task=task, source=source)
+
+
+_EACH = len(TASK_STEPS) + 4
+"""Activities and messages that a task becomes, but for those of shuffles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparkParts:
+    """An application that was cut."""
+
+    whole: SparkTrace
+    cuts: Times
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def __getitem__(self, number: int) -> Trace:
+        return self.whole.part(int(self.cuts[number]), int(self.cuts[number + 1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetches:
+    """Which tasks fetched from which cores. Shapes (pairs,)."""
+
+    task: Times
+    source: Indices
+
+
+def spark_trace(log: SparkLog) -> SparkTrace:
+    """What an application did."""
+    tasks = log.finish()
+    number = log.tasks.executors
+    executors = sorted(number, key=lambda name: (len(name), name))
+    jobs = _spans((job.start, job.end or log.end) for job in log.jobs.values())
+    batches = _spans((batch.start, batch.end) for batch in log.batches)
+    life = np.array([log.start * MS, log.end * MS], dtype=np.int64)
+    borders = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
+    done = place_tasks(
+        log.tasks,
+        [max(1, log.cores.get(name, 1)) for name in number],
+        DriverSpans(
+            jobs=jobs,
+            batches=batches,
+            borders=borders[borders > 0],
+        ),
+        DriverKinds(
+            waiting=_KIND[WAITING],
+            scheduling=_KIND["scheduling"],
+            planning=_KIND["batch planning"],
+            between=_KIND["idle" if len(batches) else "driver program"],
+        ),
+    )
+    first, workers, gone = np.zeros(len(executors), dtype=np.int32), ["driver"], [NEVER * MS]
+    for name in executors:
+        first[number[name]] = len(workers)
+        used = int(done.cores.used[number[name]])
+        workers += [f"executor {name} core {core + 1}" for core in range(used)]
+        gone += [log.removed.get(name, NEVER) * MS] * used
+    known = [log.stages.get(stage, SparkStage(f"stage {stage}")) for stage in done.stages.tolist()]
+    parents = _parents(done, log.stages, first)
+    names: dict[str, int] = {}
+    operator = [names.setdefault(stage.name, len(names)) for stage in known]
+    return SparkTrace(
+        names=Names(workers=workers, operators=list(names), kinds=SPARK_KINDS),
+        span=_span(tasks.span, log),
+        first=first,
+        placed=done,
+        operator=np.array(operator, dtype=np.int32),
+        parents=parents,
+        weights=[_weight(rows, parents) for rows in done.tasks.each()],
+        gone=np.array(gone, dtype=np.int64),
+    )
+
+
+def _weight(rows: Rows, parents: Mapping[int, Indices]) -> int:
+    """Activities and messages that tasks become, about."""
+    waited = rows["stage"][rows["good"] & (rows["steps"][:, FETCHING] > 1)]
+    stages, counts = np.unique(waited, return_counts=True)
+    pairs: int = sum(
+        len(parents.get(stage, ())) * count
+        for stage, count in zip(stages.tolist(), counts.tolist(), strict=True)
+    )
+    return _EACH * len(rows) + 2 * pairs
+
+
+def _spans(ms: Iterable[tuple[int, int]]) -> Times:
+    """Begins and ends, ns. Shape (spans, 2)."""
+    return np.array(list(ms), dtype=np.int64).reshape(-1, 2) * MS
+
+
+def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
+    times = [time * MS for time in (log.start, log.end) if time] + list(of_tasks or ())
+    return (min(times), max(times)) if times else (0, 0)
+
+
+def _parents(
+    done: PlacedTasks, stages: Mapping[int, SparkStage], first: Indices
+) -> dict[int, Indices]:
+    """By stage, the cores that wrote what it reads."""
+    wrote = done.wrote
+    worker = first[wrote[:, 1]] + wrote[:, 2]
+    begin = np.searchsorted(wrote[:, 0], done.stages)
+    end = np.searchsorted(wrote[:, 0], done.stages, side="right")
+    place = {stage: i for i, stage in enumerate(done.stages.tolist())}
+    ran = {stages[stage].rdd: stage for stage in place if stage in stages}
+    found = {}
+    for stage in place:
+        parents = stages[stage].parents if stage in stages else ()
+        told = [each if each in place else _same(stages, ran, each) for each in parents]
+        parts = [worker[begin[place[p]] : end[place[p]]] for p in told if p is not None]
+        if parts:
+            found[stage] = np.unique(np.concatenate(parts)).astype(np.int32)
+    return found
+
+
+def _same(stages: Mapping[int, SparkStage], ran: Mapping[int, int], skipped: int) -> int | None:
+    """The stage that ran for one that was skipped."""
+    rdd = stages[skipped].rdd if skipped in stages else -1
+    return ran.get(rdd) if rdd >= 0 else None
+
+
+def _worked(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Activities:
+    """What cores did."""
+    steps = rows["steps"]
+    count, each = steps.shape
+    ends = rows["arrive"][:, None] + np.cumsum(steps, axis=1)
+    kinds = np.tile(np.arange(_FIRST, _FIRST + each, dtype=np.int32), (count, 1))
+    kinds[~rows["good"]] = _KIND["failed work"]
+    kinds[blocks.task, FETCHING] = _KIND[WAITING]
+    return Activities.lasting(
+        np.repeat(worker, each),
+        kinds.ravel(),
+        np.repeat(operator, each),
+        (ends - steps).ravel(),
+        ends.ravel(),
+    )
+
+
+def _sent(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Messages:
+    """Tasks on their way out and back; what asks for blocks of shuffles, and these."""
+    count, asked = len(worker), len(blocks.task)
+    control, data = _KIND[CONTROL], _KIND[DATA]
+    driver = np.full(count, DRIVER, dtype=np.int32)
+    child, served = worker[blocks.task], operator[blocks.task]
+    begun, had = fetching(rows)
+    asks = begun[blocks.task]
+    back = np.flatnonzero(~rows["killed"])
+    kinds = (
+        np.full(count, control),
+        np.where(rows["getting"][back], data, control),
+        np.full(asked, control),
+        np.full(asked, data),
+    )
+    return Messages(
+        source=np.concatenate([driver, worker[back], child, blocks.source]),
+        target=np.concatenate([worker, driver[back], blocks.source, child]),
+        kind=np.concatenate(kinds).astype(np.int32),
+        operator=np.concatenate([operator, operator[back], served, served]),
+        sent=np.concatenate([rows["launch"], leaving(rows)[back], asks, asks + 1]),
+        received=np.concatenate([rows["arrive"], rows["finish"][back], asks + 1, had[blocks.task]]),
+    )

@@ -1,0 +1,1 @@
+"""Rows and cells that may not fit into memory."""

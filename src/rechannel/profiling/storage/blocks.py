@@ -1,0 +1,128 @@
+"""Rows that each last from one time to another, by the hundred million: blocks in the order in which rows came.
+
+Every block knows the first begin and the last end of its rows, so a question for a span of time reads only the blocks
+that may have some of it. Rows that come nearly in the order of time, as logs and traces have them, make blocks that
+hardly overlap. Blocks are held in memory up to `HELD` bytes; all of them lie in one temporary file beyond that, which
+goes with the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import pread
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+from weakref import finalize
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.profiling.model.trace import Times
+
+Rows = npt.NDArray[Any]
+
+BLOCK_ROWS = 1 << 16
+"""Of a block."""
+HELD = 1 << 26
+"""Bytes."""
+
+
+class RowBlocks:
+    """Rows of a numpy record type. start, end: names of its fields that say from when to when a row lasts."""
+
+    def __init__(self, kind: np.dtype[Any], start: str, end: str, held: int = HELD) -> None:
+        self.kind = kind
+        self._start, self._end, self._held = start, end, held
+        self._open: list[Rows] = []
+        self._closed: list[Rows] = []
+        self._zones: list[tuple[int, int, int]] = []
+        self._places: list[int] = []
+        self._rows = 0
+        self._file: BinaryIO | None = None
+
+    def __len__(self) -> int:
+        return self._rows + sum(len(part) for part in self._open)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether they lie in a file."""
+        return self._file is not None
+
+    def add(self, rows: Rows) -> None:
+        """Add rows; their order is kept."""
+        self._open.append(rows)
+        if sum(len(part) for part in self._open) >= BLOCK_ROWS:
+            self._close()
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The first begin and the last end; None without rows."""
+        self._close()
+        if not self._zones:
+            return None
+        return min(first for first, *_ in self._zones), max(last for _, last, _ in self._zones)
+
+    def meeting(self, start: int, end: int) -> Rows:
+        """Rows that have some time in [start, end], borders included, in their order."""
+        self._close()
+        parts = [np.empty(0, dtype=self.kind)]
+        for number, (first, last, _) in enumerate(self._zones):
+            if first > end or last < start:
+                continue
+            block = self._block(number)
+            if first < start or last > end:
+                block = block[(block[self._start] <= end) & (block[self._end] >= start)]
+            parts.append(block)
+        return np.concatenate(parts)
+
+    def each(self) -> Iterator[Rows]:
+        """All blocks."""
+        self._close()
+        return (self._block(number) for number in range(len(self._zones)))
+
+    def before(
+        self, times: Times, weights: Sequence[float] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """About how many rows lie before each of some times, as if those of a block were spread evenly.
+
+        weights: of every block, if they do not count by their rows.
+        """
+        self._close()
+        count = np.zeros(len(times))
+        known = weights if weights is not None else [rows for *_, rows in self._zones]
+        for (first, last, _), weight in zip(self._zones, known, strict=True):
+            count += weight * np.clip((times - first) / max(1, last - first), 0, 1)
+        return count
+
+    def _close(self) -> None:
+        """Make blocks of what was added."""
+        if not self._open:
+            return
+        added = np.concatenate(self._open)
+        self._open = []
+        for at in range(0, len(added), BLOCK_ROWS):
+            block = added[at : at + BLOCK_ROWS]
+            first, last = int(block[self._start].min()), int(block[self._end].max())
+            self._places.append(self._rows)
+            self._rows += len(block)
+            self._zones.append((first, last, len(block)))
+            self._closed.append(block)
+        if self._file is not None or sum(block.nbytes for block in self._closed) > self._held:
+            self._lay()
+
+    def _lay(self) -> None:
+        """Write what is in memory behind what is in the file."""
+        if self._file is None:
+            self._file = TemporaryFile(prefix="rechannel-trace-")  # noqa: SIM115 - as long as the rows
+            finalize(self, self._file.close)
+        for block in self._closed:
+            self._file.write(block.tobytes())
+        self._file.flush()
+        self._closed = []
+
+    def _block(self, number: int) -> Rows:
+        if self._file is None:
+            return self._closed[number]
+        at, rows = self._places[number], self._zones[number][2]
+        size = self.kind.itemsize
+        return np.frombuffer(pread(self._file.fileno(), rows * size, at * size), dtype=self.kind)

@@ -1,0 +1,129 @@
+"""A running session that is looked at in a thread of its own, as long as a caller wants to know."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Condition, Event, Thread, current_thread
+
+from rechannel.profiling.model.analysis import Analysis
+from rechannel.profiling.model.summaries import Profile, joined
+from rechannel.profiling.spark.live import LiveSession
+from rechannel.profiling.storage.cells import SpilledCells
+
+_LOG = logging.getLogger(__name__)
+KEPT = 120
+"""Windows that are kept."""
+_FAILURES = 3
+"""Looks that fail one after the other until no more is made: the session has stopped."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Windows of a running session. Iterating gives those that are kept, then waits for the next; it ends with `stop`.
+
+    live: who looks. window_ms: length of a window. tell: called with every window, in the thread that looks. keep: how
+    many windows are kept.
+    """
+
+    live: LiveSession
+    window_ms: int
+    tell: Callable[[Analysis], None] | None = None
+    keep: int = KEPT
+    _windows: deque[Analysis] = field(init=False)
+    _seen: int = 0
+    _stopped: Event = field(default_factory=Event)
+    _changed: Condition = field(default_factory=Condition)
+    _thread: Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to look."""
+        self.live.begin()
+        self._windows = deque(maxlen=self.keep)
+        self._thread = Thread(target=self._look, name="rechannel-watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def windows(self) -> list[Analysis]:
+        """The newest ones, oldest first."""
+        with self._changed:
+            return list(self._windows)
+
+    @property
+    def latest(self) -> Analysis | None:
+        """The newest one; None before the first is over."""
+        with self._changed:
+            return self._windows[-1] if self._windows else None
+
+    def profile(self) -> Profile:
+        """All windows that are kept, as one profile."""
+        return joined([each.profile for each in self.windows], SpilledCells())
+
+    def stop(self) -> None:
+        """Look no more. What was seen stays."""
+        self._end()
+        if current_thread() is not self._thread:
+            self._thread.join(timeout=10)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __iter__(self) -> Iterator[Analysis]:
+        next_ = 0
+        while True:
+            with self._changed:
+                while self._seen <= next_ and not self._stopped.is_set():
+                    self._changed.wait()
+                if self._seen <= next_:
+                    return
+                # Who comes too late misses windows that are no longer kept.
+                next_ = max(next_, self._seen - len(self._windows))
+                found = self._windows[next_ - self._seen]
+            next_ += 1
+            yield found
+
+    def _end(self) -> None:
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _look(self) -> None:
+        start, failures = self.live.clock(), 0
+        while not self._stopped.is_set():
+            end = start + self.window_ms
+            while (left := self.live.ready(end)) > 0 and not self._stopped.wait(left):
+                pass
+            if self._stopped.is_set() or self.live.stopped():
+                self._end()
+                return
+            try:
+                found = self.live.window(start, end)
+                failures = 0
+            except Exception as error:  # py4j raises what the other side throws, and more
+                failures += 1
+                _LOG.warning("a window of %s was not looked at: %s", self.live.title, error)
+                if failures == _FAILURES:
+                    _LOG.warning("the session is looked at no more: %s", error)
+                    self._end()
+            else:
+                with self._changed:
+                    self._windows.append(found)
+                    self._seen += 1
+                    self._changed.notify_all()
+                self._tell(found)
+            start = end
+
+    def _tell(self, found: Analysis) -> None:
+        """A function that failed is told nothing any more."""
+        if self.tell is None:
+            return
+        try:
+            self.tell(found)
+        except Exception:  # anyone's function
+            _LOG.exception("what was to be told of a window failed, and is not called again")
+            self.tell = None

@@ -1,0 +1,94 @@
+"""What stages are called: nodes of plans of Spark SQL."""
+
+import pytest
+
+from rechannel.profiling.spark.log import SparkLog
+from tests.unit.profiling.logs import line, small, stage_info
+
+SQL = "org.apache.spark.sql.execution.ui."
+
+
+def sql(event, **fields):
+    return line(event, **fields).replace(b"SparkListener", f"{SQL}SparkListener".encode(), 1)
+
+
+def node(name, *children, text="", counts=()):
+    metrics = [{"name": "n", "accumulatorId": each, "metricType": "sum"} for each in counts]
+    return {
+        "nodeName": name,
+        "simpleString": text or name,
+        "children": list(children),
+        "metadata": {},
+        "metrics": metrics,
+    }
+
+
+PLAN = node(
+    "AdaptiveSparkPlan",
+    node(
+        "WholeStageCodegen (2)",
+        node(
+            "MapInPandas",
+            node(
+                "InputAdapter",
+                node(
+                    "Exchange",
+                    node(
+                        "WholeStageCodegen (1)",
+                        node("Project", node("Scan csv", counts=[5])),
+                        counts=[4],
+                    ),
+                    counts=[3, 6],
+                ),
+            ),
+            text="MapInPandas spelled(word#1)#2, [word#3, n#4L]",
+            counts=[2],
+        ),
+        counts=[1],
+    ),
+)
+
+
+def done(number, counters, name="start at NativeMethodAccessorImpl.java:0"):
+    info = stage_info(number, name=name, scope="WholeStageCodegen (9)")
+    info["Accumulables"] = [{"ID": each, "Name": "n", "Value": 1} for each in counters]
+    return line("StageCompleted", **{"Stage Info": info})
+
+
+def named(*lines):
+    log = SparkLog(strict=True).read([*small()[:2], *lines])
+    return {number: stage.name for number, stage in log.stages.items()}
+
+
+def test_stages_have_the_nodes_between_exchanges():
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=PLAN)
+    # Both stages count with accumulators of the exchange: these do not tell which one it is.
+    found = named(start, done(7, [3, 5, 6, 99]), done(8, [3, 6, 1], "collect at job.py:3"))
+    assert found == {
+        7: "Scan csv > Project > Exchange",
+        8: "Exchange > MapInPandas spelled (collect at job.py:3)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("ArrowEvalPython [shout(word#1)#9], [pythonUDF0#9], 200", "ArrowEvalPython shout"),
+        ("BatchEvalPython [f(a#1), g(b#2)], [x]", "BatchEvalPython f"),
+        ("FlatMapGroupsInPandas [k#0L], each(k#0L, v#1)#5, [k#6]", "FlatMapGroupsInPandas each"),
+        ("Project [upper(word#1)]", "Project"),
+    ],
+)
+def test_python_functions_are_named(text, name):
+    plan = node(text.partition(" ")[0], text=text, counts=[1])
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=plan)
+    assert named(start, done(0, [1])) == {0: name}
+
+
+def test_plans_that_change_and_end():
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=node("A", counts=[1]))
+    other = sql("SQLAdaptiveExecutionUpdate", executionId=0, sparkPlanInfo=node("B", counts=[2]))
+    end = sql("SQLExecutionEnd", executionId=0, time=1)
+    assert named(start, other, done(0, [1]), done(1, [2])) == {0: "A", 1: "B"}
+    # Numbers of accumulators mean nothing any more; there is the scope left, and nowhere to look.
+    assert named(start, end, done(0, [1])) == {0: "WholeStageCodegen (9)"}
