@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rechannel.assembly import Assembly, Clock, InProcess, wall_clock
+from rechannel.assembly import Clock, Start, assemble
 from rechannel.dataflow.check import check
 from rechannel.dataflow.picture import draw_text
 from rechannel.dataflow.provided import provided_by
@@ -19,6 +19,7 @@ from rechannel.dataflow.svg import draw_svg
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError
 from rechannel.running import RunningJob
+from rechannel.seams import InProcess, job_seams, wall_clock
 from rechannel.settings import Settings
 from rechannel.state.opening import open_store
 from rechannel.state.store import Store
@@ -101,25 +102,28 @@ class Job:
         DataflowError, JavaError.
         """
         spark = None if in_process else self._session()
-        assembly = Assembly(
-            name=self.name,
-            dataflow=self.dataflow,
-            settings=self.settings,
+        seams = job_seams(
+            self.name,
             store=self._store,
-            spark=spark,
+            settings=self.settings,
             clock=clock,
+            spark=spark,
             in_process=in_process,
-            migrations=self._migrations,
-            remove_later_output=remove_later_output,
         )
-        return assembly.start(
+        asked = Start(
             takeover=takeover,
             revert=revert,
             mended=mended,
             replan=replan,
+            remove_later_output=remove_later_output,
             fresh=fresh,
             without=without,
+            migrations=self._migrations,
         )
+        parts = assemble(
+            seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
+        )
+        return RunningJob(parts)
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

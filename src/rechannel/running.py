@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from rechannel.assembly import Parts
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
-from rechannel.engine.journal.lease import Lease
-from rechannel.engine.journal.log import Journal
-from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
-from rechannel.engine.loop.housekeeping import Housekeeper
 from rechannel.engine.loop.life import Life
-from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.calls import waited
 from rechannel.engine.reconfigure.history import read_history, read_one, summary
 from rechannel.engine.reconfigure.latencies import Latencies
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking, looking
-from rechannel.engine.view.pinned import Hold, Pinned
+from rechannel.engine.reconfigure.switch import asking, looking
+from rechannel.engine.view.pinned import Hold
 from rechannel.engine.view.sql import answer, named
-from rechannel.engine.view.state_view import StateView
 from rechannel.errors import (
     NotReadyError,
     RefusedError,
@@ -44,33 +38,12 @@ from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
-from rechannel.state.store import Store
-from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rechannel.serve.server import Server
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a job was put together from."""
-
-    name: str
-    store: Store
-    exchange: ProgramSwitch
-    opener: Opener
-    journal: Journal
-    housekeeper: Housekeeper
-    driver: Driver
-    publisher: Publisher
-    lease: Lease
-    hub: Hub
-    view: StateView
-    held: Pinned
-    session: Any = None
 
 
 class RunningJob:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rechannel import assembly
 from rechannel.engine.journal import state
 from rechannel.engine.loop.heartbeat import Heartbeat
 from rechannel.engine.loop.stream_time import StreamTime
@@ -17,7 +18,6 @@ from rechannel.errors import FencedError
 from rechannel.reconfigure import coordination
 from rechannel.reconfigure.record import Record
 from rechannel.sinks import files, spare
-from rechannel.testing import harness
 from tests.property.test_seams import simulate
 
 SCHEDULES = 500
@@ -51,7 +51,7 @@ def published_by_number(patch: pytest.MonkeyPatch) -> None:
 
 def intents_for_ever(patch: pytest.MonkeyPatch) -> None:
     """A timestep that was intended is run again, whatever is asked for."""
-    patch.setattr(harness, "withdrawal", lambda state, **named: None)
+    patch.setattr(assembly, "withdrawal", lambda state, **named: None)
 
 
 def one_sign_fails(patch: pytest.MonkeyPatch) -> None:

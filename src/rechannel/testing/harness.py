@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,31 +12,25 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.assembly import Seams, Start, assemble
 from rechannel.dataflow.check import check
 from rechannel.dataflow.graph import Node
 from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.dataflow.writer import Flow
+from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
-from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.log import read_only
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.loop.driver import Driver
-from rechannel.engine.loop.housekeeping import Housekeeper
-from rechannel.engine.program.identity import Identity
-from rechannel.engine.program.opening import opening
 from rechannel.engine.program.physical import SinkPlan, compile_plan
 from rechannel.engine.program.programs import programs_of
-from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.versions import NOTE, Program, bound, start_program
-from rechannel.engine.program.withdrawal import withdrawal
-from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.program.versions import bound
 from rechannel.engine.reconfigure.cluster import FixedCluster
-from rechannel.engine.reconfigure.history import History
-from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparing import ClusterPreparer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.reconfigure.switch import Opener, Ready
 from rechannel.engine.stages.inprocess import Fault as TaskFault
 from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults
-from rechannel.engine.stages.loading import initial_state, load_initial
+from rechannel.engine.stages.runner import Runner
+from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
@@ -47,15 +42,16 @@ from rechannel.state.faulty import Fault, FaultyStore, Outage
 from rechannel.state.memory import MemoryStore
 from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
+from rechannel.telemetry.hub import Hub
+from rechannel.telemetry.opening import open_hub
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.process import (
     Choose,
+    NoLease,
     Process,
     PromptExecutor,
-    Silent,
     StepExecutor,
     StepThread,
-    no_housekeeping,
 )
 from rechannel.testing.recorder import Recorder
 from rechannel.version import __version__
@@ -63,7 +59,10 @@ from rechannel.version import __version__
 TASKS = 2
 """Tasks per operator where settings do not say."""
 
-_OPENINGS = count(1)
+NAME = "test"
+"""Of the job, to the state directory."""
+
+_IDS = count(1)
 """Of this process: two harnesses over copies of one directory open it under different words."""
 
 Configure = Callable[[Configuration], Configuration]
@@ -132,23 +131,11 @@ class Harness:
         self._arrival = arrival
         self._names = names or map("attempt{}".format, count())
         self._own_writer = writer
-        self._sweep_every = sweep_every
+        self._sweep_every = sweep_every or sys.maxsize
         check(self.dataflow)
-        self._opener = Opener(
-            store=self.store,
-            ask=self._ask,
-            reader=lambda node: open_source(
-                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
-                store=self.store,
-                name=node.name,
-                aside=PromptExecutor(),
-            ),
-            writer=self._writer,
-            loader=InProcessLoader(lambda: next(self._names)),
-            defaults={"tasks": self.settings.tasks or TASKS, "bins": self.settings.bins},
-        )
-        self._readers = self._opener.readers(self.dataflow, {})
-        self._schemas = self._opener.schemas(self.dataflow, self._readers)
+        opener = self._opener(self.store, self.settings)
+        readers = opener.readers(self.dataflow, {})
+        self._schemas = opener.schemas(self.dataflow, readers)
         self.plan = compile_plan(self.dataflow, self._schemas, bound(self.dataflow, self._schemas))
         self.recorders = {sink.sink.name: Recorder() for sink in self.plan.sinks}
         self.recorders.update(recorders or {})
@@ -193,153 +180,103 @@ class Harness:
         `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
-        settings = settings or self.settings
-        journal, state = Journal.open(
-            store, keep_versions=settings.keep_versions, snapshot_every=settings.snapshot_every
+        executor = StepExecutor()
+        parts = assemble(
+            self._seams(store, executor, task_faults, settings or self.settings),
+            name=NAME,
+            dataflow=self.dataflow,
+            settings=settings or self.settings,
+            start=Start(
+                revert=revert,
+                mended=mended,
+                replan=replan,
+                fresh=fresh,
+                without=without,
+                migrations=tuple(migrations),
+            ),
         )
-        made = partial(
-            start_program,
-            self.dataflow,
-            self._schemas,
-            store,
-            revert=revert,
-            mended=mended,
-            fresh=fresh,
-            without=without,
-            migrations=migrations,
+        self._process = Process(
+            parts=parts, executor=executor, choose=self._choose, wait_until=self._wait_until
         )
-        program, changed = made(state), NOTE in state.notes
-        identity = Identity(name="test", operators=program.record["operators"])
-        identity.check(store, changed=changed)
-        writers = self._opener.writers(program.plan)
-        opened = Opened(
-            host="test",
-            pid=0,
-            time_ms=0,
-            fingerprint="",
-            version=__version__,
-            id=f"opening{next(_OPENINGS)}",
-        )
-        if journal.append(opened).number > state.number + 1:
-            program = made(journal.state)
-        for writer in writers.values():
-            writer.begin()
-        identity.claim(store, changed=changed)
-        back = program.back is not None
-        after = settings.replan_after
-        withdrawn = withdrawal(journal.state, replan=replan, after=after, back=back)
-        if withdrawn is not None:
-            journal.append(withdrawn)
-        self._process = self._assemble(store, journal, settings, task_faults, program, writers)
-        if self._patient:
-            journal.write_through(
-                PatientStore(
-                    inner=store,
-                    patience=settings.patience,
-                    sleep=lambda seconds: self._wait_until(self._passed() + seconds * 1e3),
-                    clock=lambda: self._passed() / 1e3,
-                )
-            )
-        self._process.driver.recover()
+        parts.driver.recover()
         return self._process
 
-    def _assemble(
-        self,
-        store: FaultyStore,
-        journal: Journal,
-        settings: Settings,
-        task_faults: TaskFault,
-        program: Program,
-        writers: Mapping[str, SinkWriter],
-    ) -> Process:
-        programs = program.programs
-        now_ms = int(self.clock())
-        configuration = self._configure(
-            first_configuration(
-                self.plan,
-                tasks=settings.tasks or TASKS,
-                bins=settings.bins,
-                interval_ms=settings.interval_ms,
-                in_flight=settings.in_flight,
-            )
+    def _seams(
+        self, store: Store, executor: StepExecutor, task_faults: TaskFault, settings: Settings
+    ) -> Seams:
+        """What a job has of the outside world, in memory and in one thread."""
+        return Seams(
+            store=store,
+            clock=self.clock,
+            steady=self._steady,
+            waits=None,
+            ids=lambda: f"id{next(_IDS)}",
+            stamp=_stamp,
+            acquire=lambda takeover: NoLease(),
+            opener=lambda owner, ledger: self._opener(store, settings),
+            cluster=lambda: self.cluster,
+            engine=lambda current, cluster: self._engine(current, task_faults),
+            preparer=lambda exchange, cluster, runner: ClusterPreparer(
+                exchange=exchange, cluster=cluster
+            ),
+            hub=lambda configuration, timestep: self._hub(configuration, timestep, settings),
+            bearing=self._bearing,
+            executor=executor,
+            thread=partial(StepThread, executor),
+            sweep_every=self._sweep_every,
+            configure=self._configure,
         )
-        for body in opening(journal.state, program, configuration, now_ms):
-            journal.append(body)
-        current = Ready(program=program, readers=self._readers, writers=writers)
-        loader = self._opener.loader
-        tables = initial_state(self.plan, programs, journal.state, loader)
-        load_initial(tables, programs, journal, configuration, loader, now_ms)
+
+    def _opener(self, store: Store, settings: Settings) -> Opener:
+        return Opener(
+            store=store,
+            ask=self._ask,
+            reader=lambda node: open_source(
+                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
+                store=store,
+                name=node.name,
+                aside=PromptExecutor(),
+            ),
+            writer=self._writer,
+            loader=InProcessLoader(lambda: next(self._names)),
+            defaults={"tasks": settings.tasks or TASKS, "bins": settings.bins},
+        )
+
+    def _engine(self, current: Ready, task_faults: TaskFault) -> tuple[Runner, RowsOf]:
         runner = InProcessRunner(
-            self.plan,
-            programs,
-            self._readers,
+            current.plan,
+            current.program.programs,
+            current.readers,
             names=self._names.__next__,
             fault=self._counting(task_faults),
             arrival=self._arrival,
         )
-        publisher = self._publisher(current, journal, runner, settings)
-        executor = StepExecutor()
-        view = StateView(self.plan, programs)
-        exchange = ProgramSwitch(
-            current=current,
-            runner=runner,
-            publisher=publisher,
-            view=view,
-            state=lambda: journal.state,
-        )
-        measured = Measured(lambda: journal.state.manifests)
-        driver = Driver(
-            measured=measured,
-            history=History(store, measured),
-            exchange=exchange,
-            journal=journal,
-            runner=runner,
-            publisher=publisher,
-            configuration=configuration,
-            settings=settings,
+        return runner, runner.rows_of
+
+    def _hub(self, configuration: Configuration, timestep: int, settings: Settings) -> Hub:
+        return open_hub(
+            NAME,
+            spark=None,
+            root=None,
             clock=self.clock,
-            steady=self._steady,
-            listener=Silent(),
-            housekeep=self._housekeeping(store, journal, exchange, executor),
-            executor=executor,
-            preparer=ClusterPreparer(exchange=exchange, cluster=self.cluster),
-            limits=self.cluster,
-        )
-        return Process(
-            exchange=exchange,
-            opener=replace(self._opener, store=store),
-            store=store,
-            journal=journal,
-            driver=driver,
-            publisher=publisher,
-            runner=runner,
-            executor=executor,
-            choose=self._choose,
-            wait_until=self._wait_until,
-        )
-
-    def _housekeeping(
-        self, store: Store, journal: Journal, exchange: ProgramSwitch, executor: StepExecutor
-    ) -> Callable[[Callable[[], int | None]], None]:
-        if self._sweep_every is None:
-            return no_housekeeping
-        return Housekeeper(
-            store,
-            journal,
-            self._sweep_every,
-            lambda: exchange.filling,
-            thread=partial(StepThread, executor),
-        ).tick
-
-    def _publisher(
-        self, current: Ready, journal: Journal, runner: InProcessRunner, settings: Settings
-    ) -> Publisher:
-        return Publisher(
-            sinks=current.plan.sinks,
-            writers=current.writers,
-            rows_of=runner.rows_of,
-            journal=journal,
+            timestep=timestep,
+            tasks={name: op.tasks for name, op in configuration.operators.items()},
             backlog=settings.publish_backlog,
+        )
+
+    def _bearing(
+        self, store: Store, stopping: Stopping, tell: Callable[[BaseException | None], None], /
+    ) -> Store:
+        """A journal that bears outages waits by the clock of the harness."""
+        if not self._patient:
+            return store
+        return PatientStore(
+            inner=store,
+            patience=self.settings.patience,
+            left=stopping.left,
+            tell=tell,
+            sleep=lambda seconds: self._wait_until(self._passed() + seconds * 1e3),
+            clock=lambda: self._passed() / 1e3,
         )
 
     def _wait_until(self, at_ms: float) -> None:
@@ -424,3 +361,10 @@ class Harness:
         program = self._process.exchange.current.program
         programs = {n: replace(p, store=self.store) for n, p in program.programs.items()}
         return StateView(program.plan, programs)
+
+
+def _stamp(*, fingerprint: str, time_ms: int, id: str) -> Opened:  # noqa: A002 - the entry's word
+    """Take over under the name of no machine, so that a journal is the same on every one."""
+    return Opened(
+        host="test", pid=0, time_ms=time_ms, fingerprint=fingerprint, version=__version__, id=id
+    )

@@ -7,8 +7,9 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from rechannel.assembly import Parts
 from rechannel.engine.journal.entries import Closed
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.driver import Driver
@@ -16,7 +17,6 @@ from rechannel.engine.loop.housekeeping import sweep
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking
 from rechannel.engine.stages.inprocess import InProcessRunner
-from rechannel.engine.stages.runner import Report
 from rechannel.errors import DamagedStateError
 from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.moment import EventMoment
@@ -102,6 +102,16 @@ def _nobody_waits(due_ms: float) -> None:
     """Time passes when a test says so."""
 
 
+class NoLease:
+    """Keeps no driver out: a test starts another one whenever it likes."""
+
+    def watch(self, entry: Callable[[], int]) -> None:
+        """Give no signs."""
+
+    def release(self) -> None:
+        """Hold nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Process:
     """One driver and what it needs. `Harness.start` makes it.
@@ -113,16 +123,45 @@ class Process:
     it, and ends the driver.
     """
 
-    exchange: ProgramSwitch
-    opener: Opener
-    store: Store
-    journal: Journal
-    driver: Driver
-    publisher: Publisher
-    runner: InProcessRunner
+    parts: Parts
     executor: StepExecutor
     choose: Choose = field(default=lambda _: 0)
     wait_until: Callable[[float], None] = _nobody_waits
+
+    @property
+    def store(self) -> Store:
+        """The store as this driver sees it."""
+        return self.parts.store
+
+    @property
+    def driver(self) -> Driver:
+        """The loop of timesteps."""
+        return self.parts.driver
+
+    @property
+    def journal(self) -> Journal:
+        """The journal as this driver writes it."""
+        return self.parts.journal
+
+    @property
+    def publisher(self) -> Publisher:
+        """What shows committed timesteps."""
+        return self.parts.publisher
+
+    @property
+    def exchange(self) -> ProgramSwitch:
+        """The version of the program that runs, and those that wait."""
+        return self.parts.exchange
+
+    @property
+    def opener(self) -> Opener:
+        """How sources and sinks of another version are opened."""
+        return self.parts.opener
+
+    @property
+    def runner(self) -> InProcessRunner:
+        """What runs the tasks."""
+        return cast("InProcessRunner", self.parts.runner)
 
     def step(self) -> bool:
         """Let one thing happen: a decision or a commit, a unit, a publication. False: nothing can.
@@ -179,7 +218,7 @@ class Process:
     def sweep(self) -> int:
         """Remove files that nothing names, as the driver does now and then; how many."""
         return sweep(
-            self.store,
+            self.parts.store,
             lambda: self.journal.state,
             self.publisher.oldest,
             lambda: self.exchange.filling,
@@ -195,27 +234,3 @@ class Process:
         ):  # it may find what it reads swept: its result does not count
             late()
         return True
-
-
-class Silent:
-    """A listener that ignores what it is told."""
-
-    def started(self, timestep: int, **facts: Any) -> None:
-        """Ignore."""
-
-    def operator(self, timestep: int, operator: str, at_ms: float) -> None:
-        """Ignore."""
-
-    def committed(self, timestep: int, *, reports: list[Report], **facts: Any) -> None:
-        """Ignore."""
-
-    def failed(self, timestep: int | None, error: BaseException, **facts: Any) -> None:
-        """Ignore."""
-
-    def well(self) -> None:
-        """Ignore."""
-
-
-def no_housekeeping(unread: Callable[[], int | None]) -> None:
-    """Files are removed when a test says so."""
-    del unread

@@ -392,7 +392,7 @@ def meanwhile(process: Process, happens) -> Process:
 
     opener = process.opener
     slow = Slow(**{field.name: getattr(opener, field.name) for field in fields(opener)})
-    return replace(process, opener=slow)
+    return replace(process, parts=replace(process.parts, opener=slow))
 
 
 def phases(process: Process) -> list[str]:
