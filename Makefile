@@ -22,13 +22,13 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest check lint format bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest check lint format docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 environment:  ## make .venv with everything in it (the other targets do this by themselves)
-	@scripts/bootstrap .venv demo,test,dev,bench
+	@scripts/bootstrap .venv demo,test,dev,bench,docs
 
 demo: environment  ## replay the flights of 2013 through a stateful dataflow
 	$(BIN)/rechannel demo
@@ -66,6 +66,9 @@ format: environment  ## format code and pages, and mend what can be mended mecha
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/mdformat $(PAGES)
+
+docs: environment  ## build the docs site into build/site; a dead link or a missing name fails it
+	$(BIN)/zensical build --strict --clean
 
 bench: $(BENCHMARKS:%=bench-%)  ## run every benchmark, small (full sizes: make bench BENCH_FLAGS=)
 
