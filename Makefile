@@ -22,7 +22,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest check lint format docs bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest check lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,8 +67,16 @@ format: environment  ## format code and pages, and mend what can be mended mecha
 	$(BIN)/ruff check --fix .
 	$(BIN)/mdformat $(PAGES)
 
-docs: environment  ## build the docs site into build/site; a dead link or a missing name fails it
-	$(BIN)/zensical build --strict --clean
+docs: environment  ## build the docs site into build/site; warnings are errors
+	@mkdir -p build
+	@NO_COLOR=1 $(BIN)/zensical build --strict --clean >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
+	@if grep '^griffe: ' build/docs.log; then echo 'docstrings that the API reference cannot read'; exit 1; fi
+	@echo 'open build/site/index.html'
+
+release: environment  ## build sdist and wheel, and run the quickstart from the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python scripts/check_wheel.py dist/*.whl
 
 bench: $(BENCHMARKS:%=bench-%)  ## run every benchmark, small (full sizes: make bench BENCH_FLAGS=)
 

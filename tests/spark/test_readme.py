@@ -9,15 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.check_wheel import quickstart
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def quickstart() -> tuple[str, str]:
-    """The program and the output that stands behind "It prints:"."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Quickstart")[2]
-    program = text.partition("```python\n")[2].partition("```")[0]
-    printed = text.partition("It prints:")[2].partition("```\n")[2].partition("```")[0]
-    return program, printed
 
 
 @pytest.mark.spark
