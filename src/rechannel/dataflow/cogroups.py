@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -68,6 +68,15 @@ class CogroupSpec(OperatorSpec):
     def windows_us(self) -> int | None:
         """Length of its windows, if it has any."""
         return None if self.within is None else self.within.size_us
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, function=function)
 
     @property
     def kind(self) -> str:

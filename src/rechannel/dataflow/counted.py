@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from rechannel.dataflow.naming import caller
 from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.errors import DataflowError
-from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
 from rechannel.operators.aggregate.functions import Count
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.window.counted import COUNT, PANE, WINDOW, CountedLogic
@@ -32,6 +33,16 @@ class CountedSpec(OperatorSpec):
     def sorted_before(self) -> bool:
         """In the order of event time, another operator sorts the rows."""
         return self.on is not None
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "aggregates by name"
+
+    def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> CountedSpec:
+        """Other aggregates of the same windows."""
+        del keyed
+        return replace(self, aggregates=AggregateSpec(aggregates=columns))
 
     @property
     def kind(self) -> str:

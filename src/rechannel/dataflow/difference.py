@@ -24,8 +24,8 @@ from rechannel.dataflow.graph import (
     Transform,
 )
 from rechannel.dataflow.identity import function_of, logic_identity
+from rechannel.dataflow.operator_spec import INSTEAD
 from rechannel.dataflow.rules import kind_of, label
-from rechannel.dataflow.succession import INSTEAD
 from rechannel.errors import RefusedError
 from rechannel.sinks.outlets import FileOutlet, MemoryOutlet
 

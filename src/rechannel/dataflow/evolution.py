@@ -12,8 +12,6 @@ from typing import Any
 
 from rechannel.dataflow.branching import SqlFilter
 from rechannel.dataflow.check import check
-from rechannel.dataflow.cogroups import CogroupSpec
-from rechannel.dataflow.counted import CountedSpec
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.graph import (
     Dataflow,
@@ -24,22 +22,12 @@ from rechannel.dataflow.graph import (
     Stateful,
     Transform,
 )
-from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
-from rechannel.dataflow.operator_spec import OperatorSpec
+from rechannel.dataflow.operator_spec import INSTEAD, OperatorSpec
 from rechannel.dataflow.resourced import with_resource
 from rechannel.dataflow.rules import label, suggest
-from rechannel.dataflow.runnings import RunningSpec
-from rechannel.dataflow.specs import (
-    AggregateSpec,
-    ReduceSpec,
-    TrackBatchesSpec,
-    TrackSpec,
-)
 from rechannel.dataflow.stream import Columns, Stream
-from rechannel.dataflow.succession import INSTEAD
-from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.functions.dead_letters import Apart
@@ -186,57 +174,18 @@ def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapB
     return replace(node, function=logic, schema=columns)
 
 
-_FUNCTIONS: Mapping[type, str] = {
-    ReduceSpec: "function",
-    ApplySpec: "function",
-    ApplySessionSpec: "function",
-    CogroupSpec: "function",
-    TrackSpec: "update",
-    TrackBatchesSpec: "update",
-}
-"""Where operators have the function that they run."""
-
-_NAMED = ("aggregate", "window", "sessions", "counting")
-_FIXED = ("join", "asof_join", "lookup", "top", "deduplicate", "order")
-
-
 def _changed_spec(node: Stateful, logic: Logic) -> OperatorSpec:
-    spec: Any = node.spec
-    if isinstance(spec, WindowSpec | SessionSpec) and isinstance(spec.aggregates, CombineSpec):
-        msg = f"{label(node)}: what its windows hold was combined with the function of before; {INSTEAD}"
-        raise RefusedError(msg)
-    if isinstance(logic, Mapping):
-        if isinstance(spec, AggregateSpec):
-            return AggregateSpec(aggregates=logic)
-        if isinstance(spec, WindowSpec | SessionSpec | CountedSpec):
-            made = AggregateSpec(aggregates=logic)
-            keyed = node.keys != (START,)
-            if isinstance(spec, WindowSpec) and spec.needs_copies(made, keyed=keyed) != spec.copies:
-                msg = (
-                    f"{label(node)}: whether each window has rows of its own follows from whether an aggregate goes by"
-                    f" the order of rows, and what is stored cannot become the other; {INSTEAD}"
-                )
-                raise RefusedError(msg)
-            if isinstance(spec, SessionSpec) and made.ordered != spec.aggregates.ordered:
-                msg = (
-                    f"{label(node)}: sessions keep their rows if an aggregate goes by the order of rows, and only then;"
-                    f" what is stored cannot become the other; {INSTEAD}"
-                )
-                raise RefusedError(msg)
-            return replace(spec, aggregates=made)
-        if isinstance(spec, RunningSpec):
-            return replace(spec, functions=logic)
-    if isinstance(logic, OperatorSpec):
-        return logic
-    if callable(logic) and type(spec) in _FUNCTIONS:
-        changed: OperatorSpec = replace(spec, **{_FUNCTIONS[type(spec)]: logic})
+    try:
+        changed = node.spec.replaced(logic, keyed=node.keys != (START,))
+    except RefusedError as error:
+        msg = f"{label(node)}: {error}"
+        raise RefusedError(msg) from None
+    if changed is not None:
         return changed
-    if spec.kind in _FIXED:
+    if node.spec.runs is None:
         msg = f"{label(node)} runs no function that could be replaced; {INSTEAD}"
         raise RefusedError(msg)
-    by_name = {"running": "functions of the order of rows by name"}
-    by_name |= dict.fromkeys(_NAMED, "aggregates by name")
-    raise _unfit(node, logic, by_name.get(spec.kind, "a function"))
+    raise _unfit(node, logic, node.spec.runs)
 
 
 def _unfit(node: Node, logic: object, wants: str) -> RefusedError:

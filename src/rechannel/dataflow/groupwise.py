@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,6 +55,15 @@ class ApplySpec(OperatorSpec):
     def windows_us(self) -> int:
         """Length of its windows."""
         return self.window_us
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, function=function)
 
     @property
     def kind(self) -> str:
@@ -124,6 +134,15 @@ class ApplySessionSpec(OperatorSpec):
     def corrects(self) -> bool:
         """Whether late rows, or rows of an incomplete window, show it again."""
         return bool(self.lateness_us or not self.on_close or self.early_ms)
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, function=function)
 
     @property
     def kind(self) -> str:

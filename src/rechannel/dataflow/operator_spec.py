@@ -8,12 +8,15 @@ operator which takes rows as they come and shows what became of a key at once; a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from rechannel.kernels.protocol.logic import StatefulLogic
+
+INSTEAD = "give the operator another name: it is then a new one, beside the old or in its place"
+"""What to do where an operator cannot change as asked."""
 
 
 class OperatorSpec(ABC):
@@ -35,6 +38,33 @@ class OperatorSpec(ABC):
     @property
     def fixed(self) -> object:
         """What cannot change under the operator's name, whatever its new logic is; None = nothing."""
+        return None
+
+    @property
+    def runs(self) -> str | None:
+        """What of it can be replaced under a running stream, in words; None = nothing."""
+        return None
+
+    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
+        """The operator with other logic under the same name; None for logic that it cannot run.
+
+        logic: another operator, columns by name, or a function. keyed: whether its rows have a key beside their
+        window. Raises RefusedError where the state that is stored forbids it.
+        """
+        if isinstance(logic, OperatorSpec):
+            return logic
+        if isinstance(logic, Mapping):
+            return self.with_columns(logic, keyed=keyed)
+        return self.with_function(logic) if callable(logic) else None
+
+    def with_columns(self, columns: Mapping[str, Any], *, keyed: bool) -> OperatorSpec | None:
+        """The operator that computes other columns. See `replaced`."""
+        del columns, keyed
+        return None
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec | None:
+        """The operator that calls another function. See `replaced`."""
+        del function
         return None
 
     @property

@@ -7,7 +7,7 @@ passed them, called `<name>.order`, and behind it one that goes by the order in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -55,6 +55,16 @@ class RunningSpec(OperatorSpec):
     def sorted_before(self) -> bool:
         """In the order of event time, another operator sorts the rows."""
         return self.on is not None
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "functions of the order of rows by name"
+
+    def with_columns(self, columns: Mapping[str, RunningFunction], *, keyed: bool) -> RunningSpec:
+        """Other functions of the same order."""
+        del keyed
+        return replace(self, functions=columns)
 
     @property
     def kind(self) -> str:

@@ -7,7 +7,7 @@ a running stream, the columns of its state may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +70,18 @@ class AggregateSpec(OperatorSpec):
             if not callable(getattr(function, "state_fields", None)):
                 msg = f"{name}={function!r} is not an aggregate; use count(), sum('price'), ..."
                 raise DataflowError(msg)
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "aggregates by name"
+
+    def with_columns(
+        self, columns: Mapping[str, AggregateFunction], *, keyed: bool
+    ) -> AggregateSpec:
+        """Other aggregates; `succession` says what becomes of their state."""
+        del keyed
+        return AggregateSpec(aggregates=columns)
 
     @property
     def kind(self) -> str:
@@ -169,6 +181,15 @@ class ReduceSpec(OperatorSpec):
         return self.function
 
     @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, function=function)
+
+    @property
     def kind(self) -> str:
         """One word."""
         return "reduce"
@@ -208,6 +229,15 @@ class TrackSpec(Timeouts, MayDivide):
     def user_function(self) -> Callable[..., Any]:
         """What is called with the rows."""
         return self.update
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, update=function)
 
     @property
     def kind(self) -> str:
@@ -251,6 +281,15 @@ class TrackBatchesSpec(Timeouts, MayDivide):
     def user_function(self) -> Callable[..., Any]:
         """What is called with the rows."""
         return self.update
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, update=function)
 
     @property
     def kind(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.migration import Migrate
+from rechannel.dataflow.operator_spec import INSTEAD
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Migration, fingerprint
@@ -29,8 +30,6 @@ from rechannel.operators.window.counted import CountedLogic
 from rechannel.operators.window.logic import WindowLogic
 from rechannel.operators.window.session_apply import ApplySessionLogic
 from rechannel.operators.window.sessions import SessionLogic
-
-INSTEAD = "give the operator another name: it is then a new one, beside the old or in its place"
 
 
 def migration_between(

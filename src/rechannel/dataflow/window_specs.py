@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.operator_spec import OperatorSpec
+from rechannel.dataflow.operator_spec import INSTEAD, OperatorSpec
 from rechannel.dataflow.specs import AggregateSpec, need_callable, split_keys
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.shuffle.watermarks import MICROS, need_time
 from rechannel.operators.aggregate.logic import AggregateLogic
@@ -102,6 +102,27 @@ class WindowSpec(OperatorSpec):
     def corrects(self) -> bool:
         """Whether late rows, or rows of an incomplete window, show it again."""
         return bool(self.lateness_us or not self.on_close or self.early_ms)
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "aggregates by name"
+
+    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
+        """Refuse other logic for rows that a user's function combined."""
+        need_aggregates(self.aggregates)
+        return OperatorSpec.replaced(self, logic, keyed=keyed)
+
+    def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> WindowSpec:
+        """Other aggregates of the same windows. Raises RefusedError where these would hold rows of another kind."""
+        made = AggregateSpec(aggregates=columns)
+        if self.needs_copies(made, keyed=keyed) != self.copies:
+            msg = (
+                "whether each window has rows of its own follows from whether an aggregate goes by the order of rows,"
+                f" and what is stored cannot become the other; {INSTEAD}"
+            )
+            raise RefusedError(msg)
+        return replace(self, aggregates=made)
 
     @property
     def kind(self) -> str:
@@ -201,6 +222,28 @@ class SessionSpec(OperatorSpec):
         return bool(self.lateness_us or not self.on_close or self.early_ms)
 
     @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "aggregates by name"
+
+    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
+        """Refuse other logic for rows that a user's function combined."""
+        need_aggregates(self.aggregates)
+        return OperatorSpec.replaced(self, logic, keyed=keyed)
+
+    def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> SessionSpec:
+        """Other aggregates of the same sessions. Raises RefusedError where these would hold other rows."""
+        del keyed
+        made = AggregateSpec(aggregates=columns)
+        if made.ordered != self.aggregates.ordered:
+            msg = (
+                "sessions keep their rows if an aggregate goes by the order of rows, and only then; what is stored"
+                f" cannot become the other; {INSTEAD}"
+            )
+            raise RefusedError(msg)
+        return replace(self, aggregates=made)
+
+    @property
     def kind(self) -> str:
         """One word."""
         return "sessions"
@@ -239,3 +282,10 @@ class SessionSpec(OperatorSpec):
         early = "" if self.early_ms is None else ", early"
         rows = ", rows" if self.aggregates.ordered else ""
         return f"{self.gap_us} {kind}{late}{early}{rows}"
+
+
+def need_aggregates(aggregates: AggregateSpec | CombineSpec) -> None:
+    """Raise RefusedError for windows whose rows a user's function combined: no other logic understands them."""
+    if isinstance(aggregates, CombineSpec):
+        msg = f"what its windows hold was combined with the present function; {INSTEAD}"
+        raise RefusedError(msg)
