@@ -135,7 +135,7 @@ def table_refusals(old: Dataflow, new: Dataflow) -> Iterator[str]:
 
 def tables_of(node: Node) -> tuple[str, ...]:
     """Operators whose rows are the table of a lookup; none of other nodes."""
-    if not isinstance(node, Stateful) or node.spec.kind != "lookup":
+    if not isinstance(node, Stateful) or not node.spec.has_table:
         return ()
     assert isinstance(node.upstream, Paired)  # noqa: S101 - as `lookup` makes it
     return tuple(dict.fromkeys(each.name for each in _emitting(node.upstream.inputs[1])))

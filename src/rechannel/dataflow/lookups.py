@@ -40,7 +40,7 @@ class LookupSpec(OperatorSpec):
     suffix: str = "_right"
 
     @property
-    def timed_by_left(self) -> bool:
+    def has_table(self) -> bool:
         """Rows leave when they come, and a table has no part in their event time."""
         return True
 

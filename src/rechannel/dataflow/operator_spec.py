@@ -95,8 +95,8 @@ class OperatorSpec(ABC):
         return None
 
     @property
-    def timed_by_left(self) -> bool:
-        """Of two inputs, whether the left one alone brings event time."""
+    def has_table(self) -> bool:
+        """Whether the right one of its two inputs is a table, which has no part in event time."""
         return False
 
     @property

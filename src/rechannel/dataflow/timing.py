@@ -58,7 +58,7 @@ def _walk(node: Node) -> Iterator[MapBatches | Stateful]:
 def _leading(node: Stateful) -> Node:
     """What brings an operator its event time: of one that looks rows up in a table, the rows, and not the table."""
     upstream = node.upstream
-    if node.spec.timed_by_left and isinstance(upstream, Paired):
+    if node.spec.has_table and isinstance(upstream, Paired):
         return upstream.inputs[0]
     return upstream
 
