@@ -41,7 +41,7 @@ SWEPT_EVERY = 20
 def run_rechannel(parameters: Parameters) -> Measurement:
     """One window every second, over ``slides`` seconds, of ``rows`` rows a second and ``keys`` keys."""
     import rechannel as rc
-    from rechannel.state.local import Durability, LocalStore
+    from rechannel.state.stores.local import Durability, LocalStore
     from rechannel.testing import Harness, script
 
     schema = pa.schema(

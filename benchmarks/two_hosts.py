@@ -18,9 +18,9 @@ import rechannel as rc
 from benchmarks.harness import Parameters
 from benchmarks.session import shared_settings
 from rechannel.engine.spark.cluster import spark_cluster
-from rechannel.state.hostcache import VARIABLE as CACHE
-from rechannel.state.local import Durability, LocalStore
-from rechannel.state.shared import SharedStore
+from rechannel.state.cache.host_cache import VARIABLE as CACHE
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.shared import SharedStore
 from rechannel.testing.loopback import Host, Loopback, loopback
 from rechannel.testing.throttled import ThrottledStore
 

@@ -78,11 +78,11 @@ if TYPE_CHECKING:
     from rechannel.settings import Settings
     from rechannel.sinks.batch import Batch
     from rechannel.sources.connectors import MemoryConnector
-    from rechannel.state.local import Durability
+    from rechannel.state.stores.local import Durability
 
 _HOMES = {
     "Batch": "rechannel.sinks.batch",
-    "Durability": "rechannel.state.local",
+    "Durability": "rechannel.state.stores.local",
     "GroupFrame": "rechannel.operators.window.group_frame",
     "Job": "rechannel.job",
     "KeyedFrame": "rechannel.operators.process.track_frame",

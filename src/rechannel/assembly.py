@@ -42,9 +42,9 @@ from rechannel.engine.view.state_view import Scan, StateView
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
-from rechannel.state.local import directory_of
-from rechannel.state.opening import check_keys
 from rechannel.state.store import Store
+from rechannel.state.stores.local import directory_of
+from rechannel.state.stores.opening import check_keys
 from rechannel.telemetry.hub import STORE, Hub
 
 _LOG = logging.getLogger(__name__)

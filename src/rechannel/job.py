@@ -21,8 +21,8 @@ from rechannel.errors import DataflowError
 from rechannel.running import RunningJob
 from rechannel.seams import InProcess, job_seams, wall_clock
 from rechannel.settings import Settings
-from rechannel.state.opening import open_store
 from rechannel.state.store import Store
+from rechannel.state.stores.opening import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,9 +35,9 @@ from rechannel.sinks.open import open_with_letters
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
-from rechannel.state.local import Durability, directory_of
-from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
+from rechannel.state.stores.local import Durability, directory_of
+from rechannel.state.stores.patient import PatientStore
 from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.opening import open_hub
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.model.patience import Patience
-from rechannel.state.local import Durability
 from rechannel.state.merging import MergePolicy
+from rechannel.state.stores.local import Durability
 
 SLOT_BYTES = 256 << 20
 """Bytes of a timestep for every task that runs at once, where nothing says what memory it has."""

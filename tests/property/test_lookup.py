@@ -16,7 +16,7 @@ from rechannel.kernels.lsm.merge import merge_rows, slices_of
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Run
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.runs import STATE, Hash, opened, state_of, weak, write_run
 
 NAMES = st.sampled_from([None, "", *"abcdefghij"])

@@ -30,7 +30,7 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.operators.process.track import TrackLogic
 from rechannel.state.manifest import Edit, Manifest
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.eras import chains
 
 KEYS = pa.schema([("k", pa.string())])

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import rechannel as rc
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.spark.runner import SparkRunner
-from rechannel.state.local import Durability, LocalStore
+from rechannel.state.stores.local import Durability, LocalStore
 from tests.support.jvms import SHORT_LIVED
 
 PATIENCE = 300

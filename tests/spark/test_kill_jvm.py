@@ -14,7 +14,7 @@ import rechannel as rc
 from rechannel.cli.app import execute
 from rechannel.engine.journal.lease import read_lease
 from rechannel.errors import RechannelError
-from rechannel.state.local import LocalStore
+from rechannel.state.stores.local import LocalStore
 from tests.spark.programs import (
     PATIENCE,
     journal_of,

@@ -31,7 +31,7 @@ from rechannel.sinks.outlets import (
 )
 from rechannel.sinks.spark import HadoopFolder, refusing
 from rechannel.sinks.writer import Rows, SinkWriter
-from rechannel.state.local import Durability, LocalStore
+from rechannel.state.stores.local import Durability, LocalStore
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 

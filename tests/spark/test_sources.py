@@ -26,7 +26,7 @@ from rechannel.sources.open import open_source
 from rechannel.sources.reader import Bound, SourceReader
 from rechannel.sources.spark import FileFormat, RemoteFiles, spark_schema, unreadable
 from rechannel.sources.spark_types import arrow_schema
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 def opened(spark, connector, store: MemoryStore | None = None) -> SourceReader:

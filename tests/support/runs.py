@@ -11,7 +11,7 @@ from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
 from rechannel.state.manifest import Run
-from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+from rechannel.state.segments.segment import SegmentMeta, open_segment, write_segment
 from rechannel.state.store import Store
 
 Hash = Callable[[Sequence[pa.Array]], HashArray]

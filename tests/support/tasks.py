@@ -20,8 +20,8 @@ from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions import Count, Sum
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.manifest import Edit, Manifest
-from rechannel.state.memory import MemoryStore
 from rechannel.state.merging import Merge
+from rechannel.state.stores.memory import MemoryStore
 
 ROWS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 WHOLE = Routing.even(bins=1, tasks=1)

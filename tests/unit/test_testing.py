@@ -20,7 +20,7 @@ from rechannel.errors import (
 )
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.writer import Rows
-from rechannel.state.local import Durability, LocalStore
+from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.testing import Harness, ManualClock, Recorder, script
 from rechannel.testing.process import StepExecutor
 

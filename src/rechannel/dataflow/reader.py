@@ -33,7 +33,7 @@ from rechannel.sources.connectors import (
     format_of,
 )
 from rechannel.sources.frame import HandoverConnector
-from rechannel.sources.malformed import COLUMN, FORMATS, parting, with_text
+from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from rechannel.sinks.jsonlines import JsonLines
 from rechannel.sinks.openfiles import BatchFile, OpenFiles
 from rechannel.sinks.partitioned import parts_of
 from rechannel.sinks.writer import Rows
-from rechannel.state.refusals import refusal
+from rechannel.state.stores.refusals import refusal
 
 _EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
 

@@ -19,16 +19,22 @@ from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.cutting import cut
-from rechannel.sources.facts import (
+from rechannel.sources.input_files.facts import (
     changed,
     refuse_other_size,
     refuse_unreadable,
     stat_of,
     why_changed,
 )
-from rechannel.sources.listing import bare, hidden, is_remote, local_files, meant_literally
-from rechannel.sources.malformed import line_of, sentence
-from rechannel.sources.parquet import (
+from rechannel.sources.input_files.listing import (
+    bare,
+    hidden,
+    is_remote,
+    local_files,
+    meant_literally,
+)
+from rechannel.sources.input_files.malformed import line_of, sentence
+from rechannel.sources.input_files.parquet import (
     FILE_BITS,
     SPLIT_BYTES,
     FileFacts,
@@ -39,8 +45,8 @@ from rechannel.sources.parquet import (
     readable,
     split_files,
 )
+from rechannel.sources.input_files.seen import SeenFile, SeenLog, choose, folder_of
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.seen import SeenFile, SeenLog, choose, folder_of
 from rechannel.sources.spark import FileFormat, RemoteFiles, is_damage, malformed_file, split_frame
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
-from rechannel.sources.behind import is_behind
+from rechannel.sources.backwards import is_behind
 from rechannel.sources.connectors import PythonConnector
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import spark_schema, split_frame

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SourceError
-from rechannel.sources.malformed import COLUMN, parting, with_text
-from rechannel.sources.malformed import settled as failing
+from rechannel.sources.input_files.malformed import COLUMN, parting, with_text
+from rechannel.sources.input_files.malformed import settled as failing
+from rechannel.sources.input_files.seen import SeenFile
 from rechannel.sources.reader import Split, SplitReader
-from rechannel.sources.seen import SeenFile
 from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from rechannel.kernels.functions.user_errors import user_error
 from rechannel.model.ddl import type_name
 from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.declared import as_declared
+from rechannel.sources.input_files.seen import folder_of
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.seen import folder_of
 from rechannel.sources.snapshots import differences, one_row_per_key
 from rechannel.sources.spark import split_frame
 from rechannel.sources.spark_types import arrow_schema
-from rechannel.state.arrowfile import in_pieces
-from rechannel.state.rowsfile import read_rows, write_rows
+from rechannel.state.segments.arrow_file import in_pieces
+from rechannel.state.segments.rows_file import read_rows, write_rows
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:

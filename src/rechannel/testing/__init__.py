@@ -12,8 +12,8 @@ order of their steps; how long anything takes. Those need a job on Spark.
 
 from __future__ import annotations
 
-from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore, Outage
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind, FaultyStore, Outage
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.faults import TaskFaults
 from rechannel.testing.folder import FaultyFolder, MemoryFolder

@@ -21,7 +21,7 @@ import pyarrow as pa
 from rechannel.errors import StorageError
 from rechannel.sinks.files import missing
 from rechannel.sinks.writer import Rows
-from rechannel.state.faulty import Crash, Fault, FaultKind
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind
 
 T = TypeVar("T")
 

@@ -38,10 +38,10 @@ from rechannel.settings import Settings
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import SourceReader
-from rechannel.state.faulty import Fault, FaultyStore, Outage
-from rechannel.state.memory import MemoryStore
-from rechannel.state.patient import PatientStore
 from rechannel.state.store import Store
+from rechannel.state.stores.faulty import Fault, FaultyStore, Outage
+from rechannel.state.stores.memory import MemoryStore
+from rechannel.state.stores.patient import PatientStore
 from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.opening import open_hub
 from rechannel.testing.clock import ManualClock

@@ -80,7 +80,7 @@ def test_unfinished_business_is_shown(stopped, rechannel):
     """A driver that died after an intent, with output that it had not published."""
     from rechannel.engine.journal.entries import Committed, Intent, Note
     from rechannel.engine.journal.log import Journal
-    from rechannel.state.local import LocalStore
+    from rechannel.state.stores.local import LocalStore
 
     journal, _ = Journal.open(LocalStore(stopped.directory), keep_versions=3, snapshot_every=9)
     journal.append(Opened(host="far", pid=1, time_ms=0, fingerprint="f", version="0"))

@@ -22,7 +22,7 @@ from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.keys import timestep_of
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 from rechannel.testing import Harness, ManualClock, script
 
 BINS = 8

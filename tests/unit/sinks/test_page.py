@@ -9,7 +9,7 @@ from typing import Any
 from rechannel.dataflow.check import check
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.sinks.files import STAGING, published_name
-from rechannel.sources.seen import PAGE_FILES, SeenLog
+from rechannel.sources.input_files.seen import PAGE_FILES, SeenLog
 
 PAGE = Path(__file__).parents[3] / "docs" / "sources-and-sinks.md"
 

@@ -28,7 +28,7 @@ from rechannel.sources.connectors import (
 )
 from rechannel.sources.open import open_source
 from rechannel.sources.reader import Offset, SourceReader, Split
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 def journalled(value: Any) -> Any:

@@ -26,11 +26,11 @@ from rechannel.job import InProcess, Job
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.files import FilesReader
+from rechannel.sources.input_files.seen import SeenFile, SeenLog
 from rechannel.sources.reader import Bound
-from rechannel.sources.seen import SeenFile, SeenLog
 from rechannel.sources.spark import FileFormat
-from rechannel.state.faulty import Fault, FaultKind, FaultyStore
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.faulty import Fault, FaultKind, FaultyStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 def put(path: Path, time: int, values: object = (1,)) -> None:
@@ -400,7 +400,7 @@ def test_what_passes_is_no_damage(tmp_path, monkeypatch):
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rechannel.sources.parquet.pq.ParquetFile", busy)
+        patch.setattr("rechannel.sources.input_files.parquet.pq.ParquetFile", busy)
         with pytest.raises(
             StorageError, match="/a cannot be read now: Too many open files"
         ) as told:
@@ -421,7 +421,7 @@ def test_a_file_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch, k
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("rechannel.sources.parquet.pq.ParquetFile", denied)
+    monkeypatch.setattr("rechannel.sources.input_files.parquet.pq.ParquetFile", denied)
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(NotPermittedError, match="/a may not be read: Permission denied"):
         reader.latest(reader.initial(), 0)

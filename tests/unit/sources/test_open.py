@@ -7,7 +7,7 @@ import pytest
 from rechannel.errors import DataflowError
 from rechannel.sources.frame import HandoverConnector, HandoverReader
 from rechannel.sources.open import open_source
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 def test_a_connector_that_nobody_knows_is_refused():

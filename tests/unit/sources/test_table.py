@@ -18,8 +18,8 @@ from rechannel.errors import DataflowError, MissingFileError, SourceError, UserF
 from rechannel.sources import table as module
 from rechannel.sources.open import open_source
 from rechannel.sources.table import Held, TableConnector
-from rechannel.state.local import LocalStore
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.local import LocalStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing.process import PromptExecutor
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.int64())])

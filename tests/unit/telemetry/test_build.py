@@ -22,7 +22,7 @@ from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions.count import Count
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.manifest import Edit
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.build import join, stages_wanted, task_finished
 from rechannel.telemetry.events import Note, OperatorFinished
 from rechannel.telemetry.task_finished import SparkMetrics, SparkTaskId

@@ -6,7 +6,7 @@ import json
 
 import rechannel as rc
 from rechannel.job import InProcess, Job
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.ranges import MOST_VALUES, range_of
 from rechannel.testing import script
 

@@ -32,7 +32,7 @@ from rechannel.state.keys import (
     timestep_of,
 )
 from rechannel.state.sealed import unseal
-from rechannel.state.segment import verify_segment
+from rechannel.state.segments.segment import verify_segment
 from rechannel.state.store import Store
 
 SOURCES = "sources/"

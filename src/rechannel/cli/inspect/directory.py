@@ -9,9 +9,9 @@ from pathlib import Path
 from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.errors import MissingFileError, RefusedError
 from rechannel.state.keys import IDENTITY
-from rechannel.state.local import Durability, directory_of
-from rechannel.state.opening import open_backing
 from rechannel.state.store import Backing
+from rechannel.state.stores.local import Durability, directory_of
+from rechannel.state.stores.opening import open_backing
 
 TELEMETRY = "telemetry"
 

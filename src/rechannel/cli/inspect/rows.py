@@ -30,7 +30,7 @@ from rechannel.model.ddl import columns_text
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Manifest
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 
 SLICE_ROWS = 100_000
 """State is read in slices of about so many rows: no more of it than was asked for."""

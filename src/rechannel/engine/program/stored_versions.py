@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rechannel.engine.journal.state import JournalState
 from rechannel.state.manifest import Manifest
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 from rechannel.state.store import Store
 
 

@@ -20,7 +20,7 @@ NEEDED = (
     "rechannel.engine.spark.calls",
     "rechannel.engine.spark.preparing",
     "rechannel.engine.spark.scanning",
-    "rechannel.state.local",
+    "rechannel.state.stores.local",
 )
 """Modules that tasks would import."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.model.named import by_names
-from rechannel.state.rowsfile import read_batches
+from rechannel.state.segments.rows_file import read_batches
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:

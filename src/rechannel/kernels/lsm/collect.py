@@ -24,7 +24,7 @@ from rechannel.kernels.protocol.migrate import converted
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 from rechannel.model.keyorder import partners
-from rechannel.state.segment import Segment
+from rechannel.state.segments.segment import Segment
 
 
 def collect(

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.state.segment import Segment
+from rechannel.state.segments.segment import Segment
 
 BITS_PER_ROW = 16
 SEARCH_AT_ONCE = 4.0

@@ -22,7 +22,7 @@ from rechannel.model.buffers import ragged
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.model.keyorder import partners
-from rechannel.state.segment import Segment
+from rechannel.state.segments.segment import Segment
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from rechannel.errors import MissingFileError
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.model.hashspace import Intervals
-from rechannel.state.fetching import fetched
+from rechannel.state.cache.fetch_time import fetched
 from rechannel.state.manifest import Run
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Run
 from rechannel.state.merging import BASE_LEVEL
-from rechannel.state.segment import SegmentMeta, open_segment, write_segment
+from rechannel.state.segments.segment import SegmentMeta, open_segment, write_segment
 
 
 @dataclass(frozen=True, slots=True)

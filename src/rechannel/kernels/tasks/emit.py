@@ -22,7 +22,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
-from rechannel.state.rowsfile import write_rows
+from rechannel.state.segments.rows_file import write_rows
 from rechannel.state.store import Store
 
 IN_HAND = 8

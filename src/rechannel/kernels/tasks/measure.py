@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rechannel.state.fetching import fetched
+from rechannel.state.cache.fetch_time import fetched
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from rechannel.operators.aggregate.running_totals import LEAVES, picked
 from rechannel.operators.window.panes import Panes
 from rechannel.operators.window.sliding import SlidingLogic
 from rechannel.state.manifest import CHANGES, TOTALS, Edit, Run
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 
 MOST_CHANGES = 16
 """Runs of changes beside totals, of one task; more than that become one."""

@@ -17,7 +17,7 @@ from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.keys import JOURNAL, LEASE
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 FOR_EVER = Patience(seconds=1e8, first_seconds=1e7, most_seconds=1e7, stop_seconds=0.1)
 

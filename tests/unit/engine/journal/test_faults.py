@@ -14,8 +14,8 @@ from rechannel.engine.journal.entries import Committed, Intent, Opened
 from rechannel.engine.journal.log import Journal, read_only
 from rechannel.errors import FencedError, StorageError
 from rechannel.model.configuration import Configuration
-from rechannel.state.faulty import Crash, Fault, FaultKind, FaultyStore
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind, FaultyStore
+from rechannel.state.stores.memory import MemoryStore
 
 FAULTS = st.builds(
     Fault,

@@ -11,7 +11,7 @@ import pytest
 from rechannel.engine.journal.lease import FRESH_MS, Holder, Lease, process_started, read_lease
 from rechannel.errors import FencedError, StateInUseError
 from rechannel.state.keys import LEASE
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 class World:

@@ -9,11 +9,11 @@ from rechannel.engine.journal.entries import Closed, Committed, Entry, Intent, N
 from rechannel.engine.journal.log import Journal, read_only
 from rechannel.errors import DamagedStateError, FencedError, NewerFormatError, StorageError
 from rechannel.model.configuration import Configuration
-from rechannel.state.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.keys import entry_key, snapshot_key
-from rechannel.state.local import Durability, LocalStore
-from rechannel.state.memory import MemoryStore
 from rechannel.state.sealed import seal
+from rechannel.state.stores.faulty import Fault, FaultKind, FaultyStore
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.memory import MemoryStore
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from rechannel.model.configuration import Combine
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
-from rechannel.state.faulty import Crash, Fault, FaultKind
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind
 from rechannel.testing import (
     Harness,
     ManualClock,

@@ -11,7 +11,7 @@ from rechannel.errors import StorageError
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import outbox_key, segment_key
 from rechannel.state.manifest import Manifest, Run
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.troubles import Troubles
 
 

@@ -16,7 +16,7 @@ from rechannel.errors import RefusedError, SessionError, StorageError, UserFunct
 from rechannel.job import InProcess, Job
 from rechannel.running import RunningJob
 from rechannel.state.keys import LEASE
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import script
 
 

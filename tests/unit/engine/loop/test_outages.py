@@ -9,7 +9,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import StorageError
 from rechannel.settings import Settings
-from rechannel.state.faulty import FaultyStore
+from rechannel.state.stores.faulty import FaultyStore
 from rechannel.testing import Harness, Outage, Process, script
 
 ROWS = [[{"k": (7 * t + i) % 5, "v": t * i} for i in range(6)] for t in range(1, 7)]

@@ -15,7 +15,7 @@ from rechannel.job import InProcess, Job
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
 from rechannel.sources.memory import MemoryReader
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, ManualClock, Recorder, TaskFaults, script
 
 TIMESTEPS = 12

@@ -18,7 +18,7 @@ from rechannel.errors import UserFunctionError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks.batch import Batch
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 
 ROWS = 20
 HAND = Hand(

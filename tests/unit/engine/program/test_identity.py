@@ -10,8 +10,8 @@ from rechannel.errors import (
     OtherDataflowError,
 )
 from rechannel.state.keys import IDENTITY
-from rechannel.state.memory import MemoryStore
 from rechannel.state.sealed import seal
+from rechannel.state.stores.memory import MemoryStore
 
 FLIGHTS = Identity(name="flights", operators={"delays": "aa", "counts": "bb"})
 

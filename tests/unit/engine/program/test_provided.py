@@ -12,8 +12,8 @@ import rechannel as rc
 from rechannel.dataflow.specs import TrackSpec
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, OtherDataflowError
-from rechannel.state.memory import MemoryStore
 from rechannel.state.sealed import seal
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, script
 
 RULES = """

@@ -9,7 +9,7 @@ import rechannel as rc
 from rechannel.dataflow.schema import resolve
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.engine.program.physical import compile_plan
-from rechannel.sources import parquet
+from rechannel.sources.input_files import parquet
 from rechannel.sources.reader import only
 from rechannel.testing import Harness, script
 

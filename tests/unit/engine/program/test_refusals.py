@@ -17,7 +17,7 @@ from rechannel.model.patience import Patience
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
-from rechannel.state import local
+from rechannel.state.stores import local
 
 PATIENT = Settings(patience=Patience(seconds=300, first_seconds=0.001, most_seconds=0.01), tasks=1)
 

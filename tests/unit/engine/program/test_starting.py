@@ -19,7 +19,7 @@ from rechannel.errors import DataflowError, OtherDataflowError, RefusedError, St
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks import files
-from rechannel.state.local import LocalStore
+from rechannel.state.stores.local import LocalStore
 from rechannel.testing import script
 
 QUIET = Settings(tasks=1, bins=4, telemetry=False)

@@ -26,9 +26,9 @@ from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.record import Phase, Record, Taken
 from rechannel.settings import Settings
-from rechannel.state.faulty import Crash
 from rechannel.state.keys import RECONFIGURATIONS
 from rechannel.state.sealed import seal
+from rechannel.state.stores.faulty import Crash
 from rechannel.testing import Harness, MemoryStore, script
 
 DONE = Record(

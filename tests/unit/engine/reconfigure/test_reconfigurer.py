@@ -35,9 +35,9 @@ from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.steps import Sizes
 from rechannel.settings import Settings
-from rechannel.state.faulty import Crash, Fault, FaultKind
 from rechannel.state.keys import RECONFIGURATIONS
 from rechannel.state.manifest import Manifest
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind
 from rechannel.testing import Harness, ManualClock, MemoryStore, script
 from rechannel.testing.process import StepExecutor
 from tests.support.changing import program, two

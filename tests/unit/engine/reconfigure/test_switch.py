@@ -15,8 +15,8 @@ from rechannel.errors import OtherDataflowError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks.batch import Batch
-from rechannel.state.local import LocalStore
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.local import LocalStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, Recorder, script
 
 

@@ -15,7 +15,7 @@ for name in NEEDED:
     import_module(name)
 wanted = ["pyspark.worker", "pyarrow.compute", "rechannel.kernels.tasks.source_task"]
 wanted += ["rechannel.kernels.tasks.stateful_task"]
-wanted += ["rechannel.kernels.lsm.ahead", "rechannel.operators.window.logic", "rechannel.state.local"]
+wanted += ["rechannel.kernels.lsm.ahead", "rechannel.operators.window.logic", "rechannel.state.stores.local"]
 print(sorted(set(wanted) - set(sys.modules)), "polars" in sys.modules, file=sys.stderr)
 """
 

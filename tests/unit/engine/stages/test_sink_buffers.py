@@ -8,7 +8,7 @@ import pytest
 from rechannel.engine.stages.sink_buffers import SinkBufferRows
 from rechannel.model.named import by_names
 from rechannel.sinks.writer import typed
-from rechannel.state.rowsfile import write_rows
+from rechannel.state.segments.rows_file import write_rows
 from rechannel.testing import MemoryStore
 
 NOW = pa.schema([("k", pa.string()), ("n", pa.int64())])

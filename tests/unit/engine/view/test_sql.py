@@ -19,7 +19,7 @@ from rechannel.job import InProcess
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Manifest, Run
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from rechannel.kernels.lsm.runs import RunWriter, open_run
 from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep
 from rechannel.model.hashspace import Intervals
 from rechannel.settings import Settings
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, script
 from tests.support.tasks import ROWS, counting
 

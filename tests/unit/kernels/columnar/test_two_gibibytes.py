@@ -18,7 +18,7 @@ from rechannel.kernels.tasks.measure import decode_report
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
-from rechannel.state.local import LocalStore
+from rechannel.state.stores.local import LocalStore
 
 ROWS = 550
 TEXT = "x" * (1 << 20)

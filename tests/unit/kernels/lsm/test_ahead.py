@@ -16,11 +16,11 @@ from rechannel.kernels.lsm import ahead
 from rechannel.kernels.lsm.ahead import Attended, Errand, attend
 from rechannel.kernels.lsm.prefetch import prefetch
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state import segment as segments
-from rechannel.state import shared
-from rechannel.state.hostcache import VARIABLE
-from rechannel.state.local import Durability, LocalStore
-from rechannel.state.shared import SharedStore
+from rechannel.state.cache.host_cache import VARIABLE
+from rechannel.state.segments import segment as segments
+from rechannel.state.stores import shared
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.shared import SharedStore
 from tests.support.tasks import Bench, counting, rows
 
 MANY = rows(*((f"key {i}", i) for i in range(30_000)))

@@ -23,9 +23,9 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.operators.join.logic import JoinLogic
 from rechannel.settings import Durability
-from rechannel.state.local import LocalStore
-from rechannel.state.segment import SegmentMeta, open_segment, write_segment
-from rechannel.state.shared import SharedStore
+from rechannel.state.segments.segment import SegmentMeta, open_segment, write_segment
+from rechannel.state.stores.local import LocalStore
+from rechannel.state.stores.shared import SharedStore
 
 KEYS = pa.schema([("a", pa.int64()), ("b", pa.string())])
 SLOTS = pa.schema([("slot_0", pa.string())])

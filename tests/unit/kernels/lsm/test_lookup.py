@@ -11,7 +11,7 @@ from rechannel.kernels.lsm import lookup
 from rechannel.kernels.lsm.lookup import find, gather
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.runs import STATE, opened, weak, write_run
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.runs import opened, write_run
 
 EVERYTHING = Intervals.everything()

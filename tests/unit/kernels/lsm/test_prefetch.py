@@ -15,12 +15,12 @@ from rechannel.kernels.lsm.prefetch import Prefetched, prefetch
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing, even_starts
 from rechannel.operators.process.track import TrackLogic
-from rechannel.state import segment as segments
-from rechannel.state import shared
-from rechannel.state.fetching import fetched
-from rechannel.state.hostcache import VARIABLE
-from rechannel.state.local import Durability, LocalStore
-from rechannel.state.shared import SharedStore
+from rechannel.state.cache.fetch_time import fetched
+from rechannel.state.cache.host_cache import VARIABLE
+from rechannel.state.segments import segment as segments
+from rechannel.state.stores import shared
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.shared import SharedStore
 from tests.support.tasks import ROWS, Bench, counting, rows
 
 LEFT = Intervals.of([(0, SPACE // 8)])

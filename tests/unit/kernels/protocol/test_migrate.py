@@ -30,7 +30,7 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
 from rechannel.operators.aggregate.functions import Count, Max, Sum
 from rechannel.operators.aggregate.logic import AggregateLogic
-from rechannel.state.segment import open_segment
+from rechannel.state.segments.segment import open_segment
 from tests.support.eras import chains
 from tests.support.tasks import Bench, rows
 

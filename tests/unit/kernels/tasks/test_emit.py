@@ -16,7 +16,7 @@ from rechannel.kernels.tasks.emit import Emitter, conform, write_sink_buffer
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.operators.aggregate.functions import LastN
 from rechannel.operators.aggregate.logic import AggregateLogic
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.tasks import ROWS, WHOLE, blobs_of, counting, rows
 
 GIVEN = rows(("a", 1), ("b", 2))

@@ -15,7 +15,7 @@ from rechannel.kernels.shuffle.wire import DATA, REPORT, from_batches
 from rechannel.kernels.tasks import source_task
 from rechannel.kernels.tasks.source_task import SourceTask, gather_chunks
 from rechannel.model.routing import Routing
-from rechannel.state.memory import MemoryStore
+from rechannel.state.stores.memory import MemoryStore
 from tests.support.tasks import ROWS, counting, reports_of, rows
 
 A, B = rows(("a", 1), ("b", 2)), rows(("a", 3))

@@ -9,7 +9,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.job import InProcess
-from rechannel.state.rowsfile import read_rows
+from rechannel.state.segments.rows_file import read_rows
 from rechannel.testing import Crash, Fault, FaultKind, Harness, ManualClock, MemoryStore, script
 
 SETTINGS = rc.Settings(tasks=2, bins=4)

@@ -1,0 +1,1 @@
+"""Input files: which there are, which have been read, and how."""

@@ -1,0 +1,178 @@
+"""Listing: which files match a pattern and are data.
+
+A pattern is a path or glob (`*`, `?`, `[...]`, and `**` for any depth). A directory that matches
+stands for all files below it. Ignored are files still being written and everything hidden: a name
+that begins with `_` or `.` below the part of the pattern that has no wildcard.
+
+What cannot hold rows is passed over and told: pipes, sockets and devices, which would be waited for, links that lead
+nowhere, and links that lead back to a directory above them. A file whose name is not UTF-8 is refused: it may hold
+rows, and no journal, log or message could name it.
+"""
+# ruff: noqa: PTH110, PTH112, PTH114, PTH116, PTH207
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from rechannel.errors import SourceError
+from rechannel.sources.input_files.seen import SeenFile
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(?=/|$)")
+_UNFINISHED = (".crc", ".tmp", "._COPYING_")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI that is not a local file's."""
+    found = _SCHEME.match(path)
+    return found is not None and found["scheme"] != "file"
+
+
+def bare(path: str) -> str:
+    """A path without scheme and host."""
+    return _SCHEME.sub("", path, count=1)
+
+
+def hidden(path: str, pattern: str) -> bool:
+    """Whether a file that a pattern led to is not data: hidden, or still being written."""
+    path, root = bare(path), fixed_part(bare(pattern))
+    below = path[len(root) :] if path.startswith(f"{root}/") else path.rpartition("/")[2]
+    return path.endswith(_UNFINISHED) or any(p.startswith(("_", ".")) for p in below.split("/"))
+
+
+def fixed_part(pattern: str) -> str:
+    """The directories of a pattern before its first wildcard: people name those themselves."""
+    parts = pattern.split("/")
+    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part)), None)
+    return "/".join(parts if wild is None else parts[:wild])
+
+
+def meant_literally(pattern: str) -> str | None:
+    """A directory or file whose very name is a part of the pattern that does not match it; None where there is none."""
+    parts = pattern.split("/")
+    for stop, part in enumerate(parts, start=1):
+        place = "/".join(parts[:stop])
+        if re.search(r"[*?\[]", part) and not fnmatchcase(part, part) and os.path.exists(place):
+            return place
+    return None
+
+
+def local_files(
+    pattern: str, seen: Callable[[str], bool], odd: Callable[[str], None] = lambda _: None
+) -> Iterator[SeenFile]:
+    """Files that match a pattern, or lie at any depth under a directory that does; not the seen.
+
+    odd: told in a sentence of whatever is passed over because it cannot hold rows.
+    Raises SourceError when a directory cannot be listed, or a name is not UTF-8.
+    """
+    for path in _expanded(pattern, seen, odd):
+        if not hidden(path, pattern):
+            found = _looked_at(path, odd)
+            if found is not None:
+                yield found
+
+
+def _looked_at(path: str, odd: Callable[[str], None]) -> SeenFile | None:
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            odd(f"{shown(path)} is a link that leads nowhere")
+        return None  # or moved away between listing and looking
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            odd(f"{shown(path)} is a link that leads to itself")
+            return None
+        raise _unlisted(error) from error
+    if not stat.S_ISREG(facts.st_mode):
+        odd(f"{shown(path)} is no file: a pipe, a socket or a device")
+        return None
+    if shown(path) != path:
+        msg = (
+            f"the name of {shown(path)} is not UTF-8, so it cannot be written down that it was read: rename it, or move"
+            " it away"
+        )
+        raise SourceError(msg)
+    return SeenFile(path=path, modified_ms=facts.st_mtime_ns // 1_000_000, size=facts.st_size)
+
+
+def shown(path: str) -> str:
+    """A path as messages can hold it: bytes that are not UTF-8 as `\\xe9`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _expanded(
+    pattern: str, seen: Callable[[str], bool], odd: Callable[[str], None]
+) -> Iterator[str]:
+    """Paths of files. The seen are dropped first: of many files, nearly all are."""
+    if "**" in pattern:
+        segments = pattern.split("/")
+        root = fixed_part(pattern) or "/"
+        for path in _below(root, odd) if os.path.isdir(root) else ():
+            if not seen(path) and _matches(path.split("/"), segments):
+                yield path
+        return
+    for path in glob.iglob(pattern):
+        if seen(path):
+            continue
+        if not os.path.isdir(path):
+            yield path
+        else:
+            yield from (found for found in _below(path, odd) if not seen(found))
+
+
+def _below(root: str, odd: Callable[[str], None]) -> Iterator[str]:
+    """Paths of the files below a directory, through links as well, but never round in a circle."""
+    above = {root: {_identity(root)}}
+    for folder, below, names in os.walk(root, onerror=_refuse, followlinks=True):
+        mine = above.pop(folder)
+        kept = []
+        for name in below:
+            path = f"{folder.rstrip('/')}/{name}"
+            if name.startswith(("_", ".")):
+                continue
+            identity = _identity(path)
+            if identity is None:
+                continue  # moved away between listing and looking
+            if identity in mine:
+                odd(f"{shown(path)} is a link to a directory above it")
+                continue
+            above[path] = {*mine, identity}
+            kept.append(name)
+        below[:] = kept
+        yield from (f"{folder.rstrip('/')}/{name}" for name in names)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unlisted(error) from error
+    return facts.st_dev, facts.st_ino
+
+
+def _matches(parts: Sequence[str], segments: Sequence[str]) -> bool:
+    """Whether a path matches a pattern, both in parts; `**` is any number of directories."""
+    if not segments:
+        return not parts
+    if segments[0] == "**":
+        rest = segments[1:] or ["*"]
+        return any(_matches(parts[skip:], rest) for skip in range(len(parts)))
+    return bool(parts) and fnmatchcase(parts[0], segments[0]) and _matches(parts[1:], segments[1:])
+
+
+def _refuse(error: OSError) -> None:
+    raise _unlisted(error)
+
+
+def _unlisted(error: OSError) -> SourceError:
+    return SourceError(
+        f"cannot list {shown(str(error.filename))}: {error.strerror}. Correct the permissions and start again"
+    )

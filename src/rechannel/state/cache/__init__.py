@@ -1,0 +1,1 @@
+"""Files that are open, mapped or kept on a host."""

@@ -1,0 +1,1 @@
+"""Segments: files of rows sorted by hash, their layout and checksums."""

@@ -1,0 +1,324 @@
+"""The store on a local (or mounted) directory.
+
+- A file appears whole: it is written under a temporary name in its own directory and then renamed
+  (put) or linked (create). A link fails where the name exists, on any number of processes and
+  hosts: that is create-if-absent.
+- Readers map files into memory (see `maps`).
+- Small records (`*.json`) are read, not mapped: they may be replaced, and there are many.
+
+Paths are strings here, not `Path` objects: this is on the latency path of every task.
+"""
+# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH116
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rechannel.errors import DamagedStateError, MissingFileError, StorageError
+from rechannel.state.cache.mapped_files import map_file
+from rechannel.state.keys import check_key
+from rechannel.state.store import Facts, Store
+from rechannel.state.stores.refusals import refusal
+
+_TEMPORARY = ".tmp-"
+_RECORD = ".json"
+_PARTS_PER_WRITE = 512
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+_serial = itertools.count()
+
+
+class _NotAFileError(OSError):
+    """What a path names cannot be read to an end."""
+
+
+class Durability(StrEnum):
+    """What survives once a write has returned.
+
+    POWER: file and directory are synced: survives the loss of power.
+    PROCESS: nothing is synced: survives the death of the process, not of the machine.
+    """
+
+    POWER = "power"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """A store in the directory `root`, which is made on the first write. A value: pickled to
+    workers.
+
+    Raises StorageError, naming the path and the free space, when the file system refuses
+    (NotPermittedError where waiting does not help);
+    ValueError for a key that is not a relative path below the root.
+    """
+
+    root: Path
+    durability: Durability = Durability.POWER
+
+    def __post_init__(self) -> None:
+        """Make the root absolute: workers run in other directories."""
+        object.__setattr__(self, "root", Path(self.root).absolute())
+        object.__setattr__(self, "durability", Durability(self.durability))
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Bytes [start, start + length) of a key. See `Store.read`."""
+        path = self._path(key)
+        try:
+            whole = _read_record(path) if key.endswith(_RECORD) else map_file(path)
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
+        return whole[start : None if length is None else start + length]
+
+    def facts(self, key: str) -> Facts:
+        """Size and version of a file. See `Backing.facts`."""
+        path = self._path(key)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
+        version = f"{path}\0{found.st_ino}\0{found.st_mtime_ns}\0{found.st_size}"
+        return Facts(found.st_size, version)
+
+    def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
+        """Copies of byte ranges. See `Backing.fetch`.
+
+        Not through a map: a file on a network file system that another host deletes while its map
+        is read would end the process.
+        """
+        path = self._path(key)
+        try:
+            descriptor = _open_file(path, os.O_RDONLY)
+            try:
+                return [_read_span(descriptor, start, stop) for start, stop in spans]
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
+
+    def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
+        """Write a key whole. See `Store.put`."""
+        path = self._path(key)
+        parts = data if isinstance(data, list) else [memoryview(data)]
+        try:
+            temporary = self._write_temporary(path, parts)
+            try:
+                os.replace(temporary, path)
+            except OSError:
+                _remove(temporary)
+                raise
+            self._settle(path)
+        except OSError as error:
+            raise self._refusal("write", path, error) from error
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a key only if it is absent. See `Store.create`."""
+        path = self._path(key)
+        try:
+            temporary = self._write_temporary(path, [memoryview(data)])
+            try:
+                won = _link(temporary, path)
+            finally:
+                _remove(temporary)
+            if won:
+                self._settle(path)
+        except OSError as error:
+            raise self._refusal("create", path, error) from error
+        return won
+
+    def delete(self, key: str) -> None:
+        """Remove a key if it is there."""
+        path = self._path(key)
+        try:
+            _remove(path)
+        except OSError as error:
+            raise self._refusal("delete", path, error) from error
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield keys that start with the prefix, ascending. Temporary files are not keys."""
+        folder, _, start = prefix.rpartition("/")
+        if folder:
+            check_key(folder)
+        return self._walk(folder + "/" if folder else "", start)
+
+    def size(self, key: str) -> int:
+        """Length of a key in bytes."""
+        path = self._path(key)
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise self._refusal("read", path, error) from error
+
+    def sweep_temporaries(self) -> int:
+        """Remove what crashed writers left; how many files that were.
+
+        A write that is under way elsewhere then fails. So: call it when a driver has taken over,
+        before it starts work.
+        """
+        swept = 0
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                if name.startswith(_TEMPORARY):
+                    _remove(f"{folder}/{name}")
+                    swept += 1
+        return swept
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{check_key(key)}"
+
+    def _walk(self, folder: str, start: str) -> Iterator[str]:
+        try:
+            with os.scandir(f"{self.root}/{folder}") as entries:
+                # A directory sorts with its slash, so that keys ascend as strings across
+                # directories.
+                names = sorted(
+                    entry.name + "/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.name.startswith(start) and not entry.name.startswith(".")
+                )
+        except OSError as error:
+            if error.errno in _NO_SUCH_FILE:
+                return
+            raise self._refusal("list", f"{self.root}/{folder}", error) from error
+        for name in names:
+            if name.endswith("/"):
+                yield from self._walk(folder + name, "")
+            else:
+                yield folder + name
+
+    def _write_temporary(self, path: str, parts: Sequence[memoryview]) -> str:
+        descriptor, temporary = self._open_temporary(path.rpartition("/")[0])
+        try:
+            try:
+                _write_all(descriptor, parts)
+                if self.durability is Durability.POWER:
+                    _sync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            _remove(temporary)
+            raise
+        return temporary
+
+    def _open_temporary(self, folder: str) -> tuple[int, str]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        while True:
+            temporary = f"{folder}/{_TEMPORARY}{os.getpid()}-{next(_serial)}"
+            try:
+                return os.open(temporary, flags, 0o644), temporary
+            except FileExistsError:
+                # Left by a dead process, or held on another host, under our process id.
+                continue
+            except FileNotFoundError:
+                self._make(folder)
+
+    def _make(self, folder: str) -> None:
+        """Make a directory and its parents, each one durable in the one above."""
+        parent = folder.rpartition("/")[0]
+        if parent and not os.path.isdir(parent):
+            self._make(parent)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
+            self._settle(folder)
+
+    def _settle(self, path: str) -> None:
+        """Make the name of a file or directory durable."""
+        if self.durability is Durability.POWER:
+            descriptor = os.open(path.rpartition("/")[0] or "/", os.O_RDONLY)
+            try:
+                _sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _refusal(self, verb: str, path: str, error: OSError) -> StorageError | DamagedStateError:
+        if isinstance(error, _NotAFileError):
+            msg = (
+                f"{path} is a directory, a pipe or another thing in place of a file: put back the"
+                " file from a copy of the state directory"
+            )
+            return DamagedStateError(msg)
+        if error.errno in _NO_SUCH_FILE and verb == "read":
+            missing = (
+                f"{path} is missing. If the journal names it, restore it from a copy of the state"
+                " directory; the job cannot go on without it"
+            )
+            return MissingFileError(missing)
+        return refusal(verb, path, error, "What is committed stays.")
+
+
+def directory_of(store: Store) -> LocalStore | None:
+    """The directory that a store, or the one behind it, keeps its files in; None when in none."""
+    found: object = store
+    while found is not None and not isinstance(found, LocalStore):
+        found = getattr(found, "backing", None)
+    return found
+
+
+def _read_span(descriptor: int, start: int, stop: int) -> bytes:
+    parts: list[bytes] = []
+    while start < stop and (part := os.pread(descriptor, stop - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _read_record(path: str) -> memoryview:
+    with open(path, "rb", buffering=0, opener=_open_file) as file:
+        return memoryview(file.readall())
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open a file, and nothing else: to open a pipe waits for a writer, and its bytes may never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _NotAFileError(path)
+    return descriptor
+
+
+def _write_all(descriptor: int, parts: Sequence[memoryview]) -> None:
+    for at in range(0, len(parts), _PARTS_PER_WRITE):
+        left = [
+            memoryview(part).cast("B") for part in parts[at : at + _PARTS_PER_WRITE] if len(part)
+        ]
+        while left:
+            written = os.writev(descriptor, left)
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if written:
+                left[0] = left[0][written:]
+
+
+def _link(temporary: str, path: str) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may repeat a link whose answer was lost: then the name that exists
+        # is ours.
+        return os.stat(temporary).st_nlink > 1
+    return True
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_FILE:
+            raise
+
+
+def _sync(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl  # fsync stops at the drive's cache there
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)

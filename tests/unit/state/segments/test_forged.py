@@ -1,0 +1,158 @@
+"""Segments that are valid in themselves and are others than were written; caches that others could write to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rechannel.errors import DamagedStateError, RefusedError
+from rechannel.state.cache import host_cache as hostcache
+from rechannel.state.cache.host_cache import VARIABLE, cache_of, check_cache
+from rechannel.state.segments import segment
+from rechannel.state.segments.segment import (
+    SegmentMeta,
+    open_segment,
+    verify_segment,
+    write_segment,
+)
+from rechannel.state.stores import shared
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.memory import MemoryStore
+from rechannel.state.stores.opening import open_store
+from rechannel.state.stores.shared import SharedStore
+
+META = SegmentMeta(operator="op", timestep=1, task=0, attempt="x", logic=1, schema="s")
+KEY = "segments/op/00000000000000000001-00000-x.arrow"
+
+
+def written(store, balance=200):
+    """A segment of two rows; its digest."""
+    columns = pa.record_batch({"k": [1, 2], "balance": pa.array([100, balance], pa.int64())})
+    return write_segment(store, KEY, np.array([5, 9], np.uint64), columns, META).digest
+
+
+def balances(store, digest):
+    return open_segment(store, KEY, digest).column(1).to_pylist()
+
+
+def restart():
+    """Forget what this process has open, as a new one has."""
+    segment._segments._entries.clear()
+    shared._files._entries.clear()
+    hostcache._told.clear()
+
+
+@pytest.fixture
+def store(tmp_path):
+    restart()
+    backing = LocalStore(tmp_path / "state", Durability.PROCESS)
+    return SharedStore(backing, str(tmp_path / "cache"))
+
+
+def forged():
+    """A segment of the same size that says something else, and whose checksums are right."""
+    other = MemoryStore()
+    written(other, 999_999)
+    return bytes(other.read(KEY))
+
+
+def forge(store):
+    """Put it where the cache has the right one."""
+    (path,) = (store.backing.root.parent / "cache").glob("*.part")
+    content, new = path.read_bytes(), forged()
+    assert len(new) == store.size(KEY)
+    path.write_bytes(new + content[len(new) :])
+
+
+def test_the_digest_is_that_of_the_content():
+    one, other = MemoryStore(), MemoryStore()
+    assert written(one) == written(other) != written(MemoryStore(), 201)
+    assert open_segment(one, KEY).digest == written(one)
+    assert len(written(one)) == 32
+
+
+def test_a_forged_segment_of_a_cache_is_fetched_anew(store):
+    digest = written(store)
+    assert balances(store, digest) == [100, 200]
+    forge(store)
+    restart()
+    assert balances(store, None) == [100, 999_999]  # valid in itself: nothing else would tell
+    restart()
+    forge(store)
+    assert balances(store, digest) == [100, 200]
+
+
+def test_one_that_is_open_already_is_compared_as_well(store):
+    digest = written(store)
+    forge(store)
+    assert balances(store, None) == [100, 999_999]
+    assert balances(store, digest) == [100, 200]
+
+
+def test_a_forged_segment_of_the_store_itself_is_damage(tmp_path):
+    restart()
+    local = LocalStore(tmp_path / "state", Durability.PROCESS)
+    digest = written(local)
+    local.put(KEY, forged())
+    for one in (local, SharedStore(local, str(tmp_path / "cache"))):
+        with pytest.raises(DamagedStateError, match=r"another one than was written.*copy"):
+            open_segment(one, KEY, digest)
+    with pytest.raises(DamagedStateError, match="another one than was written"):
+        verify_segment(local, KEY, digest)
+    assert verify_segment(local, KEY).column(1).to_pylist() == [100, 999_999]
+
+
+def test_a_cache_is_made_for_this_user_alone(store, tmp_path):
+    written(store)
+    (part,) = (tmp_path / "cache").glob("*.part")
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    assert part.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
+def test_a_cache_that_others_can_write_to_is_not_used(store, tmp_path, mode, caplog):
+    digest = written(store)
+    forge(store)
+    (tmp_path / "cache").chmod(mode)
+    there = set((tmp_path / "cache").iterdir())
+    restart()
+    assert balances(store, digest) == [100, 200]
+    assert balances(replace(store, cache_bytes=1 << 30), None) == [100, 200]
+    assert caplog.text.count("no cache is used on this host") == 1
+    with pytest.raises(RefusedError, match="can be written by other users"):
+        open_store(
+            tmp_path / "state",
+            durability=Durability.PROCESS,
+            cache=str(tmp_path / "cache"),
+            cache_bytes=1 << 30,
+        )
+    written(store)
+    assert set((tmp_path / "cache").iterdir()) == there
+
+
+def test_a_cache_that_others_can_read_is_closed_to_them(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o755)
+    check_cache(str(cache))
+    assert cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_of_somebody_else_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(RefusedError, match=r"belongs to another user.*Settings\(cache="):
+        open_store("memory://", durability=Durability.PROCESS, cache=None, cache_bytes=1 << 30)
+
+
+def test_the_default_is_a_directory_per_user_of_the_process_that_reads(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = open_store("memory://", durability=Durability.PROCESS, cache=None, cache_bytes=1 << 30)
+    assert cache_of(store.cache, 1).directory == f"{tmp_path}/rechannel-cache-{os.getuid()}"
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    assert cache_of(store.cache, 1).directory == f"{tmp_path}/rechannel-cache-4711"

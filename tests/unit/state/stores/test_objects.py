@@ -1,0 +1,109 @@
+"""The store in a bucket: what object stores do that directories do not."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+
+import pytest
+
+from rechannel.errors import MissingFileError, SetUpError, StorageError
+from rechannel.model.patience import Patience
+from rechannel.state.stores import objects
+from rechannel.state.stores.objects import ObjectStore
+
+obstore = pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ObjectStore(f"memory://{tmp_path}")
+
+
+def test_it_is_a_value(store):
+    store.put("a.arrow", b"x")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy == store
+    assert bytes(copy.read("a.arrow")) == b"x"
+
+
+def test_a_create_whose_answer_was_lost_is_won(store, monkeypatch):
+    """The client below sends a request again whose answer was lost: the object is there, and ours."""
+    put, calls = obstore.put, []
+
+    def twice(*args, **options):
+        calls.append(put(*args, **options))
+        return put(*args, **options)
+
+    monkeypatch.setattr(obstore, "put", twice)
+    assert store.create("journal/1.json", b"mine")
+    assert len(calls) == 1
+    monkeypatch.undo()
+    assert not store.create("journal/1.json", b"mine")
+
+
+def test_a_bucket_that_does_not_answer_is_named(store, monkeypatch):
+    said = []
+
+    def refuse(*_, **__):
+        said.append(True)
+        raise obstore.exceptions.GenericError("no route to host\n\nDebug source: ...")
+
+    for name in ("put", "get", "head", "list", "delete"):
+        monkeypatch.setattr(obstore, name, refuse)
+    for request in (
+        lambda: store.put("a.arrow", b"x"),
+        lambda: store.create("a.arrow", b"x"),
+        lambda: store.read("a.arrow"),
+        lambda: store.size("a.arrow"),
+        lambda: list(store.list("a")),
+        lambda: store.delete("a.arrow"),
+    ):
+        with pytest.raises(StorageError, match=r"cannot \w+ memory://.*no route to host\. What is"):
+            request()
+    assert len(said) == 6
+
+
+def test_a_range_of_nothing_is_missed(store):
+    with pytest.raises(MissingFileError, match=r"a\.arrow is missing"):
+        store.read("a.arrow", 3, 0)
+
+
+def test_names_are_kept_as_they_are(store):
+    names = ["segments/a%20b/1.arrow", "segments/%2Ex/1.arrow"]
+    for name in names:
+        store.put(name, b"1")
+    assert list(store.list("segments/")) == sorted(names)
+
+
+def test_without_the_package_its_name_is_said(monkeypatch):
+    real, refused = builtins.__import__, []
+
+    def without(name, *args, **options):
+        if name.startswith("obstore"):
+            refused.append(name)
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(SetUpError, match=r"pip install 'rechannel\[objects\]'"):
+        objects.ObjectStore("s3://bucket/job")
+    assert refused
+
+
+def test_the_client_gives_up_long_before_a_job_does(monkeypatch):
+    """It repeats a request for minutes if nothing is said: commands and stops would wait for it."""
+    given = []
+
+    def opened(url, **options):
+        given.append(options["retry_config"]["retry_timeout"].total_seconds())
+        return obstore.store.MemoryStore()
+
+    monkeypatch.setattr(obstore.store, "from_url", opened)
+    store = ObjectStore("s3://bucket/no-such-folder")
+    try:
+        store.put("a.arrow", b"x")
+    finally:
+        objects._buckets.pop(store, None)
+    assert given == [20.0]
+    assert Patience().seconds > 2 * given[0]
