@@ -65,8 +65,8 @@ def test_operators_without_windows_hand_event_time_on():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: bids().event_time("when"), "no column 'when' of event times; there are auction"),
-        (lambda: bids().event_time("price"), "must be timestamps, and column 'price' is bigint"),
+        (lambda: bids().event_time("when"), "no event-time column 'when'; the columns are auction"),
+        (lambda: bids().event_time("price"), "must be timestamps, but column 'price' is bigint"),
         (lambda: bids().event_time("at", "soon"), "delay is a timedelta, a text"),
         (lambda: bids().event_time("at", -1), "delay is a timedelta"),
         (lambda: bids().event_time("at", idle=0), "idle is a timedelta"),

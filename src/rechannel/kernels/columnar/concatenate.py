@@ -1,7 +1,7 @@
-"""Columns joined from pieces, also where the result has more bytes than 32-bit offsets reach.
+"""Concatenate columns, even if the result has more bytes than 32-bit offsets reach.
 
-Arrow's strings, binaries and lists count to 2 GiB. Tasks cut their work so that columns stay far below that. What
-cannot be cut, the rows of one key, gets offsets of 64 bits instead, until it has been cut or has become small again.
+Arrow's strings, binaries and lists hold at most 2 GiB. Tasks cut their work so that columns stay far below that. The
+rows of one key cannot be cut: their columns get 64-bit offsets instead, until the rows have been cut or are few again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pyarrow as pa
 from rechannel.kernels.columnar.columns import Columns
 
 LIMIT = 1 << 31
-"""Bytes, or elements, that 32-bit offsets reach. Tests have less."""
+"""Bytes, or elements, that 32-bit offsets reach. Tests lower it."""
 
 
 def joined(pieces: Sequence[pa.Array]) -> pa.Array:
-    """Concatenate pieces of a column, with wide offsets if narrow ones do not reach."""
+    """Concatenate pieces of a column, with 64-bit offsets if 32-bit ones do not reach."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
@@ -29,12 +29,12 @@ def joined(pieces: Sequence[pa.Array]) -> pa.Array:
 
 
 def narrowed(columns: Columns, schema: pa.Schema) -> Columns:
-    """Columns in the types of a schema again. Raises pyarrow.ArrowInvalid where they do not fit."""
+    """Cast columns back to the types of a schema. Raises pyarrow.ArrowInvalid if one does not fit."""
     return [narrow(column, field.type) for column, field in zip(columns, schema, strict=True)]
 
 
 def narrow(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in a type again. Raises pyarrow.ArrowInvalid where it does not fit."""
+    """Cast a column back to a type. Raises pyarrow.ArrowInvalid if it does not fit."""
     if column.type.equals(kind):
         return column
     if column.nbytes >= LIMIT:
@@ -44,7 +44,7 @@ def narrow(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def wide_columns(columns: Columns, schema: pa.Schema) -> list[str]:
-    """Names of columns that have wide offsets where the schema has narrow ones."""
+    """Return the names of the columns with 64-bit offsets whose field in the schema has 32-bit ones."""
     return [
         field.name
         for column, field in zip(columns, schema, strict=True)
@@ -54,7 +54,7 @@ def wide_columns(columns: Columns, schema: pa.Schema) -> list[str]:
 
 @cache
 def wide_type(kind: pa.DataType) -> pa.DataType:
-    """The type with 64-bit offsets in place of 32-bit ones, inside as well."""
+    """Return the type with 64-bit offsets in place of 32-bit ones, at every level."""
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -69,5 +69,5 @@ def wide_type(kind: pa.DataType) -> pa.DataType:
 
 @cache
 def _fixed(kind: pa.DataType) -> bool:
-    """Whether a type has no offsets that could be wider."""
+    """Return whether a type has no 32-bit offsets at any level."""
     return bool(wide_type(kind).equals(kind))

@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def carried(digits: Digits, more: int = 0) -> Digits:
-    """Normal form with `more` digits in front: all in [0, 2^26) but the first, which has the sign.
+    """Return the normal form with `more` digits in front: all in [0, 2^26) but the first, which has the sign.
 
     Digits must be below 2^62 in magnitude.
     """
@@ -36,7 +36,7 @@ def carried(digits: Digits, more: int = 0) -> Digits:
 
 
 def product(left: Digits, right: Digits) -> Digits:
-    """Exact product of two numbers in normal form; its digits are not normal."""
+    """Return the exact product of two numbers in normal form. Its digits are not in normal form."""
     out = [np.zeros_like(left[0]) for _ in range(len(left) + len(right) - 1)]
     for i, one in enumerate(left):
         for j, other in enumerate(right):
@@ -45,7 +45,7 @@ def product(left: Digits, right: Digits) -> Digits:
 
 
 def difference(left: Digits, right: Digits) -> Digits:
-    """`left - right`, both starting at the same weight; the result is as long as the longer one."""
+    """Return `left - right`. Both start at the same weight; the result is as long as the longer one."""
     longest = max(len(left), len(right))
     nothing = np.zeros_like(left[0])
     padded = [digits + [nothing] * (longest - len(digits)) for digits in (left, right)]
@@ -53,7 +53,7 @@ def difference(left: Digits, right: Digits) -> Digits:
 
 
 def to_double(digits: Digits, unit: int) -> FloatArray:
-    """Nearest double of a number in normal form, digit `unit` counting ones.
+    """Return the nearest double of a number in normal form whose digit `unit` has the weight 1.
 
     Two digits at a time are added without error to an unevaluated pair of doubles, so the result is
     within 2^-100 of correct rounding.
@@ -72,7 +72,7 @@ def to_double(digits: Digits, unit: int) -> FloatArray:
 
 
 def _two_sum(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sum and its rounding error (Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    """Return the sum and its rounding error (Knuth, TAOCP 2, 4.2.2, theorem B)."""
     sum_ = left + right
     part = sum_ - left
     return sum_, (left - (sum_ - part)) + (right - part)

@@ -10,9 +10,9 @@ that depends on the double alone. Adding contributions bin by bin in int64 is ex
 2^36 rows.
 
 A group keeps only a window of bins: the highest bin that any of its values reached (`top`) and the
-next ones below. Contributions below the window are dropped. As `top` only rises and a partial sum
-of fewer values has a window that reaches at least as far down, the bins that are left at the end
-have received every contribution, whatever the order. For the same reason bins never carry into each
+next ones below. Contributions below the window are dropped. `top` only rises, and a partial sum
+of fewer values has a window that reaches at least as far down, so the bins that remain at the end
+have received every contribution, in any order. For the same reason bins never carry into each
 other in a stored state; carries are settled only when the value is read.
 
 With the default of 4 bins at least 78 bits below the largest value of the group are kept: the error
@@ -83,7 +83,7 @@ class ExactSums:
         ]
 
     def partial(self, values: FloatArray, valid: Mask | None, groups: Groups) -> Columns:
-        """One state per group of rows. `valid` tells which values are not null (None: all)."""
+        """Return one state per group of rows. valid: which values are not null; None means all."""
         if valid is not None:
             values = np.where(valid, values, 0.0)
         values, flags = _set_apart(values, groups)
@@ -98,7 +98,7 @@ class ExactSums:
         return _columns(tops, flags, bins)
 
     def merge(self, states: Columns, groups: Groups) -> Columns:
-        """One state per group of states."""
+        """Return one state per group of states."""
         if groups.count == groups.rows:
             return list(states)
         tops, flags, bins = _unpack(states)
@@ -108,7 +108,7 @@ class ExactSums:
         return _columns(merged, reductions.union(flags, groups), sums)
 
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
-        """Row by row: old state (where found) and new state added."""
+        """Add old states (where found) and new states row by row."""
         old_tops, old_flags, old_bins = _unpack(old)
         new_tops, new_flags, new_bins = _unpack(new)
         old_tops = np.where(found, old_tops, EMPTY)
@@ -121,16 +121,16 @@ class ExactSums:
         return _columns(tops, new_flags | (old_flags * found), bins)
 
     def tally(self, states: Columns) -> Columns:
-        """What has to be known besides, for states to be taken out of a merged one: of every state, taken by itself.
+        """Return what `subtract` needs besides the states: their tallies, each state taken by itself.
 
-        How many states are as high as the merged one, and how many have flags.
+        A tally counts the states that reach the top of the merged one, and those that have flags.
         """
         flags = numbers(states[1])
         ones = np.ones(len(flags), dtype=np.int64)
         return [column(pa.int64(), ones), column(pa.int64(), (flags != 0).astype(np.int64))]
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
-        """One state per group of states that are followed by their tallies; so is it."""
+        """Merge states that are followed by their tallies, one per group; the result is followed by its own."""
         if groups.count == groups.rows:
             return list(totals)
         merged = self.merge(totals[:-2], groups)
@@ -141,10 +141,10 @@ class ExactSums:
         return [*merged, column(pa.int64(), high), column(pa.int64(), flagged)]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
-        """Row by row a state less another one that was merged into it, both followed by their tallies.
+        """Take states out of totals that they were merged into, row by row; both are followed by their tallies.
 
-        Also which rows cannot be told: the window falls when the last state that reached its top leaves, and digits
-        below it were never kept. Those have to be merged anew.
+        Also returns which rows must be merged anew: when the last state that reached the top leaves, the window falls,
+        and digits below the old window were never kept.
         """
         tops, flags, bins = _unpack(totals[:-2])
         their_tops, their_flags, their_bins = _unpack(others[:-2])
@@ -153,7 +153,7 @@ class ExactSums:
         lowered = self._lower(their_bins, tops - their_tops)
         high = high - their_high * (their_tops == tops)
         flagged = flagged - their_flagged
-        # Where all that is left has the one flag that there is, that stays.
+        # If everything that is left has the only flag of the total, the flag stays.
         unclear = (flagged > 0) & (their_flags != 0) & (flags & (flags - np.uint8(1)) != 0)
         left = [one - other for one, other in zip(bins, lowered, strict=True)]
         columns = _columns(tops, np.where(flagged > 0, flags, np.uint8(0)), left)
@@ -162,10 +162,10 @@ class ExactSums:
         ) | unclear
 
     def sums(self, states: Columns) -> tuple[FloatArray, IntArray]:
-        """Each state's sum as a double times a power of two, (mantissas, exponents).
+        """Return each state's sum as a double times a power of two: (mantissas, exponents).
 
-        The two are apart so that callers can divide before a sum beyond the doubles overflows. NaN
-        and infinities that the state saw are in the mantissas. A state without values sums to 0.
+        They are separate so that callers can divide before a sum overflows the doubles. NaN and
+        infinities that the state saw are in the mantissas. A state without values sums to 0.
         """
         tops, flags, bins = _unpack(states)
         mantissas = np.empty(len(tops))
@@ -175,24 +175,24 @@ class ExactSums:
         return _with_specials(mantissas, flags), digits.BITS * tops
 
     def empty(self, states: Columns) -> Mask:
-        """Tell which states saw no value."""
+        """Return which states saw no value."""
         out: Mask = np.equal(numbers(states[0]), EMPTY)
         return out
 
     def raw(self, states: Columns) -> tuple[IntArray, npt.NDArray[np.uint8], Digits, Digits]:
-        """Tops, flags, bins of the sum and bins of the squares, for formulas over both."""
+        """Return tops, flags, bins of the sum and bins of the squares, for formulas over both."""
         tops, flags, bins = _unpack(states)
         return tops, flags, bins[: self.sum_bins], bins[self.sum_bins :]
 
     def _squares(self, scaled: FloatArray, groups: Groups) -> Digits:
-        """Bins of the sum of squares of values already scaled to the window."""
+        """Return the bins of the sum of squares of values that are scaled to the window."""
         square, error = _exact_square(scaled)
         upper = _split(square / _BASE, self.square_bins)
         lower = _split(error / _BASE, self.square_bins)
         return [reductions.total(a + b, groups) for a, b in zip(upper, lower, strict=True)]
 
     def _lower(self, bins: Digits, down: IntArray) -> Digits:
-        """Bins as seen from a window whose top is `down` bins higher; what falls out is dropped."""
+        """Shift bins into a window whose top is `down` bins higher; bins that fall out of it are dropped."""
         rows = np.flatnonzero(down)
         if not len(rows):
             return bins
@@ -201,7 +201,7 @@ class ExactSums:
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Slices of rows small enough for a few dozen columns of them to stay in the cache."""
+    """Yield slices of rows, small enough for a few dozen columns of a slice to stay in the cache."""
     for start in range(0, rows, 4096):
         yield slice(start, start + 4096)
 
@@ -224,7 +224,7 @@ def _columns(tops: IntArray, flags: npt.NDArray[np.uint8], bins: Digits) -> Colu
 
 
 def _set_apart(values: FloatArray, groups: Groups) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
-    """Values with NaN and infinities as 0, and each group's flags of those."""
+    """Replace NaN and infinities by 0. Returns the values and the flags of each group."""
     finite = np.isfinite(values)
     if finite.all():
         return values, np.zeros(groups.count, np.uint8)
@@ -241,17 +241,17 @@ def _with_specials(values: FloatArray, flags: npt.NDArray[np.uint8]) -> FloatArr
 
 
 def _bin_of(magnitudes: FloatArray) -> IntArray:
-    """Bin of the highest digit of each value, not below LOWEST (where zero goes as well)."""
+    """Return the bin of the highest digit of each value, at least LOWEST; zero is in LOWEST."""
     _, exponents = np.frexp(magnitudes)
     bins = (exponents.astype(np.int64) - 1) // digits.BITS
     return np.where(magnitudes > 0, np.maximum(bins, LOWEST), LOWEST)
 
 
 def _split(scaled: FloatArray, count: int) -> Iterator[IntArray]:
-    """Integers below 2^26 whose weights are 1, 2^-26, 2^-52 ... and that add up to each value.
+    """Yield integers below 2^26 with the weights 1, 2^-26, 2^-52 ... that add up to each value.
 
-    Values must be below 2^26. Cutting towards zero gives the digits of the magnitude with the sign
-    of the value; every step is exact. The rest behind the last digit is dropped.
+    Values must be below 2^26. Truncation gives the digits of the magnitude with the sign of the
+    value; every step is exact. What is left after the last digit is dropped.
     """
     rest = scaled
     for _ in range(count):
@@ -261,9 +261,9 @@ def _split(scaled: FloatArray, count: int) -> Iterator[IntArray]:
 
 
 def _exact_square(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Square and its rounding error (Dekker, Numer. Math. 18, 1971). For magnitudes below 2^26.
+    """Return the square and its rounding error (Dekker, Numer. Math. 18, 1971). For magnitudes below 2^26.
 
-    Tiny values underflow, far below every window that they can belong to.
+    Tiny values underflow, far below every window that they can be in.
     """
     square = values * values
     spread = values * 134217729.0  # 2^27 + 1 cuts 53 bits into 26 and 27

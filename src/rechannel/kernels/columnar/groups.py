@@ -13,14 +13,12 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of rows 0..rows-1 into consecutive, non-empty groups.
-
-    starts: shape (groups,), ascending, first element 0 (empty when rows is 0).
-    rows: number of rows.
-    """
+    """A partition of rows 0..rows-1 into consecutive, non-empty groups."""
 
     starts: IntArray
+    """First row of each group, shape (groups,), ascending; empty if there are no rows."""
     rows: int
+    """Number of rows."""
 
     @property
     def count(self) -> int:

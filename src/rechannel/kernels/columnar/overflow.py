@@ -1,8 +1,8 @@
-"""Sums fail where the whole does not fit, and never where only a part of it does not.
+"""A sum fails if the total does not fit its type, and never because a partial sum does not.
 
-How rows are cut into parts (by tasks, batches, or not at all) must not decide whether a timestep fails. Sums of parts
-are kept in the type of the whole, since nearly all of them fit. Where one does not, its rows go on one by one, each a
-state of its own, and the task that has all of them adds them up at once, which is exact (`aggregates.integers`).
+How rows are cut into parts (by tasks, by batches, or not at all) must not decide whether a timestep fails. Partial sums
+have the type of the total, since nearly all of them fit. If one does not, its rows travel one by one, each as a state
+of its own, and the task that receives all of them adds them at once, which is exact (`aggregate.functions.integers`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from rechannel.kernels.columnar.groups import Groups
 
 
 def does_not_fit(error: TimestepError) -> bool:
-    """Whether an aggregate says that a result is too large for its type."""
+    """Return whether an aggregate raised the error because a result is too large for its type."""
     return isinstance(error.__cause__, OverflowError)
 
 
 def singles(rows: int) -> Groups:
-    """Every row by itself."""
+    """Return groups of one row each."""
     return Groups(np.arange(rows, dtype=np.int64), rows)
 
 
 def combined(
     combine: Callable[[Columns, Groups], Columns], values: Columns, groups: Groups
 ) -> tuple[Columns, Groups]:
-    """Partial states of rows, and of which rows each is: those of a group, or single ones if a part does not fit."""
+    """Combine rows into one partial state per group, or per row if a partial sum does not fit.
+
+    Returns the states and the groups that they stand for.
+    """
     try:
         return combine(values, groups), groups
     except TimestepError as error:

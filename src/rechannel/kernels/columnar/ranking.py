@@ -1,9 +1,9 @@
-"""Rows of keys put in the order of some columns, and which of them are alike in it.
+"""Sort the rows of each key by some columns, and mark ties.
 
-A column becomes *codes*: whole numbers from 0 that lie in the wanted order, as close together as its values are. The
-number of a row's key, the codes of its columns and its place are packed into one 64-bit number wherever they fit, and
-those are sorted: several times faster than comparing row by row. Codes that take too many bits are made dense first.
-Nulls come last, in front of them NaN, whatever the order.
+Each column becomes *codes*: integers from 0 in the wanted order, as close together as the values. The number of a row's
+key, the codes of its columns and its position are packed into one 64-bit integer if they fit, and these integers are
+sorted, which is several times faster than comparing row by row. Codes that take too many bits are made dense first.
+Nulls come last and NaN just before them, in either direction.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SIGN = np.uint64(1 << 63)
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Numbers below `count` that lie in an order."""
+    """Integers below `count` whose order is that of the values they stand for."""
 
     values: Words
     count: int
 
     def dense(self) -> Codes:
-        """The same order, without gaps."""
+        """Return codes in the same order without gaps."""
         order = np.argsort(self.values)
         ordered = self.values[order]
         number = np.zeros(len(order), dtype=np.uint64)
@@ -47,22 +47,23 @@ class Codes:
         return Codes(values, int(number[-1]) + 1 if len(number) else 1)
 
     def then(self, other: Codes, room: int) -> Codes:
-        """By these, and those that are alike by others. room: bits that there are."""
+        """Return codes that order by these and break ties by others. room: number of bits available."""
         one, two = self, other
         if not _fit(one.count * two.count, room):
             two = two.dense()
         if not _fit(one.count * two.count, room):
             one = one.dense()
-        # Of fewer than 2^32 rows, dense ones always fit into 64 bits.
-        # Numbers that take all bits have no room for others: those are then all 0.
+        # Dense codes of fewer than 2^32 rows always fit into 64 bits.
+        # Codes that take all 64 bits leave no room for others, which are then all 0.
         times = np.uint64(two.count % (1 << _BITS))
         return Codes(one.values * times + two.values, one.count * two.count)
 
 
 def ordered(owners: IntArray, by: Sequence[Codes], places: IntArray) -> tuple[IntArray, Mask]:
-    """Rows by key, then by columns, then by place; and which of them are alike in key and columns to the one before.
+    """Sort rows by key, then by columns, then by position.
 
-    owners: number of every row's key. places: every row's own, from 0 on. Shape (rows,) -> (rows,), (rows,).
+    owners: number of each row's key. by: codes of each column. places: position of each row, a permutation of
+    0..rows-1. All of shape (rows,). Returns the order, and which rows tie with the row before them in key and columns.
     """
     rows = len(owners)
     if not rows:
@@ -90,7 +91,7 @@ def ordered(owners: IntArray, by: Sequence[Codes], places: IntArray) -> tuple[In
 
 
 def codes_of(column: pa.Array, *, descending: bool) -> Codes:
-    """Codes of a column's values."""
+    """Return the codes of a column. Raises a pyarrow error for a type without an order."""
     kind, missing = column.type, None
     if pa.types.is_boolean(kind):
         words = booleans(column).astype(np.uint64)
@@ -109,7 +110,7 @@ def codes_of(column: pa.Array, *, descending: bool) -> Codes:
 
 
 def orderable(kind: pa.DataType) -> bool:
-    """Whether values of a type have an order here."""
+    """Return whether `codes_of` takes a type."""
     try:
         codes_of(pa.array([], kind), descending=False)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
@@ -118,7 +119,7 @@ def orderable(kind: pa.DataType) -> bool:
 
 
 def _close(words: Words, missing: Mask | None, valid: Mask | None) -> Codes:
-    """Numbers from the smallest on; behind them those of NaN, then of nulls."""
+    """Shift values to start at 0; NaN comes after all of them, null after NaN."""
     usable = np.ones(len(words), dtype=np.bool_) if valid is None else valid.copy()
     if missing is not None:
         usable &= ~missing
@@ -142,7 +143,7 @@ def _close(words: Words, missing: Mask | None, valid: Mask | None) -> Codes:
 
 
 def _compared(column: pa.Array, *, descending: bool) -> Codes:
-    """Codes of values that Arrow sorts and compares."""
+    """Return codes of a type that Arrow has to sort and compare."""
     way = "descending" if descending else "ascending"
     table = pa.table({"c": column})
     order = pc.sort_indices(table, sort_keys=[("c", way)]).to_numpy().astype(np.int64)
@@ -158,12 +159,12 @@ def _compared(column: pa.Array, *, descending: bool) -> Codes:
 
 
 def _fit(count: int, bits: int) -> bool:
-    """Whether numbers below `count` take at most so many bits."""
+    """Return whether integers below `count` fit into a number of bits."""
     return count - 1 < 1 << max(bits, 0)
 
 
 def newest(by: Columns, owners: IntArray) -> IntArray:
-    """The newest row of every owner, ascending: the largest by some columns, and of those the last one."""
+    """Return the newest row of each owner, ascending: the largest by some columns, the last one of those that tie."""
     count = len(owners)
     codes = [codes_of(column, descending=True) for column in by]
     rows, _ = ordered(owners, codes, np.arange(count - 1, -1, -1, dtype=np.int64))

@@ -14,10 +14,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def total(values: npt.NDArray[np.generic], groups: Groups) -> IntArray:
-    """Sum of each group modulo 2^64, as int64: exact whenever the true sum fits.
+    """Sum each group modulo 2^64, as int64: exact whenever the true sum fits.
 
-    Differences of a running sum, which may wrap: several times faster than `np.add.reduceat`
-    when groups are small.
+    Takes differences of a running sum, which may wrap. This is several times faster than
+    `np.add.reduceat` on small groups.
     """
     if groups.count == groups.rows:
         return values.astype(np.int64)
@@ -28,22 +28,22 @@ def total(values: npt.NDArray[np.generic], groups: Groups) -> IntArray:
 
 
 def lowest(values: npt.NDArray[_Scalar], groups: Groups) -> npt.NDArray[_Scalar]:
-    """Smallest value of each group; for floats NaN counts as larger than everything."""
+    """Return the smallest value of each group. NaN counts as larger than every other float."""
     return _reduce(np.fmin if values.dtype.kind == "f" else np.minimum, values, groups)
 
 
 def highest(values: npt.NDArray[_Scalar], groups: Groups) -> npt.NDArray[_Scalar]:
-    """Largest value of each group; for floats NaN counts as larger than everything."""
+    """Return the largest value of each group. NaN counts as larger than every other float."""
     return _reduce(np.maximum, values, groups)
 
 
 def union(bits: npt.NDArray[np.uint8], groups: Groups) -> npt.NDArray[np.uint8]:
-    """Bitwise or of each group."""
+    """Return the bitwise or of each group."""
     return _reduce(np.bitwise_or, bits, groups)
 
 
 def some(mask: Mask | None, groups: Groups) -> Mask | None:
-    """Whether the mask holds anywhere in each group; None (it holds everywhere) stays None."""
+    """Return whether the mask is true anywhere in each group; None means that it is true everywhere."""
     if mask is None:
         return None
     counts = total(mask, groups)

@@ -1,10 +1,9 @@
 """Sort rows by key hash and find groups of equal keys.
 
-Sorting is the heart of both kernels, so it is done on plain uint64: the row number is packed into the low bits of the
-hash and the packed numbers are sorted (4 to 6 ms for a million rows with AVX-512, against 14 ms for an
-unstable and 75 ms
-for a stable argsort). That keeps rows of one hash in their order; two hashes that differ only in the bits that the row
-number took are put right afterwards, when there are any.
+Senders and receivers spend most of their time sorting, so it is done on plain uint64: the row number is packed into the
+low bits of the hash and the packed integers are sorted (4 to 6 ms for a million rows with AVX-512, against 14 ms for an
+unstable and 75 ms for a stable argsort). Rows of one hash keep their order. Hashes that differ only in the bits that
+the row number replaced may end up in the wrong order; then a stable argsort is used instead.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Integers: TypeAlias = IntArray | npt.NDArray[np.uint64]
 
 
 def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
-    """Stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
+    """Return the stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
     rows = len(hashes)
     if minor is not None:
         return nested_order(hashes, minor)
@@ -44,10 +43,10 @@ def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
 
 
 def nested_order(first: Integers, *others: Integers) -> IntArray:
-    """Stable order of rows by the first column, of those that are alike by the next one, and so on.
+    """Return the stable order of rows by the first column, ties by the next one, and so on.
 
-    As `numpy.lexsort` with the columns the other way round, but rows that nearly lie so, or in a few stretches that do,
-    cost little: only what is alike so far and does not lie in order is sorted by a further column.
+    This is `numpy.lexsort` with the columns reversed, but cheap for rows that are nearly in order: only ties that are
+    out of order are sorted by a further column.
     """
     rows = len(first)
     order = np.arange(rows, dtype=np.int64)
@@ -72,18 +71,21 @@ def nested_order(first: Integers, *others: Integers) -> IntArray:
 
 
 def _by_owner(owners: IntArray, values: Integers) -> IntArray:
-    """Stable order of rows by value within their owner; owners ascend. Both become one number, if that has 64 bits."""
+    """Return the stable order of rows by value within their owner; owners ascend.
+
+    Owner and value are packed into one integer if they fit into 64 bits.
+    """
     least = values.min()
     span = int(values.max()) - int(least) + 1
     if (int(owners[-1]) + 1) * span >= 1 << 64:
         return np.lexsort((values, owners))
-    # Differences of numbers with a sign are right without one: they are less than 2^64.
+    # Differences of signed integers are right as unsigned ones: they are less than 2^64.
     offsets = values.view(np.uint64) - least.view(np.uint64)
     return np.argsort(owners.view(np.uint64) * np.uint64(span) + offsets, kind="stable")
 
 
 def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
-    """Rows of every column in the given order; the columns themselves where that is the one that they have."""
+    """Return the columns with their rows in the given order, unchanged if they already are."""
     if columns and is_identity(order, len(columns[0])):
         return columns
     return [fast_take(column, order) for column in columns]
@@ -92,7 +94,7 @@ def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
 def interleaved(
     one: tuple[pa.RecordBatch, HashArray], other: tuple[pa.RecordBatch, HashArray]
 ) -> tuple[pa.RecordBatch, HashArray]:
-    """Rows with their hashes by hash; of equal hashes those of the first come first."""
+    """Merge two batches by hash. Of equal hashes, rows of the first batch come first."""
     both = pa.concat_batches([one[0], other[0]])
     hashes = np.concatenate([one[1], other[1]])
     order = sort_index(hashes)
@@ -101,14 +103,14 @@ def interleaved(
 
 
 def is_identity(order: npt.NDArray[np.int64], rows: int) -> bool:
-    """Whether an order leaves so many rows where they are."""
+    """Return whether an order leaves all rows in place. rows: how many there are."""
     if len(order) != rows or (rows and (order[0] != 0 or order[-1] != rows - 1)):
         return False
     return bool((order == np.arange(rows)).all())
 
 
 class Ordered(Sequence[pa.Array]):
-    """Columns whose rows are in the given order; each is put into it when it is asked for."""
+    """Columns in a given order; each column is reordered on access."""
 
     def __init__(self, columns: Columns, order: npt.NDArray[np.int64]) -> None:
         self._columns, self._order = columns, order
@@ -121,10 +123,10 @@ class Ordered(Sequence[pa.Array]):
 
 
 class Stacked(Sequence[pa.Array]):
-    """Columns of some rows and, below them, of others; they are joined only where rows of both are wanted."""
+    """Columns of two row sets, one above the other; they are concatenated only if rows of both are needed."""
 
     def __init__(self, above: Columns, below: Columns, count: int) -> None:
-        """Count: rows above."""
+        """count: number of rows above."""
         self._above, self._below, self._count = above, below, count
 
     def __len__(self) -> int:
@@ -136,7 +138,7 @@ class Stacked(Sequence[pa.Array]):
         return pa.concat_arrays([self._above[place], self._below[place]])
 
     def take(self, rows: npt.NDArray[np.int64], places: Sequence[int] | None = None) -> Columns:
-        """Rows of some columns; None = of all."""
+        """Gather rows. places: the columns to gather; None means all."""
         places = range(len(self)) if places is None else places
         above = rows < self._count
         if not above.any():
@@ -154,7 +156,7 @@ def fast_take(column: pa.Array, order: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Whether Arrow and numpy hold this type in the same bytes."""
+    """Return whether Arrow and numpy store this type in the same bytes."""
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
@@ -166,10 +168,10 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
 def group_rows(
     hashes: HashArray, keys: Columns, minor: IntArray | None = None
 ) -> tuple[Groups, IntArray | None]:
-    """Group rows that are sorted by hash, and by `minor` where keys have one: a number that all rows of a key share.
+    """Group rows that are sorted by hash, and by `minor` if given: an integer that all rows of a key share.
 
-    Returns the groups and, only when different keys share both, a further stable reordering of the rows that makes
-    equal keys neighbours (the groups then refer to the reordered rows).
+    Returns the groups and, only if different keys share both, a further stable order of the rows that makes equal keys
+    neighbours. The groups then refer to the reordered rows.
     """
     rows = len(hashes)
     if rows == 0:
@@ -193,9 +195,9 @@ def group_rows(
 def last_not_after(
     owners: IntArray, values: IntArray, asked_owners: IntArray, asked: IntArray
 ) -> IntArray:
-    """Place of the last (owner, value) that is not behind what is asked for, -1 if there is none; both ascend."""
+    """Return the position of the last (owner, value) that is not after each pair asked for, or -1. Both ascend."""
     known = len(owners)
-    # Stable: what is known comes before what is asked for and alike.
+    # The sort is stable: of equal pairs, known ones come before those asked for.
     order = nested_order(np.concatenate([owners, asked_owners]), np.concatenate([values, asked]))
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.cumsum(order < known) - 1
@@ -203,12 +205,12 @@ def last_not_after(
 
 
 def running_max(owners: IntArray, values: IntArray) -> IntArray:
-    """The largest value so far of every owner; owners ascend."""
+    """Return the largest value so far of each owner; owners ascend."""
     if not len(values):
         return values
     least = int(values.min())
     span = int(values.max()) - least + 1
-    if (int(owners[-1]) + 1) * span >= 1 << 63:  # places among all values are small numbers too
+    if (int(owners[-1]) + 1) * span >= 1 << 63:  # ranks among all values are small enough
         order = np.argsort(values, kind="stable")
         ranks = np.empty(len(values), dtype=np.int64)
         ranks[order] = np.arange(len(values))
@@ -223,10 +225,10 @@ def _untangle(
 ) -> tuple[Groups, IntArray]:
     """Make equal keys neighbours among rows of one hash, all hashes at once, by sorting them by key.
 
-    starts: first row of every hash. tangled: rows that have another key than the row before, and its hash.
+    starts: first row of each hash. tangled: rows with the hash of the row before them and another key.
 
-    Two random keys collide once in 2^64 pairs, but a null leaves a hash as it is: (1, null, 2) and
-    (1, 2, null) always do; and an attacker who chooses keys can choose any number of them with one hash.
+    Two random keys collide once in 2^64 pairs, but a null leaves a hash unchanged: (1, null, 2) and (1, 2, null) always
+    collide. An attacker who chooses keys can choose any number of them with one hash.
     """
     owners = np.zeros(rows, dtype=np.int64)
     owners[starts[1:]] = 1

@@ -1,10 +1,11 @@
-"""Fetching state on a host behind the backs of its tasks: in a thread of a worker process that goes on when the task
-which started it has ended. So fetching takes no task's place, and a timestep does not wait for it.
+"""Fetch state to a host in the background: in a thread of a worker process that outlives the task which started it.
 
-    nobody -- attend --> fetching -- attend: how far? --> ... --> done -- attend: what was done --> nobody
+Fetching so takes no task's slot, and no timestep waits for it.
 
-All processes of a host look after an errand together. Its file in the host's cache is locked by the one that fetches,
-and holds how far that is; the lock goes with the process that holds it, and the next one to look goes on.
+    idle -- attend --> fetching -- attend: progress --> ... --> done -- attend: result --> idle
+
+All worker processes of a host share an errand. The process that fetches locks the errand's file in the host's cache and
+writes its progress there. If the process ends, the lock ends with it, and the next process that attends continues.
 """
 # ruff: noqa: PTH103, PTH108
 
@@ -26,40 +27,45 @@ from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
 
 PAUSE = 1.0
-"""Pause behind a piece, in lengths of that piece: a line to the shared store is left free for half of the time."""
+"""Pause after a piece, in multiples of the time it took: 1 leaves the line to the store free half of the time."""
 
 _MARK = ".ahead-"
 _BUFFER = 1 << 16
 _FORGOTTEN_SECONDS = 3600.0
-"""A file that was not written for so long is of a driver that is gone: no one asks how far its errand is."""
+"""Age at which an errand's file is removed: its driver is gone and will not ask for the progress."""
 
 
 @dataclass(frozen=True)
 class Errand:
-    """What one host has to fetch. name: a word of its own, for ever. runs, pieces: hash intervals of runs, in order."""
+    """What one host has to fetch."""
 
     name: str
+    """Unique for ever."""
     runs: tuple[Run, ...]
+    """Runs to fetch from."""
     pieces: tuple[Intervals, ...]
+    """Hash intervals to fetch, in this order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attended:
-    """How far an errand is on one host.
-
-    done: whether it is over. pieces: done so far. bytes_fetched, bytes_present, ms: sums over them (see `Prefetched`).
-    error: what ended it early; nothing depends on an errand.
-    """
+    """Progress of an errand on one host. Correctness does not depend on it."""
 
     done: bool = False
+    """Whether it is over."""
     pieces: int = 0
+    """Pieces fetched so far."""
     bytes_fetched: int = 0
+    """Sum over these pieces, as in `Prefetched`."""
     bytes_present: int = 0
+    """Sum over these pieces, as in `Prefetched`."""
     ms: float = 0.0
+    """Sum over these pieces, as in `Prefetched`."""
     error: str = ""
+    """What ended it early; empty if nothing did."""
 
     def after(self, piece: Prefetched) -> Attended:
-        """One piece further."""
+        """Return the progress after one more piece."""
         return replace(
             self,
             pieces=self.pieces + 1,
@@ -78,10 +84,10 @@ def attend(
     pause: float = PAUSE,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Attended:
-    """Begin an errand on this host, or see how far it is; when it is over, that is told once.
+    """Start an errand on this host, or return its progress. The final progress is returned once.
 
-    directory: where processes of this host meet, its cache. background: False = all of it here and now, for processes
-    that end with their task.
+    directory: the cache that all processes of this host share. background: False fetches everything before returning,
+    for processes that end with their task. pause, sleep: see `PAUSE`.
     """
     path = f"{directory}/{_MARK}{errand.name}"
     try:
@@ -119,7 +125,7 @@ def _work(
     pause: float,
     sleep: Callable[[float], None],
 ) -> Iterator[Attended]:
-    """How far it is after every piece."""
+    """Fetch piece by piece; yield the progress after each."""
     for where in errand.pieces[so_far.pieces :]:
         try:
             piece = prefetch(program, errand.runs, where)
@@ -133,20 +139,20 @@ def _work(
 
 
 def _go_on(descriptor: int, work: Iterator[Attended]) -> None:
-    """Do the work, and say how far it is; the lock is held until the end."""
+    """Do the work and record the progress. The lock is held until the end."""
     try:
         for so_far in work:
             text = json.dumps(asdict(so_far)).encode()
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))
     except OSError:
-        pass  # the cache's disk is full or gone: what was fetched is of use all the same
+        pass  # the cache's disk is full or gone; what was fetched is still useful
     finally:
         os.close(descriptor)
 
 
 def _tidy(directory: str, before: float) -> None:
-    """Remove files that were not written since (seconds since 1970) and that no process works on."""
+    """Remove files last written before a time (seconds since 1970) that no process has locked."""
     for entry in os.scandir(directory):
         if not entry.name.startswith(_MARK):
             continue
@@ -161,7 +167,7 @@ def _tidy(directory: str, before: float) -> None:
 
 
 def _read(descriptor: int) -> Attended:
-    """What the file says; nothing where it is new, or is being written."""
+    """Return the progress in the file; none if the file is new or being written."""
     try:
         return Attended(**json.loads(os.pread(descriptor, _BUFFER, 0)))
     except (OSError, ValueError, TypeError):

@@ -1,6 +1,6 @@
-"""All state rows of keys that have several: ranges of equal hashes in sorted runs, the newest of each row.
+"""Read the state rows of keys that have several: ranges of equal hashes in sorted runs, the newest version of each row.
 
-Cost follows the rows of the keys that are asked for, not the rows stored.
+The cost follows the rows of the keys that are looked up, not the rows stored.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def collect(
     live: Live,
     asked: LookupRange | None = None,
 ) -> StoredRows:
-    """State rows of keys.
+    """Return the state rows of keys.
 
-    runs: newest first. hashes, keys: ascending and distinct as keys; as many key columns as are hashed. live: which
-    rows still count. asked: which rows of every key are wanted; None = all.
+    runs: newest first. hashes: ascending. keys: distinct, the hashed key columns only. live: which rows still count.
+    asked: which rows of each key are wanted; None means all. Raises KeyTooLargeError.
     """
     parts = [part for run in runs for part in _rows_of(logic, run, hashes, keys, asked)]
     if not parts:
@@ -56,7 +56,7 @@ def collect(
     owners = rows.columns[-1].to_numpy(zero_copy_only=False)
     columns = rows.columns[:-1]
     if len(owners) and bool((owners[1:] < owners[:-1]).any()):
-        # Keys that share a hash come in another order there than here.
+        # Keys that share a hash may be in another order in the runs than in `keys`.
         order = np.argsort(owners, kind="stable")
         owners, columns = owners[order], take(columns, order)
     schema = pa.schema([*logic.key_schema, *logic.state_schema])
@@ -78,7 +78,10 @@ def whole_keys(
     runs: Sequence[OpenRun],
     live: Live,
 ) -> Rows:
-    """All state rows of the keys that have rows in some parts, and received none: by hash and key, then by `minor`."""
+    """Return all state rows of the keys that have rows in `parts` but received none.
+
+    Rows are sorted by hash and key, then by the row order key.
+    """
     hashes = np.concatenate([received.hashes, *(part.hashes for part in parts)])
     keys = [
         joined([received.keys[i], *(part.columns[i] for part in parts)])
@@ -88,7 +91,7 @@ def whole_keys(
     groups, untangled = group_rows(hashes[order], take(keys, order))
     if untangled is not None:
         order = order[untangled]
-    first = order[groups.starts]  # of a key that received rows, what it received
+    first = order[groups.starts]  # for a key that received rows, one that it received
     others = first[first >= len(received.hashes)]
     asked = hashes[others]
     held = collect(logic, runs, asked, take(keys, others), live)
@@ -98,7 +101,7 @@ def whole_keys(
 def _rows_of(
     logic: StatefulLogic, run: OpenRun, hashes: HashArray, keys: Columns, wanted: LookupRange | None
 ) -> list[Rows]:
-    """Rows of one run, whose last column is the number of their key."""
+    """Return rows of one run with one more column: the number of their key."""
     segment = run.segment
     needles, first, last = spans(logic, run, hashes, wanted)
     if not len(needles):
@@ -116,9 +119,9 @@ def _rows_of(
 def spans(
     logic: StatefulLogic, run: OpenRun, hashes: HashArray, wanted: LookupRange | None
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Needles that one run may have rows of, the first of these rows, and the one after the last.
+    """Return the needles that one run may have rows of, and for each the range [first, last) of these rows.
 
-    hashes: ascending. wanted: see `collect`.
+    hashes: ascending. wanted: as `asked` of `collect`.
     """
     segment = run.segment
     needles = within(run, hashes, np.arange(len(hashes), dtype=np.int64))
@@ -141,12 +144,12 @@ def spans(
 def _owned(
     segment: Segment, keys: Columns, needles: IntArray, asked: HashArray, span: LookupRange
 ) -> tuple[IntArray, IntArray, Columns]:
-    """Rows of needles, needle by needle: whose they are, where they are, and their columns.
+    """Return the rows of needles, in the order of the needles: needle, position and columns of each row.
 
-    asked: hashes of the needles. span: the first of the rows that may be each needle's, and the one after the last.
+    asked: hashes of the needles. span: for each needle the range [first, last) of rows that may be its own.
     """
     first, last = span
-    # Needles of one hash may all have the same rows: these are read once, and then each finds its needle.
+    # Needles of one hash may share their rows: each row is read once and then matched with its needle.
     heads = np.flatnonzero(np.diff(asked, prepend=~asked[:1]))
     alone = len(heads) == len(asked)
     begin = first if alone else np.minimum.reduceat(first, heads)
@@ -170,6 +173,6 @@ def _owned(
 
 
 def ranges(first: IntArray, count: IntArray) -> IntArray:
-    """first[0], first[0] + 1, ..., `count[0]` of them, then those of first[1], and so on."""
+    """Concatenate ranges: first[0], first[0] + 1, ... (count[0] numbers), then those from first[1], and so on."""
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()), dtype=np.int64)

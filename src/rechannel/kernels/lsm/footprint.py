@@ -1,7 +1,8 @@
-"""How many bytes of state lie at the hashes that arrived, for operators whose keys have several state rows.
+"""Estimate the bytes of state that a lookup will read, for operators whose keys have several state rows.
 
-Few rows may meet much state. It is counted without being read: runs are sorted by hash, so two searches tell how many
-rows each hash has there. That costs what looking the keys up costs, so it is for tasks that may have too much in hand.
+A few input rows may match a lot of state. It is counted without being read: runs are sorted by hash, so two searches
+give the number of rows per hash. This costs as much as looking the keys up, so only tasks that may exceed their memory
+do it.
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Met:
-    """Hashes that arrived, ascending and distinct. asked: which state rows of each are looked at; None = all."""
+    """Hashes that arrived."""
 
     hashes: HashArray
+    """Ascending and distinct."""
     asked: LookupRange | None
+    """Which state rows of each hash are looked up; None means all."""
 
     @classmethod
     def of(cls, logic: StatefulLogic, hashes: HashArray, values: Columns) -> Met:
-        """Of rows sorted by hash."""
+        """Return those of rows that are sorted by hash."""
         starts = _heads(hashes)
         asked = logic.asks(values, Groups(starts, len(hashes)))
         return cls(hashes=hashes[starts], asked=asked)
 
     @classmethod
     def joined(cls, some: Sequence[Met]) -> Met:
-        """Of several, of which a hash may be in more than one."""
+        """Return the union of several; a hash may be in more than one of them."""
         hashes = np.concatenate([each.hashes for each in some])
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
@@ -46,21 +49,23 @@ class Met:
         both = [each.asked for each in some if each.asked is not None]
         asked = None
         if both:
-            first, last = (np.concatenate(border)[order] for border in zip(*both, strict=True))
+            first, last = (np.concatenate(ends)[order] for ends in zip(*both, strict=True))
             asked = np.minimum.reduceat(first, starts), np.maximum.reduceat(last, starts)
         return cls(hashes=hashes[starts], asked=asked)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Footprint:
-    """Bytes of state at hashes."""
+    """Bytes of state by hash."""
 
     hashes: HashArray
+    """Ascending and distinct."""
     size: FloatArray
+    """Estimated bytes of state at each hash."""
 
     @classmethod
     def at(cls, logic: StatefulLogic, runs: Sequence[OpenRun], met: Met) -> Footprint:
-        """Those that are looked at when rows arrive at some hashes."""
+        """Return the state that is looked up for the hashes that arrived."""
         size = np.zeros(len(met.hashes))
         for run in runs:
             needles, first, last = spans(logic, run, met.hashes, met.asked)
@@ -70,11 +75,14 @@ class Footprint:
 
     @property
     def total(self) -> float:
-        """At all hashes."""
+        """Bytes at all hashes."""
         return float(self.size.sum())
 
     def steps(self, grain: float) -> tuple[HashArray, FloatArray]:
-        """Hashes, each with the bytes from there to the next: about so many, or those of one hash."""
+        """Cut the hashes into steps of about `grain` bytes, or of one hash with more.
+
+        Returns the first hash of each step and its bytes.
+        """
         if not self.total:
             return self.hashes[:0], self.size[:0]
         starts = _heads((np.cumsum(self.size) // grain).astype(np.uint64))
@@ -82,5 +90,5 @@ class Footprint:
 
 
 def _heads(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Where other values begin."""
+    """Return the positions at which a new value begins."""
     return np.flatnonzero(np.diff(values, prepend=~values[:1]))

@@ -1,14 +1,10 @@
-"""Which keys a run cannot hold: a bitmap in the order of the hashes.
+"""Hash filters: bitmaps that say which keys a run cannot hold.
 
-A segment with n rows gets about 16 n bits; the bit of a hash is found by subtracting the segment's lowest
-hash and shifting.
-Hashes are uniform, so about one bit in sixteen is set, and a key that the run does not hold passes with a
-chance of about 6 %.
-Of a segment of which only some bytes are here, the map is made of the hashes that the task owns; its bits are as wide
-as they would be for the whole segment.
-Because the map keeps the order of the hashes, sorted needles walk it from front to back: a few nanoseconds
-each, where a binary
-search of the run costs ten to a hundred times that.
+A segment with n rows gets about 16 n bits; subtracting the segment's lowest hash and shifting gives the bit of a hash.
+Hashes are uniform, so about one bit in sixteen is set, and a key that the run does not hold passes with a probability
+of about 6 %. For a segment of which only some bytes are on this host, the filter covers the hashes that the task owns,
+with bits as wide as for the whole segment. The bitmap keeps the order of the hashes, so sorted needles walk through it
+from start to end in a few nanoseconds each; a binary search of the run costs ten to a hundred times as much.
 """
 
 from __future__ import annotations
@@ -23,24 +19,27 @@ from rechannel.state.segments.segment import Segment
 
 BITS_PER_ROW = 16
 SEARCH_AT_ONCE = 4.0
-"""A run with fewer rows than this many times the needles is searched at once: the search walks it anyway."""
+"""A run with fewer rows than this many times the needles is searched without a filter."""
 
 _PARTIAL_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
 class HashFilter:
-    """Bits of the hashes that a segment holds. base: lowest hash. shift: distance between bits, as a power of two."""
+    """Bits of the hashes that a segment holds."""
 
     base: np.uint64
+    """Lowest hash."""
     shift: np.uint64
+    """Hashes per bit, as a power of two."""
     bits: npt.NDArray[np.uint8]
+    """The bitmap, lowest bit first."""
 
     @classmethod
     def of(cls, hashes: HashArray, share: float = 1.0) -> HashFilter:
-        """Build from ascending hashes (at least one).
+        """Build a filter from ascending hashes (at least one).
 
-        share: of the hash space between the first and the last, how much the hashes were taken from.
+        share: fraction of the hash space from the first to the last hash that the hashes were taken from.
         """
         width = int(hashes[-1]) - int(hashes[0])
         wanted = int(BITS_PER_ROW * len(hashes) / share)
@@ -54,7 +53,7 @@ class HashFilter:
         return cls(hashes[0], np.uint64(shift), bits)
 
     def may_hold(self, hashes: HashArray) -> npt.NDArray[np.bool_]:
-        """Whether each hash may be in the segment; never false for one that is. Shape (rows,) -> (rows,)."""
+        """Return whether each hash may be in the segment, never False for one that is. Shape (rows,) -> (rows,)."""
         places = (hashes - self.base) >> self.shift
         inside = (hashes >= self.base) & (places >> np.uint64(3) < np.uint64(len(self.bits)))
         places = np.where(inside, places, np.uint64(0))
@@ -65,16 +64,16 @@ class HashFilter:
 
 
 def hash_filter_of(segment: Segment) -> HashFilter:
-    """The segment's sieve, made once per process."""
-    sieve = segment.memo.get("sieve")
-    if not isinstance(sieve, HashFilter):
-        sieve = segment.memo["sieve"] = HashFilter.of(segment.hashes)
-    return sieve
+    """Return the filter of a segment, built once per process."""
+    known = segment.memo.get("hash filter")
+    if not isinstance(known, HashFilter):
+        known = segment.memo["hash filter"] = HashFilter.of(segment.hashes)
+    return known
 
 
 def partial_hash_filter(segment: Segment, clip: Intervals) -> HashFilter | None:
-    """The sieve of the clip of a partial segment, made once per process and clip; None = no rows."""
-    memo: dict[Intervals, HashFilter | None] = segment.memo.setdefault("partial sieves", {})
+    """Return the filter of a partial segment's clip, built once per process and clip; None if it has no rows."""
+    memo: dict[Intervals, HashFilter | None] = segment.memo.setdefault("partial filters", {})
     if clip not in memo:
         if len(memo) >= _PARTIAL_KEPT:
             memo.clear()
@@ -86,13 +85,13 @@ def partial_hash_filter(segment: Segment, clip: Intervals) -> HashFilter | None:
 def candidates(
     segment: Segment, hashes: HashArray, clip: Intervals
 ) -> npt.NDArray[np.bool_] | None:
-    """Which needles are worth a search; None = all. clip: in which all of them are."""
+    """Return which needles are worth a search; None means all. clip: intervals that contain all needles."""
     if segment.rows < SEARCH_AT_ONCE * len(hashes):
         return None
     if not segment.partial:
         return hash_filter_of(segment).may_hold(hashes)
-    sieve = partial_hash_filter(segment, clip)
-    return np.zeros(len(hashes), dtype=np.bool_) if sieve is None else sieve.may_hold(hashes)
+    known = partial_hash_filter(segment, clip)
+    return np.zeros(len(hashes), dtype=np.bool_) if known is None else known.may_hold(hashes)
 
 
 def _share(clip: Intervals) -> float:

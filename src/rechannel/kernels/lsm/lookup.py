@@ -1,6 +1,7 @@
-"""Find the state of keys: point look-ups of sorted hashes in sorted, memory-mapped runs, newest run first.
+"""Find the state of keys: point lookups of sorted hashes in sorted, memory-mapped runs, newest run first.
 
-Cost follows the keys asked for, not the rows stored: a needle is searched only in runs that may hold it (`sieve`).
+The cost follows the keys that are looked up, not the rows stored: a *needle*, the number of a key that is looked up, is
+searched only in runs that may hold it (`hash_filter`).
 """
 
 from __future__ import annotations
@@ -27,44 +28,45 @@ from rechannel.state.segments.segment import Segment
 
 @dataclass(frozen=True, eq=False)
 class OpenRun:
-    """A run with its segment opened.
-
-    base: it holds everything older, so most needles that get to it are found. migrations: how its state columns are
-    read today; empty where they are those of the running logic.
-    """
+    """A run with its segment opened."""
 
     segment: Segment
     clip: Intervals
+    """Hashes for which the run counts."""
     base: bool = False
+    """Whether it holds everything older; most needles that reach it are then found in it."""
     migrations: Chain = ()
+    """How its state columns are converted; empty if they are those of the running logic."""
 
     @property
     def origin(self) -> str:
-        """What messages call its rows."""
+        """How messages name its rows."""
         return f"operator {self.segment.meta.operator!r}, segment {self.segment.key}"
 
 
 @dataclass(frozen=True, eq=False)
 class Hit:
-    """Needles (ascending) that one run answers, and at which of its rows."""
+    """Needles that were found in one run."""
 
     run: OpenRun
     needles: IntArray
+    """Ascending."""
     rows: IntArray
+    """Row of the run that each needle was found at."""
 
 
 Minor = Callable[[Columns], IntArray | None]
-"""What rows of one hash are sorted by: a number that follows from the last key column; None = nothing."""
+"""Returns the row order key, by which rows of one hash are sorted, from the last key column; None if there is none."""
 
 
 def no_minor(keys: Columns) -> None:
-    """Keys of one hash are rare."""
+    """Return None: rows of one hash are not sorted further. This is a `Minor`."""
 
 
 def find(
     runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, minor: Minor = no_minor
 ) -> list[Hit]:
-    """The newest row of every key, tombstones included. Needles are ascending and distinct as keys."""
+    """Return the newest row of each key, tombstones included. hashes: ascending; keys: distinct."""
     hits: list[Hit] = []
     open_needles = np.arange(len(hashes), dtype=np.int64)
     exact = hash_is_key(keys)
@@ -85,9 +87,9 @@ def find(
 def gather(
     hits: list[Hit], count: int, schema: pa.Schema, offset: int
 ) -> tuple[Columns, npt.NDArray[np.bool_]]:
-    """State columns of every needle, and whether it has live state (tombstones do not count).
+    """Return the state columns of each needle, and which needles have state; tombstones do not count.
 
-    offset: position of the first state column in a segment's columns (behind the keys).
+    count: number of needles. offset: position of the first state column in a segment, after the keys.
     """
     found = np.zeros(count, dtype=np.bool_)
     kept: list[Hit] = []
@@ -106,7 +108,7 @@ def gather(
 
 
 def within(run: OpenRun, hashes: HashArray, needles: IntArray) -> IntArray:
-    """Needles whose hash lies in the run's clip and may be in the segment."""
+    """Return the needles whose hash is in the run's clip."""
     asked = hashes[needles] if len(needles) < len(hashes) else hashes
     pieces = [needles[piece] for piece in run.clip.slices(asked)]
     if not pieces:
@@ -156,9 +158,9 @@ def _among(
     minor: Minor,
     keys: int,
 ) -> tuple[IntArray, IntArray]:
-    """The first row of every needle's hash that has its minor, bisecting all of them at once; needles that have one.
+    """Find the first row with each needle's hash and row order key, bisecting for all needles at once.
 
-    first, last: rows of each needle's hash.
+    first, last: range [first, last) of rows with each needle's hash. Returns the needles found, and their rows.
     """
     wanted = among[needles]
     low = bisect(segment, first, last, wanted, minor=minor, keys=keys)
@@ -177,9 +179,9 @@ def bisect(
     keys: int,
     after: bool = False,
 ) -> IntArray:
-    """The first of the rows [first, last) of a hash whose minor is not below the wanted one, or last.
+    """Return the first of the rows [first, last) of a hash whose row order key is at least the wanted one, or last.
 
-    after: the first one whose minor is above it.
+    after: return the first one whose row order key is greater.
     """
     low, high = first.copy(), last.copy()
     open_ = np.flatnonzero(low < high)
@@ -196,14 +198,14 @@ def bisect(
 def _minors(segment: Segment, rows: IntArray, minor: Minor, keys: int) -> IntArray:
     segment.touch(rows)
     minors = minor([fast_take(segment.column(keys - 1), rows)])
-    assert minors is not None  # noqa: S101 - it has told some before
+    assert minors is not None  # noqa: S101 - the caller has checked that there is a row order key
     return minors
 
 
 def _same_keys(
     run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
 ) -> tuple[IntArray, IntArray]:
-    """Compare keys, not only hashes; a needle that shares its hash looks at all rows of that hash (and minor)."""
+    """Compare keys, not only hashes; a needle that shares its hash is compared with all rows that share it."""
     if not len(needles):
         return needles, rows
     segment = run.segment
@@ -221,7 +223,7 @@ def _same_keys(
 def _further(
     run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
 ) -> tuple[IntArray, IntArray]:
-    """Needles whose key is not that of their first row, found among the further ones: each of those is read once."""
+    """Match needles whose first row has another key with the rows after it; each row is read once."""
     segment, width = run.segment, len(keys)
     last = segment.search(hashes[needles], run.clip, "right")
     among = minor(keys)
@@ -246,7 +248,7 @@ def _without(needles: IntArray, gone: IntArray, count: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """Where state comes from: needle i has its state columns at row i of `rows`."""
+    """Where the state of needles comes from: needle i at row `rows[i]` of the columns."""
 
     needles: IntArray
     rows: IntArray

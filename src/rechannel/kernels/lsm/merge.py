@@ -1,4 +1,4 @@
-"""Merge sorted runs: the newest row of every key stays."""
+"""Merge sorted runs: of rows with equal keys, the newest one stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rows:
     def __init__(
         self, hashes: HashArray, columns: Columns, dropped: npt.NDArray[np.bool_] | None
     ) -> None:
-        """Take the arrays as they are."""
+        """Keep references to the arrays."""
         self.hashes = hashes
         self.columns = columns
         self.dropped = dropped
@@ -33,7 +33,7 @@ class Rows:
         return len(self.hashes)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
-        """Some of the rows."""
+        """Return the rows at which a mask is True."""
         if bool(mask.all()):
             return self
         index = np.flatnonzero(mask)
@@ -42,17 +42,17 @@ class Rows:
 
 
 Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
-"""Which rows still count, from their key and state columns; None = all."""
+"""Returns which rows still count, from their key and state columns; None means all."""
 
 
 def everything(keys: Columns, state: Columns) -> None:
-    """All rows count: a `Live`."""
+    """Return None: all rows count. This is a `Live`."""
 
 
 def slices_of(run: OpenRun, where: Intervals) -> list[Rows]:
-    """Rows of a run in the given hashes; touched blocks are verified.
+    """Return the rows of a run in hash intervals, and verify the blocks that are read.
 
-    Nothing is copied but what has to be migrated.
+    Only rows that have to be migrated are copied.
     """
     segment = run.segment
     all_dropped = segment.dropped
@@ -79,10 +79,10 @@ def merge_rows(
     minor: Minor = no_minor,
     once: bool = False,
 ) -> Rows:
-    """One sorted run from parts given newest first; of equal keys the first part's row stays.
+    """Merge parts, given newest first, into one sorted run; of equal keys the row of the first part stays.
 
-    keys: number of key columns. bottom: nothing older remains, so tombstones and rows that are not live go. minor:
-    what rows of one hash are sorted by. once: see `StatefulLogic.once`.
+    keys: number of key columns. bottom: no older rows remain, so tombstones and rows that do not count are dropped.
+    minor: row order key within one hash. once: see `StatefulLogic.once`.
     """
     hashes = np.concatenate([part.hashes for part in parts])
     columns = [joined([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]

@@ -1,7 +1,7 @@
-"""Fetch state before it is needed: a task on the host that bins are going to move to calls this, and the first timestep
-there finds in its host's cache what it reads.
+"""Fetch state before it is needed: a task on the host that bins will move to calls `prefetch`, and the first timestep
+there finds in the host's cache what it reads.
 
-Nothing depends on it. What was not fetched, or was thrown out again, is fetched when it is read.
+Correctness does not depend on it: state that was not fetched, or was evicted, is fetched when it is read.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from rechannel.state.segments.segment import open_segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefetched:
-    """What one call did.
-
-    bytes_fetched: from the shared store, heads and trailers of segments included. bytes_present: of the blocks behind
-    the rows that were asked for, those that this host had; where the store has no cache, an estimate of all of them.
-    ms: in all. requests: made to the shared store. runs: that hold some of the hashes. missing: of them, whose segments
-    are gone; a newer version of the state has their rows in other segments.
-    """
+    """What one call did."""
 
     bytes_fetched: int = 0
+    """From the shared store, with headers and trailers of segments."""
     bytes_present: int = 0
+    """Bytes of the blocks wanted that this host had already; without a cache, an estimate of all of them."""
     ms: float = 0.0
+    """Duration of the call."""
     requests: int = 0
+    """Requests to the shared store."""
     runs: int = 0
+    """Runs that hold some of the hashes."""
     missing: int = 0
+    """Of these, runs whose segment is gone: a newer version of the state has their rows in other segments."""
 
     def to_json(self) -> dict[str, int | float]:
         """Plain JSON values."""
@@ -41,10 +41,10 @@ class Prefetched:
 
 
 def prefetch(program: StageProgram, runs: Sequence[Run], intervals: Intervals) -> Prefetched:
-    """Have the rows of runs in hash intervals in this host's cache: hashes, keys and state.
+    """Bring the rows of runs in hash intervals, with hashes, keys and state, into this host's cache.
 
-    Raises DamagedStateError for what is not what was written, also after it was fetched again, and StorageError when
-    the shared store does not answer.
+    Raises DamagedStateError for a block that is damaged even after it was fetched again, and StorageError if the
+    shared store does not answer.
     """
     start, before = time.perf_counter(), fetched()
     met = [(run, run.clip.intersect(intervals)) for run in runs]
@@ -67,7 +67,7 @@ def prefetch(program: StageProgram, runs: Sequence[Run], intervals: Intervals) -
 
 
 def _bring(program: StageProgram, run: Run, where: Intervals) -> int:
-    """Bytes that were here already."""
+    """Bring the rows of one run. Returns the bytes that were on this host already."""
     if getattr(program.store, "ranges", None) is None:
         return int(run.size * run.rows_in(where) / run.rows) if run.rows else 0
     before = fetched()

@@ -1,4 +1,4 @@
-"""Runs as tasks open and write them."""
+"""Open and write the runs of a task."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rechannel.state.segments.segment import SegmentMeta, open_segment, write_se
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`Run.due` and `Run.awaited` of rows."""
+    """`Run.due` and `Run.awaited` of some rows."""
 
     due: tuple[int, int] | None = None
     awaited: int | None = None
 
     @classmethod
     def of(cls, logic: StatefulLogic, rows: Rows) -> Span:
-        """Rows that are shown with others of their key wait; those others do not."""
+        """Return the span of rows. Only rows that wait themselves count for `awaited`, not those emitted with them."""
         due = logic.due(*halves(logic, rows)) if len(rows) else None
         if due is None:
             return cls()
@@ -47,7 +47,7 @@ class Span:
 
 @dataclass
 class RunWriter:
-    """Writes the runs of one task; nothing is written for no rows."""
+    """Writes the runs of one task. It writes no empty segment."""
 
     program: StageProgram
     step: StageStep
@@ -56,7 +56,7 @@ class RunWriter:
     _number: int = 0
 
     def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
-        """One segment of sorted rows, as a run that counts in `where`."""
+        """Write sorted rows as a segment. Returns a run that counts for the hashes in `where`."""
         logic = logic_of(self.program)
         schema = pa.schema([*logic.key_schema, *logic.state_schema])
         span = Span.of(logic, rows)
@@ -71,9 +71,9 @@ class RunWriter:
         place: tuple[int, int],
         span: Span,
     ) -> tuple[Run, ...]:
-        """Rows with other columns than the state has. place: seq and level of the run.
+        """Write rows with columns of their own schema. place: seq and level of the run.
 
-        More than 32-bit offsets reach become several runs, each with rows of its own.
+        Rows with more bytes than 32-bit offsets reach become several runs with disjoint rows.
         """
         if not len(rows):
             return ()
@@ -122,9 +122,9 @@ class RunWriter:
 
 
 class OpenRuns(Sequence[OpenRun]):
-    """Runs of one task, newest first, each of them opened when it is looked at.
+    """Runs of one task, newest first, each opened on first access.
 
-    Raises DamagedStateError then for one whose columns no program can read any more.
+    An access raises DamagedStateError for a run whose columns no version of the program can read.
     """
 
     def __init__(self, program: StageProgram, runs: Sequence[Run]) -> None:
@@ -143,7 +143,7 @@ class OpenRuns(Sequence[OpenRun]):
     def __getitem__(self, index: slice) -> list[OpenRun]: ...
 
     def __getitem__(self, index: int | slice) -> OpenRun | list[OpenRun]:
-        """One of them, or some."""
+        """Open and return one run, or several."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if index not in self._opened:
@@ -153,21 +153,21 @@ class OpenRuns(Sequence[OpenRun]):
     def waiting(
         self, after: int, until: int, since: int | None = None
     ) -> list[tuple[Run, OpenRun]]:
-        """Those that may have rows which wait for an event time in (after, until].
+        """Return the runs that may have rows waiting for an event time in (after, until].
 
-        since: number of a timestep; of later ones also those that wait for longer.
+        since: a timestep; runs written after it also count if their rows wait longer.
         """
         return [
             (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
         ]
 
     def rows_waiting(self, after: int, until: int, since: int | None = None) -> float:
-        """Expected rows of those that `waiting` answers; nothing is opened."""
+        """Return the expected number of rows in the runs of `waiting`, without opening any."""
         return sum([run.expected for run in self._runs if _waits(run, after, until, since)])
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
-    """Map the run's segment. Raises DamagedStateError for one whose columns no program can read any more."""
+    """Map the run's segment. Raises DamagedStateError if no version of the program can read its columns."""
     segment = open_segment(program.store, run.segment, run.digest)
     base, era = run.level == BASE_LEVEL, segment.meta.schema
     if era == program.fingerprint:
@@ -186,7 +186,7 @@ def open_run(program: StageProgram, run: Run) -> OpenRun:
 
 
 def _narrow(rows: Rows, schema: pa.Schema) -> Rows:
-    """Rows in the types of the schema, if they fit."""
+    """Cast rows to the types of the schema, if they fit."""
     try:
         return Rows(rows.hashes, narrowed(rows.columns, schema), rows.dropped)
     except pa.ArrowInvalid:
@@ -194,7 +194,7 @@ def _narrow(rows: Rows, schema: pa.Schema) -> Rows:
 
 
 def logic_of(program: StageProgram) -> StatefulLogic:
-    """The logic of a stateful stage. Raises ValueError for a front."""
+    """Return the logic of a stage. Raises ValueError for a source stage, which has none."""
     if program.logic is None:
         msg = f"stage {program.operator!r} has no state"
         raise ValueError(msg)
@@ -202,12 +202,12 @@ def logic_of(program: StageProgram) -> StatefulLogic:
 
 
 def live_at(logic: StatefulLogic, clock: Clock) -> Live:
-    """Which rows of an operator still count at a time."""
+    """Return the test of which rows of an operator still count at a time."""
     return lambda keys, state: logic.live(keys, state, clock)
 
 
 def needed_at(logic: StatefulLogic, rows: Rows, clock: Clock) -> Rows:
-    """Merged rows without those that do not count beside the others; tombstones stay."""
+    """Drop merged rows that other rows make superfluous. Tombstones stay."""
     needed = logic.needed(*halves(logic, rows), rows.hashes, clock) if len(rows) else None
     if needed is None:
         return rows
@@ -215,7 +215,7 @@ def needed_at(logic: StatefulLogic, rows: Rows, clock: Clock) -> Rows:
 
 
 def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
-    """Key columns and state columns of state rows."""
+    """Return the key columns and the state columns of state rows."""
     width = len(logic.key_schema)
     return rows.columns[:width], rows.columns[width:]
 

@@ -1,4 +1,4 @@
-"""Read the whole state of a range of hashes: for `job.state`, for proofs, for moving it elsewhere."""
+"""Read the whole state of a range of hashes: for `job.state`, for tests, for bulk moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rechannel.model.eventtime import Clock
 
 
 def scan(program: StageProgram, state: TaskState, clock: Clock) -> Rows | None:
-    """Live rows of one task's hashes, sorted by hash; None when there are none."""
+    """Return the live rows of one task's hashes, sorted by hash; None if there are none."""
     logic = logic_of(program)
     runs = [open_run(program, run) for run in state.runs]
     parts = [part for run in runs for part in slices_of(run, state.own)]
@@ -25,7 +25,7 @@ def scan(program: StageProgram, state: TaskState, clock: Clock) -> Rows | None:
 
 
 def finished(program: StageProgram, state: TaskState, clock: Clock) -> pa.RecordBatch:
-    """Live state as people see it: rows of the operator's shown schema."""
+    """Return live state in the operator's view schema."""
     logic = logic_of(program)
     rows = scan(program, state, clock)
     if rows is None:
@@ -35,7 +35,7 @@ def finished(program: StageProgram, state: TaskState, clock: Clock) -> pa.Record
 
 
 def canonical(program: StageProgram, state: TaskState, clock: Clock) -> pa.Table:
-    """Live state exactly as stored (hash, keys, state columns), in one order: equal states are equal tables."""
+    """Return live state as stored (hash, keys, state columns) in a fixed order: equal states give equal tables."""
     logic = logic_of(program)
     schema = pa.schema(
         [pa.field("_hash", pa.uint64(), False), *logic.key_schema, *logic.state_schema]

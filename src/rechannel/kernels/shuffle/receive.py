@@ -1,4 +1,7 @@
-"""Blobs of one timestep become rows sorted by key, in an order that no retry, arrival or task count can change."""
+"""Decode the blobs of one timestep into rows sorted by key.
+
+Their order does not depend on retries, on the order of arrival or on the number of tasks.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +29,36 @@ NOTHING = pa.py_buffer(b"")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Received:
-    """Rows of one task in one timestep.
-
-    keys, hashes: one row per distinct key, ascending by hash.
-    values, groups: wire columns sorted by key, then stream order; which rows belong to which key.
-    rows: rows received, before grouping.
-    """
+    """Rows that one task received in one timestep."""
 
     keys: Columns
+    """Key columns, one row per distinct key, ascending by hash."""
     hashes: HashArray
+    """Hash of each key, shape (keys,)."""
     values: Columns
+    """Columns of the wire schema, sorted by key, then by stream order."""
     groups: Groups
+    """Which rows of `values` belong to which key."""
     combined: bool
+    """Whether `values` are partial states, not raw rows."""
     rows: int
+    """Rows received, before grouping."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inbox:
-    """What one task got: data, what its producers say of event time, and reports that travel with them."""
+    """Blobs that one task received, by kind."""
 
     data: list[Blob]
+    """Rows."""
     marks: list[Blob]
+    """Event times of its producers."""
     reports: list[bytes]
+    """Reports of source tasks that travel with their rows."""
 
     @classmethod
     def of(cls, blobs: Iterable[Blob], spool: Spool | None = None, most: int = 0) -> Inbox:
-        """Sort by kind. spool: takes all data when there are more bytes of it than `most`; None = memory has room."""
+        """Sort blobs by kind. spool: takes the data once it has more than `most` bytes; None keeps it in memory."""
         by_kind: dict[int, list[Blob]] = {DATA: [], MARK: [], REPORT: []}
         data, places, size = by_kind[DATA], list[Place](), 0
         for blob in blobs:
@@ -71,12 +78,11 @@ class Inbox:
 
 
 def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = None) -> Received:
-    """Sort and group everything that arrived. rows: which rows of every blob; None = all of them.
+    """Sort and group everything that arrived. rows: which rows of each blob to take; None means all.
 
-    All blobs of a timestep are combined or none is: that is part of its Configuration. They are ordered by
-    (input, producer, sequence) first, so arrival does not matter. Where the operator depends on
-    the order of rows, these are then sorted by (input, stream order), so the number of producers does not
-    matter either.
+    Either all blobs of a timestep are combined or none, as its Configuration says. Blobs are ordered by (input,
+    producer, sequence) first, so the order of arrival does not matter. If the operator depends on the order of rows,
+    they are then sorted by (input, stream order), so the number of producers does not matter either.
     """
     order = sorted(
         range(len(blobs)),
@@ -121,7 +127,7 @@ def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = 
 def refuse_too_large(
     operator: str, timestep: int, logic: StatefulLogic, received: Received
 ) -> None:
-    """Raise KeyTooLargeError where the rows of one key have more bytes in a column than an operator can take."""
+    """Raise KeyTooLargeError if a column of one key's rows has more bytes than an operator can take."""
     schema = wire_schema(logic, combined=received.combined)
     fields = list(schema)[logic.sent : logic.sent + len(received.values)]
     wide = wide_columns(received.values, pa.schema(fields))
@@ -152,7 +158,7 @@ def _order(
     *,
     combined: bool,
 ) -> npt.NDArray[np.int64]:
-    """Stable order by hash; every blob is sorted already, so merging them is nearly linear (timsort)."""
+    """Return the stable order by hash. Each blob is already sorted, so merging them is nearly linear (timsort)."""
     minor = minor_of(logic, keys)
     if not (logic.ordered and not combined and len(hashes)):
         return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)

@@ -1,8 +1,8 @@
-"""Partition and combine: rows of a producer become blobs for the tasks of its consumers.
+"""Partition and combine: turn the rows of a producer into blobs for the tasks of its consumers.
 
-Rows are sorted by key hash once; a task's share is then a slice (routing is by ranges), equal keys are neighbours
+Rows are sorted by key hash once. A task's share is then a slice (routing is by ranges), equal keys are neighbours
 (combining is a reduction over groups) and the receiver only merges sorted pieces. Hashes do not travel: computing them
-again costs less than moving eight bytes a row through the JVM.
+again costs less than moving eight bytes per row through the JVM.
 """
 
 from __future__ import annotations
@@ -24,51 +24,55 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 
 CHUNK_ROWS = 1 << 20
-"""Rows that are sorted and combined at a time: bounds a task's memory."""
+"""Most rows that are sorted and combined at a time; this bounds a task's memory."""
 
 CHUNK_BYTES = 256 << 20
-"""The same in bytes, where rows are wide."""
+"""Most bytes of rows that are sorted and combined at a time."""
 
 ORDER = pa.field("_rc_order", pa.uint64(), False)
 
 Order = int | npt.NDArray[np.uint64]
-"""Where rows stand in the stream: one number for a whole batch, or one per row."""
+"""Position of rows in the stream: one number for a whole batch, or one per row."""
 
 
 def chunk_bytes(memory: int) -> int:
-    """Bytes of rows that are sorted and combined at a time by a task that may hold so much."""
+    """Return how many bytes of rows a task sorts and combines at a time. memory: bytes that the task may hold."""
     return max(1, min(CHUNK_BYTES, memory // 8))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """One consumer of a producer's rows.
-
-    operator, input: the consumer and which of its inputs this is.
-    first: partition of the producer's exchange that the consumer's task 0 reads.
-    """
+    """One consumer of a producer's rows."""
 
     operator: str
+    """The consumer."""
     input: int
+    """Which of its inputs this is."""
     first: int
+    """Partition of the producer's exchange that the consumer's task 0 reads."""
     routing: Routing
     logic: StatefulLogic
     combined: bool
+    """Whether rows are combined before they travel."""
 
 
 @dataclass
 class Sent:
-    """What went through one channel: rows offered, rows sent, distinct keys among those offered, bytes."""
+    """What went through one channel."""
 
     offered: int = 0
+    """Rows before combining or pruning."""
     sent: int = 0
+    """Rows that travelled."""
     keys: int = 0
+    """Distinct keys among the rows offered, chunk by chunk."""
     size: int = 0
+    """Bytes that travelled."""
 
 
 @dataclass
 class Sender:
-    """Sends one producer task's rows to one consumer. chunk_bytes: of rows that are sorted at a time."""
+    """Sends the rows of one source or producer task to one consumer. chunk_bytes: most bytes sorted at a time."""
 
     channel: Channel
     producer: int
@@ -77,7 +81,7 @@ class Sender:
     _sequence: int = 0
 
     def send(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
-        """Blobs for a batch, any number of rows at a time (memory follows the batch's size)."""
+        """Yield (partition, blob) for a batch. Memory follows the size of a chunk, not of the batch."""
         pieces = max(1, -(-batch.nbytes // self.chunk_bytes))
         step = min(CHUNK_ROWS, max(1, -(-batch.num_rows // pieces)))
         for start in range(0, batch.num_rows, step):
@@ -139,7 +143,7 @@ class Sender:
 
 
 def wire_schema(logic: StatefulLogic, *, combined: bool) -> pa.Schema:
-    """Columns of a blob: keys, what the logic sends, and the stream order where the logic needs it."""
+    """Return the columns of a blob: keys, what the logic sends, and the stream order if the logic needs it."""
     keys = list(logic.key_schema)[: logic.sent]
     fields = [*keys, *logic.wire_schema(combined=combined)]
     if logic.ordered and not combined:
@@ -150,15 +154,16 @@ def wire_schema(logic: StatefulLogic, *, combined: bool) -> pa.Schema:
 def wire_batch(
     logic: StatefulLogic, keys: Columns, values: Columns, *, combined: bool
 ) -> pa.RecordBatch:
-    """Columns in the wire's schema."""
+    """Return columns as a batch in the wire schema."""
     return pa.RecordBatch.from_arrays(
         [*keys, *values], schema=wire_schema(logic, combined=combined)
     )
 
 
 def plain_key(column: pa.Array) -> pa.Array:
-    """Floats of a key with one zero and one NaN, also those in structs and lists, as Spark's GROUP BY shows
-    them: which of the rows of a key came first then does not show in state.
+    """Normalise the floats of a key, at every level, to one zero and one NaN, as Spark's GROUP BY does.
+
+    State then does not depend on which row of a key came first.
     """
     return one_zero(column)
 

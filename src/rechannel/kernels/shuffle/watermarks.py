@@ -1,4 +1,4 @@
-"""Event time in band: who declares it, and how a producer's tasks tell it to the tasks of its consumers."""
+"""Event time travels with the rows: nodes declare it, and producer tasks send it to every task of their consumers."""
 
 from __future__ import annotations
 
@@ -18,53 +18,54 @@ from rechannel.model.ddl import type_name
 from rechannel.model.eventtime import NEVER
 
 MICROS = pa.timestamp("us", "UTC")
-"""How event times lie in columns that Rechannel adds."""
+"""Type of the event-time columns that Rechannel adds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventTime:
-    """Rows pass as they are; the latest value of a column is the event time that the stream has come to.
+    """Declares event time: rows pass unchanged, and the latest value of a column is how far event time has come.
 
-    column: of timestamps. delay_us, idle_ms, finished: see `model.eventtime.TimeInput`.
+    delay_us, idle_ms, finished: see `model.eventtime.TimeInput`.
     """
 
     column: str
+    """Column of timestamps."""
     delay_us: int
     idle_ms: int | None
     finished: bool = False
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows themselves."""
+        """Return the rows unchanged."""
         return batch
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Columns of the rows. Raises DataflowError."""
+        """Return the schema unchanged. Raises DataflowError if the column is missing or has no timestamps."""
         need_time(self.column, schema)
         return schema
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
-        """What passes, and the event time."""
+        """Return the columns wanted, and the event-time column."""
         return wanted | {self.column}
 
     def latest(self, batch: pa.RecordBatch) -> int:
-        """Latest event time among the rows, NEVER if there is none."""
+        """Return the latest event time among the rows, or NEVER if they have none."""
         times, nulls = micros(batch.column(self.column))
         return int((times if nulls is None else times[~nulls]).max(initial=NEVER))
 
 
 def need_time(column: str, schema: pa.Schema) -> None:
-    """Raise DataflowError unless a column of timestamps is there."""
+    """Raise DataflowError unless the schema has this column and its type is timestamp."""
     if column not in schema.names:
-        msg = f"there is no column {column!r} of event times; there are {', '.join(schema.names)}"
+        msg = f"no event-time column {column!r}; the columns are {', '.join(schema.names)}"
         raise UnknownColumnError(msg)
     kind = schema.field(column).type
     if not pa.types.is_timestamp(kind):
-        msg = f"event times must be timestamps, and column {column!r} is {type_name(kind)}"
+        msg = f"event times must be timestamps, but column {column!r} is {type_name(kind)}"
         raise DataflowError(msg)
 
 
 def micros(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-    """Whole microseconds of timestamps (0 where null), and which of them are null (None = none is)."""
+    """Return timestamps as whole microseconds (0 for null), and which are null; None means that no value is null."""
     finer = column.type.unit == "ns"
     plain = (column if finer else column.cast(MICROS)).cast(pa.int64())
     nulls = plain.is_null().to_numpy(zero_copy_only=False) if plain.null_count else None
@@ -73,17 +74,17 @@ def micros(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool
 
 
 Latest = Mapping[str, int]
-"""Latest event time by the name of an input of time."""
+"""Latest event time by the name of a time input."""
 
 
 def told(root: Branch, origins: tuple[str, ...]) -> dict[tuple[str, int], tuple[str, ...]]:
-    """Inputs of time that every consumer of a stage hears of from it. origins: those of the root's rows."""
+    """Return the time inputs that a stage reports to each (operator, input). origins: those of the root's rows."""
     out = {}
     names = (root.node,) if isinstance(root.function, EventTime) else origins
     for consumer in root.consumers:
         out[consumer.operator, consumer.input] = names
     for below in root.branches:
-        # Late rows have no event time but the one that is declared behind them.
+        # Late rows have no event time unless one is declared downstream of them.
         out.update(told(below, () if below.side else names))
     return out
 
@@ -94,7 +95,7 @@ def watermark_blobs(
     known: Latest,
     producer: int,
 ) -> Iterator[tuple[int, bytes]]:
-    """What one producer's task tells every task of its consumers; nothing where it knows of nothing."""
+    """Yield (partition, blob) with the event times that a producer task knows, for every task of its consumers."""
     for consumer, wanted in names.items():
         body = {name: known[name] for name in wanted if name in known}
         if not body:
@@ -116,7 +117,7 @@ def watermark_blobs(
 
 
 def latest_of(marks: Iterable[Blob]) -> dict[str, int]:
-    """What all producers' tasks together have told."""
+    """Return the latest event time by time input over the blobs of all producer tasks."""
     out: dict[str, int] = {}
     for mark in marks:
         for name, latest in json.loads(mark.message.to_pybytes()).items():

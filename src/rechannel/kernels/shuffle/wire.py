@@ -1,14 +1,14 @@
 """What travels through an exchange: rows (partition, blob).
 
-A blob is a 64-byte header and one Arrow record batch message without its schema (both ends know it). Its length is a
-multiple of 64, so that blobs packed one behind the other in an Arrow binary column stay aligned and are read in place.
+A blob is a 64-byte header and one Arrow record batch message without its schema, which both ends know. Its length is a
+multiple of 64, so that consecutive blobs in an Arrow binary column stay aligned and are read in place.
 
     0   4   magic "RCB1"            12  4  producer task
     4   2   kind                    16  4  sequence number within the producer
     6   2   input of the receiver   20  4  1 if rows are partial states (combined)
     8   4   length of the message   24  8  rows
 
-Kinds: 1 data, 2 report (JSON, see `measure`), 3 mark (JSON, see `marks`).
+Kinds: 1 data, 2 report (JSON, see `measure`), 3 watermark (JSON, see `watermarks`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAGIC = b"RCB1"
 DATA, REPORT, MARK = 1, 2, 3
 ALIGNMENT = 64
 BLOB_BYTES = 1 << 19
-"""A blob is cut so that it stays near this size: JVM byte arrays of that size are still cheap to allocate."""
+"""Blobs are cut to about this size: the JVM still allocates byte arrays of this size cheaply."""
 
 BATCH_BYTES = 64 << 20
-"""Blobs are handed to Spark in Arrow batches of at most about this size."""
+"""Spark receives blobs in Arrow batches of about this size at most."""
 
 SCHEMA = pa.schema([pa.field("p", pa.int32(), False), pa.field("blob", pa.binary(), False)])
 DDL = "p int not null, blob binary not null"
@@ -50,7 +50,7 @@ class Blob:
 
 
 def pack(blob: Blob) -> bytes:
-    """Header, message, padding."""
+    """Return header, message and padding as bytes."""
     size = blob.message.size
     header = _HEADER.pack(
         MAGIC,
@@ -67,7 +67,7 @@ def pack(blob: Blob) -> bytes:
 
 
 def unpack(data: pa.Buffer) -> Blob:
-    """Invert `pack` without copying the message."""
+    """Invert `pack` without copying the message. Raises ValueError for bytes that are not a blob."""
     magic, kind, into, size, producer, sequence, combined, rows = _HEADER.unpack_from(data)
     if magic != MAGIC:
         msg = "a blob of an exchange does not start with its magic number"
@@ -84,7 +84,7 @@ def unpack(data: pa.Buffer) -> Blob:
 
 
 def to_batches(parcels: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
-    """Record batches of (partition, blob) rows, cut at about BATCH_BYTES."""
+    """Yield record batches of (partition, blob) rows of about BATCH_BYTES each."""
     targets: list[int] = []
     blobs: list[bytes] = []
     size = 0
@@ -106,7 +106,7 @@ def _batch(targets: list[int], blobs: list[bytes]) -> pa.RecordBatch:
 
 
 def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
-    """Blobs of (partition, blob) rows."""
+    """Yield the blobs of (partition, blob) rows."""
     for batch in batches:
         column = batch.column(1)
         offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
