@@ -255,7 +255,7 @@ def _windows(made: Mapping[str, Any]) -> list[Any]:
         first=rc.first("price"), last=rc.last_n("note", 2), name="ordered-sliding"
     )
     lasting = by_item.window(
-        rc.tumbling("10 seconds", offset="5 seconds"), lateness="30 seconds", emit="change"
+        rc.tumbling("10 seconds", offset="5 seconds"), lateness="30 seconds", emit="on_update"
     ).aggregate(n=rc.count("user"), name="lasting")
     sessions = by_user.window(rc.sessions("6 seconds"), lateness="20 seconds").aggregate(
         n=rc.count(), last=rc.last("price"), name="sessions"
@@ -326,7 +326,9 @@ def _keyed(made: Mapping[str, Any], *, changed: bool) -> list[Any]:
         n=rc.cumulative(rc.count()),
         name="running",
     )
-    in_order = events.key_by("item").running(before=rc.lag("note"), on="at", name="in-order")
+    in_order = events.key_by("item").running(
+        before=rc.lag("note"), time_column="at", name="in-order"
+    )
     return [
         _file(totals, "totals"),
         highest.write.memory("highest"),

@@ -167,7 +167,7 @@ def _keyed() -> dict[str, Any]:
         "reduce": keyed.running_reduce(program.larger, name="n"),
         "reduce-rows": keyed.running_reduce(max, name="n", rowwise=True),
         "track": keyed.track(program.visits, **visits),
-        "track-begins": keyed.track(program.visits, initialise=began, **visits),
+        "track-begins": keyed.track(program.visits, init_state=began, **visits),
         "track-processing": keyed.track(program.visits, timeout=5_000, **visits),
         "track-expired": keyed.track(program.visits, timeout=5, expired=program.left, **visits),
         "track-event": by_time.track(program.visits, timeout="5 seconds", time="event", **visits),
@@ -192,7 +192,7 @@ def _keyed() -> dict[str, Any]:
             n=rc.cumulative(rc.count()),
             name="n",
         ),
-        "running-in-order": by_time.running(before=rc.lag("price"), on="at", name="n"),
+        "running-in-order": by_time.running(before=rc.lag("price"), time_column="at", name="n"),
         "deduplicate": events.deduplicate("user", name="n"),
         "deduplicate-within": timed.deduplicate("user", within="5 seconds", name="n"),
         "distinct": events.distinct(name="n"),
@@ -207,7 +207,7 @@ def _windows() -> dict[str, Any]:
         "tumbling-offset": keyed.window(
             rc.tumbling("10 seconds", "3 seconds"), lateness="5 seconds"
         ),
-        "tumbling-change": keyed.window(rc.tumbling("10 seconds"), emit="change"),
+        "tumbling-change": keyed.window(rc.tumbling("10 seconds"), emit="on_update"),
         "tumbling-early": keyed.window(rc.tumbling("10 seconds"), emit=rc.every("2 seconds")),
         "tumbling-processing": keyed.window(rc.tumbling("10 seconds"), time="processing"),
         "sliding": keyed.window(rc.sliding("10 seconds", "4 seconds")),
@@ -221,10 +221,10 @@ def _windows() -> dict[str, Any]:
         "sessions-kept": keyed.window(
             rc.sessions("10 seconds"), lateness="5 seconds", emit=rc.every("1 second")
         ),
-        "sessions-change": keyed.window(rc.sessions("10 seconds"), emit="change"),
+        "sessions-change": keyed.window(rc.sessions("10 seconds"), emit="on_update"),
         "sessions-processing": keyed.window(rc.sessions("10 seconds"), time="processing"),
         "counting": keyed.window(rc.counting(6, 2)),
-        "counting-in-order": keyed.window(rc.counting(6), on="at"),
+        "counting-in-order": keyed.window(rc.counting(6), time_column="at"),
         "whole-stream": _timed().window(rc.tumbling("10 seconds")),
     }
     made = {f"{k}-n": window.aggregate(n=rc.count(), name="n") for k, window in kinds.items()}
