@@ -51,7 +51,7 @@ def main() -> None:
 def _as_a_job() -> Iterator[None]:
     """Let the test kit of that commit open a directory as a job does: it left out the owner and the fingerprint."""
     # Where these are in that commit.
-    from rechannel.assembly import OWNER
+    from rechannel.assembly import OWNER  # noqa: I001
     from rechannel.engine.entries import Note, Opened
     from rechannel.engine.identity import Identity
     from rechannel.engine.journal import Journal

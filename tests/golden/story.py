@@ -26,8 +26,15 @@ from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.writer import SinkWriter
 from rechannel.state.keys import JOURNAL
-from rechannel.state.memory import MemoryStore
-from rechannel.testing import Harness, ManualClock, MemoryFolder, Process, Recorder, harness
+from rechannel.testing import (
+    Harness,
+    ManualClock,
+    MemoryFolder,
+    MemoryStore,
+    Process,
+    Recorder,
+    harness,
+)
 from tests.golden import program
 
 STEPS_BEFORE_DEATH = 5_000
