@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from rechannel.version import __version__
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -39,6 +42,13 @@ def test_the_oldest_releases_tried_are_the_oldest_admitted():
     pins = [line.split("==") for line in lines if line and not line.startswith("#")]
     tried = {name: release(version) for name, version in pins}
     assert tried == {name: oldest for name, oldest, _ in REQUIREMENTS}
+
+
+def test_package_project_and_changelog_state_one_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", changelog, re.MULTILINE)
+    assert newest
+    assert PROJECT["version"] == __version__ == newest[1]
 
 
 @pytest.mark.parametrize(("name", "oldest", "refused"), REQUIREMENTS, ids=str)
