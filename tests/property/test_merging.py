@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest, Run
-from rechannel.state.merging import APART, Merge, MergePolicy, plan_merges
+from rechannel.state.merging import APART, MergePolicy, plan_merges
 
 PLACES = 16
 STEP = SPACE // PLACES
@@ -220,11 +220,6 @@ def test_bins_of_another_past_do_not_let_old_rows_overtake_new_ones() -> None:
         world.manifest = world.manifest.apply(world.timestep(number, own, {}, policy))
         world.check()
     assert world.merges > 0
-
-
-def test_a_merge_survives_json() -> None:
-    merge = Merge(seqs=(5, 3), where=of({1, 3}), level=2, bottom=True)
-    assert Merge.from_json(merge.to_json()) == merge
 
 
 @pytest.mark.parametrize(("fan", "slice_rows"), [(1, 1), (0, 1), (2, 0)])

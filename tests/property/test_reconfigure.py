@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rechannel.errors import RechannelError
+from rechannel.model.codec import encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing, even_starts
@@ -94,7 +95,7 @@ def kinds_of_change() -> dict[str, st.SearchStrategy[Change]]:
         "executors": st.builds(ask.executors, st.integers(1, 4)),
         "change_program": st.builds(
             lambda version, new, gone, logic: program(
-                version, operators={"new": new.to_json()}, removed=gone, logic=logic
+                version, operators={"new": encode(new)}, removed=gone, logic=logic
             ),
             st.integers(2, 9), operators(), st.sampled_from([(), ("sums",)]),
             st.dictionaries(name, st.integers(1, 9)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from rechannel.engine.journal import snapshot
 from rechannel.engine.journal.entries import Entry
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.eventtime import Times
 from rechannel.model.routing import Routing
@@ -29,7 +30,7 @@ def as_json(value: Any) -> Any:
         return changes.to_json(value)
     if isinstance(value, strategies._Strategy):
         return strategies.to_json(value)
-    return value.to_json()
+    return value.to_json() if hasattr(value, "to_json") else encode(value)
 
 
 def _text(value: Any) -> str:
@@ -53,14 +54,18 @@ def _of_json(decode: Callable[[Any], Any]) -> Callable[[str], Any]:
     return lambda text: decode(json.loads(text))
 
 
+def _read_as(kind: type) -> Callable[[str], Any]:
+    return lambda text: decode(kind, json.loads(text))
+
+
 READERS: Mapping[str, Callable[[str], Any]] = {
-    "Run": _of_json(Run.from_json),
-    "Edit": _of_json(Edit.from_json),
-    "Times": _of_json(Times.from_json),
-    "Routing": _of_json(Routing.from_json),
-    "Resources": _of_json(Resources.from_json),
-    "OperatorConfiguration": _of_json(OperatorConfiguration.from_json),
-    "Configuration": _of_json(Configuration.from_json),
+    "Run": _read_as(Run),
+    "Edit": _read_as(Edit),
+    "Times": _read_as(Times),
+    "Routing": _read_as(Routing),
+    "Resources": _read_as(Resources),
+    "OperatorConfiguration": _read_as(OperatorConfiguration),
+    "Configuration": _read_as(Configuration),
     "Change": _of_json(changes.from_json),
     "Strategy": _of_json(strategies.from_json),
     "Step": _of_json(Step.from_json),

@@ -15,6 +15,7 @@ from rechannel.kernels.shuffle.send import Channel, Order, Sender
 from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches
 from rechannel.kernels.tasks.measure import decode_report
 from rechannel.kernels.tasks.stateful_task import StatefulTask
+from rechannel.model.codec import decode
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions import Count, Sum
@@ -124,7 +125,7 @@ class Bench:
             keys = [kept["key"] for kept in report["outbox"].values()]
             emitted += [row for b in sink_buffer_tables(self.store, keys) for row in b.to_pylist()]
         for report in self.reports:
-            self.manifest = self.manifest.apply(Edit.from_json(report["edit"]))
+            self.manifest = self.manifest.apply(decode(Edit, report["edit"]))
         return emitted
 
     @property

@@ -9,6 +9,7 @@ is declared:
     span: Annotated[int, written(encode=str, decode=int)]   another form
     @sparse                                        all fields that have their defaults are left out
     @closed                                        unknown members are refused, not ignored
+    @row                                           a list of the fields, in their order
     form(Intervals, encode=..., decode=...)        a class, or a union, with a form of its own
 
 A member that is missing has the field's default, so a field with a default may be added without a new
@@ -51,6 +52,7 @@ _SCALARS: dict[type, tuple[type, ...]] = {
 
 _CLOSED: set[type] = set()
 _SPARSE: set[type] = set()
+_ROWS: set[type] = set()
 
 
 def encode(value: object, kind: Any = None) -> Json:
@@ -77,6 +79,12 @@ def closed(kind: type[T]) -> type[T]:
 def sparse(kind: type[T]) -> type[T]:
     """Leave out all fields of a record, and of records derived from it, that have their defaults."""
     _SPARSE.add(kind)
+    return kind
+
+
+def row(kind: type[T]) -> type[T]:
+    """Write a record as the list of its fields. Decorates the class."""
+    _ROWS.add(kind)
     return kind
 
 
@@ -123,14 +131,20 @@ def _converter() -> Converter:
     # Otherwise cattrs would treat one as a string.
     made.register_unstructure_hook(StrEnum, lambda value: value.value)
     made.register_structure_hook(StrEnum, lambda value, kind: kind(value))
-    made.register_structure_hook_factory(
-        is_dataclass,
-        lambda kind: make_dict_structure_fn(
-            kind, made, _cattrs_forbid_extra_keys=_is(kind, _CLOSED), **_marks(kind)
-        ),
-    )
+    made.register_structure_hook_factory(is_dataclass, lambda kind: _reader(kind, made))
     made.register_unstructure_hook_factory(is_dataclass, lambda kind: _writer(kind, made))
     return made
+
+
+def _reader(kind: type, converter: Converter) -> Callable[[Json, Any], Any]:
+    closed = _is(kind, _CLOSED)
+    read: Callable[[Json, Any], Any] = make_dict_structure_fn(
+        kind, converter, _cattrs_forbid_extra_keys=closed, **_marks(kind)
+    )
+    if kind not in _ROWS:
+        return read
+    names = [each.name for each in fields(kind)]
+    return lambda data, _: read(dict(zip(names, data, strict=True)), kind)
 
 
 def _writer(kind: type, converter: Converter) -> Callable[[Any], Json]:
@@ -138,12 +152,15 @@ def _writer(kind: type, converter: Converter) -> Callable[[Any], Json]:
     write: Callable[[Any], dict[str, Json]] = make_dict_unstructure_fn(
         kind, converter, _cattrs_omit_if_default=sparse, **_marks(kind)
     )
+    if kind in _ROWS:
+        return lambda value: list(write(value).values())
     if not sparse:
         return write
-    # cattrs writes what may be absent last; members have the order of the fields.
+
     names = [each.name for each in fields(kind)]
 
     def ordered(value: Any) -> Json:
+        # cattrs writes what may be absent last; members have the order of the fields.
         data = write(value)
         return {name: data[name] for name in names if name in data}
 

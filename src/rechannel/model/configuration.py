@@ -10,9 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
+from rechannel.model.codec import Json, decode, encode, written
 from rechannel.model.routing import Routing
+
+
+def _pairs(placement: Mapping[int, str]) -> Json:
+    return [[task, where] for task, where in sorted(placement.items())]
+
+
+def _placement(data: Json) -> Mapping[int, str]:
+    return {int(task): where for task, where in data}
+
+
+PAIRS = written(encode=_pairs, decode=_placement)
+"""Keys of JSON objects are texts, so a placement is written as [task, executor] pairs."""
 
 
 class Combine(StrEnum):
@@ -48,18 +61,7 @@ class Resources:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as JSON: the frozen mapping cannot be pickled."""
-        return (Resources.from_json, (self.to_json(),))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"cpus": self.cpus, "memory_mb": self.memory_mb, "amounts": dict(self.amounts)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Resources:
-        """Invert `to_json`."""
-        return cls(
-            cpus=data["cpus"], memory_mb=data.get("memory_mb"), amounts=data.get("amounts", {})
-        )
+        return decode, (Resources, encode(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class OperatorConfiguration:
     combining: bool = True
     logic: int = 1
     resources: Resources | None = None
-    placement: Mapping[int, str] = field(default_factory=dict)
+    placement: Annotated[Mapping[int, str], PAIRS] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the mapping; check that tasks, routing and placement agree."""
@@ -100,32 +102,6 @@ class OperatorConfiguration:
     def combines(self) -> bool:
         """Whether senders combine in this timestep."""
         return self.combining if self.combine is Combine.AUTO else self.combine is Combine.ON
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "tasks": self.tasks,
-            "routing": self.routing.to_json() if self.routing else None,
-            "combine": str(self.combine),
-            "combining": self.combining,
-            "logic": self.logic,
-            "resources": self.resources.to_json() if self.resources else None,
-            "placement": [[task, where] for task, where in sorted(self.placement.items())],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> OperatorConfiguration:
-        """Invert `to_json`."""
-        routing, resources = data["routing"], data.get("resources")
-        return cls(
-            tasks=data["tasks"],
-            routing=Routing.from_json(routing) if routing else None,
-            combine=Combine(data["combine"]),
-            combining=data["combining"],
-            logic=data["logic"],
-            resources=Resources.from_json(resources) if resources else None,
-            placement={int(task): where for task, where in data.get("placement", ())},
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,35 +143,8 @@ class Configuration:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as JSON: the frozen mapping cannot be pickled."""
-        return (Configuration.from_json, (self.to_json(),))
+        return decode, (Configuration, encode(self))
 
     def with_operator(self, name: str, operator: OperatorConfiguration) -> Configuration:
         """A next version in which one operator runs differently."""
         return replace(self, version=self.version + 1, operators={**self.operators, name: operator})
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "version": self.version,
-            "operators": {k: v.to_json() for k, v in self.operators.items()},
-            "interval_ms": self.interval_ms,
-            "in_flight": self.in_flight,
-            "dataflow": self.dataflow,
-            "bounds": dict(self.bounds),
-            "byte_bounds": dict(self.byte_bounds),
-            "executors": self.executors,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Configuration:
-        """Invert `to_json`."""
-        return cls(
-            version=data["version"],
-            operators={k: OperatorConfiguration.from_json(v) for k, v in data["operators"].items()},
-            interval_ms=data["interval_ms"],
-            in_flight=data["in_flight"],
-            dataflow=data.get("dataflow", 1),
-            bounds=data.get("bounds", {}),
-            byte_bounds=data.get("byte_bounds", {}),
-            executors=data.get("executors"),
-        )

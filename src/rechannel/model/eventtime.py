@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from rechannel.model.codec import ABSENT, decode, encode, row
 
 NEVER = -(1 << 63)
 """The watermark before any row: nothing is late and nothing is complete."""
@@ -43,6 +45,7 @@ class TimeInput:
     processing: bool = False
 
 
+@row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What is known of an input. latest: event time, NEVER before any row. active_ms: time of the timestep that last
@@ -53,6 +56,7 @@ class Mark:
     active_ms: int = 0
 
 
+@row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """Where an operator that shows something at an interval stands. now_ms: time of the timestep, Unix milliseconds.
@@ -79,7 +83,7 @@ class Times:
 
     watermark: int = NEVER
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    beat: Beat | None = None
+    beat: Annotated[Beat | None, ABSENT] = None
 
     def __post_init__(self) -> None:
         """Freeze the marks."""
@@ -87,23 +91,7 @@ class Times:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as JSON: a mapping proxy cannot be."""
-        return Times.from_json, (self.to_json(),)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        marks = {name: [mark.latest, mark.active_ms] for name, mark in self.marks.items()}
-        beat = {} if self.beat is None else {"beat": [self.beat.now_ms, self.beat.shown]}
-        return {"watermark": self.watermark, "marks": marks, **beat}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Times:
-        """Invert `to_json`."""
-        marks = {
-            name: Mark(latest=latest, active_ms=active)
-            for name, (latest, active) in data["marks"].items()
-        }
-        beat = Beat(now_ms=data["beat"][0], shown=data["beat"][1]) if "beat" in data else None
-        return cls(watermark=data["watermark"], marks=marks, beat=beat)
+        return decode, (Times, encode(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

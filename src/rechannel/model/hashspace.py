@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.model.codec import Json, form
+
 SPACE = 1 << 64
 
 HashArray = npt.NDArray[np.uint64]
@@ -115,3 +117,16 @@ class Intervals:
             stop = len(ordered) if hi == SPACE else int(np.searchsorted(ordered, np.uint64(hi)))
             if start < stop:
                 yield slice(start, stop)
+
+
+def spans_to_json(intervals: Intervals) -> Json:
+    """Return [[lo, hi], ...] with both as text: many readers of JSON round integers above 2^53."""
+    return [[str(lo), str(hi)] for lo, hi in intervals]
+
+
+def spans_from_json(data: Json) -> Intervals:
+    """Invert `spans_to_json`."""
+    return Intervals(tuple((int(lo), int(hi)) for lo, hi in data))
+
+
+form(Intervals, encode=spans_to_json, decode=spans_from_json)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.model.codec import Json, form
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
 
 
@@ -61,7 +62,7 @@ class Routing:
 
     @cached_property
     def _text(self) -> str:
-        return json.dumps(self.to_json())
+        return json.dumps(_compact(self))
 
     @property
     def bins(self) -> int:
@@ -147,27 +148,31 @@ class Routing:
         edges = np.searchsorted(ordered, self.edges)
         return np.diff(np.append(edges, len(ordered)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Compact JSON: even bins by their number, owners run-length encoded."""
-        first = [0, *(i for i in range(1, self.bins) if self.owners[i] != self.owners[i - 1])]
-        even = self.starts == even_starts(self.bins)
-        return {
-            "tasks": self.tasks,
-            "bins": self.bins if even else [str(s) for s in self.starts],
-            "owners": [[i, self.owners[i]] for i in first],
-        }
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Routing:
-        """Invert `to_json`."""
-        bins = data["bins"]
-        starts = even_starts(bins) if isinstance(bins, int) else tuple(int(s) for s in bins)
-        runs = [(int(i), int(owner)) for i, owner in data["owners"]]
-        ends = [i for i, _ in runs[1:]] + [len(starts)]
-        owners = [o for (i, o), end in zip(runs, ends, strict=True) for _ in range(end - i)]
-        return cls(starts=starts, owners=tuple(owners), tasks=int(data["tasks"]))
+def _compact(routing: Routing) -> Json:
+    """Write even bins as their number, and owners by the first bin of each run of bins."""
+    owners = routing.owners
+    first = [0, *(i for i in range(1, routing.bins) if owners[i] != owners[i - 1])]
+    even = routing.starts == even_starts(routing.bins)
+    return {
+        "tasks": routing.tasks,
+        "bins": routing.bins if even else [str(s) for s in routing.starts],
+        "owners": [[i, owners[i]] for i in first],
+    }
+
+
+def _from_compact(data: Json) -> Routing:
+    bins = data["bins"]
+    starts = even_starts(bins) if isinstance(bins, int) else tuple(int(s) for s in bins)
+    runs = [(int(i), int(owner)) for i, owner in data["owners"]]
+    ends = [i for i, _ in runs[1:]] + [len(starts)]
+    owners = [o for (i, o), end in zip(runs, ends, strict=True) for _ in range(end - i)]
+    return Routing(starts=starts, owners=tuple(owners), tasks=int(data["tasks"]))
+
+
+form(Routing, encode=_compact, decode=_from_compact)
 
 
 @lru_cache(maxsize=64)
 def _routing_from(text: str) -> Routing:
-    return Routing.from_json(json.loads(text))
+    return _from_compact(json.loads(text))

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from rechannel.errors import NotReadyError
+from rechannel.model.codec import form
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import JOB, PROGRAM
 from rechannel.reconfigure.events import Event, Finished, Requested
@@ -95,6 +96,9 @@ class Coordination:
         return cls(
             serial=data["serial"], records=tuple(Record.from_json(r) for r in data["records"])
         )
+
+
+form(Coordination, encode=Coordination.to_json, decode=Coordination.from_json)
 
 
 def _forgotten(records: list[Record], ended: str) -> frozenset[str]:

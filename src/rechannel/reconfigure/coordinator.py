@@ -24,6 +24,7 @@ from itertools import dropwhile, takewhile
 from typing import Any, TypeAlias
 
 from rechannel.errors import RechannelError
+from rechannel.model.codec import encode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import Place, parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
@@ -270,7 +271,7 @@ def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
     names = {a.name for a in (*way.first, *way.last) if a.operator is None}
     return {
         "operators": {
-            name: operators[name].to_json()
+            name: encode(operators[name])
             for name in sorted(filter(None, touched))
             if name in operators
         },

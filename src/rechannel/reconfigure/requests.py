@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rechannel.errors import RechannelError, RefusedError
+from rechannel.model.codec import decode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.reconfigure import changes, strategies
 from rechannel.reconfigure.changes import PROGRAM, Change, ChangeProgram, Rewrite, parts_of
@@ -129,7 +130,7 @@ def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, 
 def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configuration:
     operators = dict(configuration.operators)
     for name, data in base["operators"].items():
-        before = OperatorConfiguration.from_json(data)
+        before = decode(OperatorConfiguration, data)
         operators[name] = replace(before, combining=operators[name].combining)
     return replace(configuration, operators=operators, **base["job"])
 

@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import Any, Protocol
 
 from rechannel.errors import RefusedError, UnknownOperatorError
+from rechannel.model.codec import decode
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import changes as c
@@ -403,7 +404,7 @@ def _(change: c.ChangeProgram, configuration: Configuration, facts: Facts) -> Co
         if name not in change.removed
     }
     for name, given in change.operators.items():
-        operators[name] = OperatorConfiguration.from_json(given)
+        operators[name] = decode(OperatorConfiguration, given)
     return replace(configuration, operators=operators, dataflow=change.version)
 
 

@@ -17,6 +17,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -192,7 +193,7 @@ def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
     for name in sorted(now.operators.keys() | target.operators.keys()):
         old, new = now.operators.get(name), target.operators.get(name)
         if new is not None and (old is None or (old.routing is None) != (new.routing is None)):
-            first.append(Assign(operator=name, name="new", value=new.to_json()))
+            first.append(Assign(operator=name, name="new", value=encode(new)))
         elif new is None:
             first.append(Assign(operator=name, name="removed", value=True))
         elif old is not None and old != new:
@@ -209,7 +210,7 @@ def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
 
 def job_fields(configuration: Configuration) -> dict[str, Any]:
     """What belongs to no operator, as plain JSON values."""
-    data = replace(configuration, operators={}).to_json()
+    data = encode(replace(configuration, operators={}))
     return {
         name: data[name]
         for name in ("interval_ms", "in_flight", "dataflow", "bounds", "byte_bounds", "executors")
@@ -255,7 +256,7 @@ def _operator(
 
 
 def _plain(old: OperatorConfiguration, new: OperatorConfiguration) -> Iterator[tuple[str, Any]]:
-    before, after = old.to_json(), new.to_json()
+    before, after = encode(old), encode(new)
     for name in ("combine", "combining", "logic", "resources"):
         if before[name] != after[name]:
             yield name, after[name]
@@ -324,7 +325,7 @@ def _assign(configuration: Configuration, assign: Assign) -> Configuration:
     if assign.name == "removed":
         del operators[assign.operator]
     elif assign.name == "new":
-        operators[assign.operator] = OperatorConfiguration.from_json(assign.value)
+        operators[assign.operator] = decode(OperatorConfiguration, assign.value)
     else:
         operators[assign.operator] = _field(operators[assign.operator], assign)
     return replace(configuration, operators=operators)
@@ -345,7 +346,7 @@ def _field(operator: OperatorConfiguration, assign: Assign) -> OperatorConfigura
     if name == "combining":
         return replace(operator, combining=bool(value))
     if name == "resources":
-        return replace(operator, resources=Resources.from_json(value) if value else None)
+        return replace(operator, resources=decode(Resources, value) if value else None)
     if name == "placement":
         kept = {int(task): where for task, where in value if int(task) < operator.tasks}
         return replace(operator, placement=kept)

@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from rechannel.model.codec import encode
 from rechannel.reconfigure.plan import Plan
 from rechannel.running import RunningJob
 from rechannel.serve import facts
@@ -90,7 +91,7 @@ def watching(job: RunningJob) -> APIRouter:
 
     @routes.get("/configuration", summary="What the next timestep runs under, bin by bin")
     def configuration() -> dict[str, Any]:
-        return job.configuration.to_json()
+        return dict(encode(job.configuration))
 
     @routes.get("/progress", summary="Facts of the last committed timesteps, oldest first")
     def progress(recent: Annotated[int, Query(ge=0, le=1000)] = 20) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.model.codec import Json, form
+from rechannel.model.hashspace import SPACE, Intervals, spans_from_json, spans_to_json
 
 TOTALS, CHANGES = -1, -2
 """Levels of runs that hold no state: totals, and what has changed of them since. Their seqs are negative."""
@@ -66,52 +66,49 @@ class Run:
         """Expected number of rows in the given hashes."""
         return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0
 
-    def to_json(self) -> list[Any]:
-        """Compact JSON: whole-space clips are written as null."""
-        spans = [[str(lo), str(hi)] for lo, hi in self.clip]
-        whole = self.clip.spans == ((0, SPACE),)
-        return [
-            self.segment,
-            None if whole else spans,
-            self.seq,
-            self.level,
-            self.rows,
-            self.size,
-            str(self.span),
-            *self._optional(),
-        ]
 
-    def _optional(self) -> list[Any]:
-        """What may be absent, from the end on."""
-        due = None
-        if self.due is not None:
-            due = [*self.due, *([] if self.awaited is None else [self.awaited])]
-        if self.digest is not None:
-            return [due, self.digest]
-        return [] if due is None else [due]
+def _as_row(run: Run) -> Json:
+    """Write a run as a list, its whole clip as null and the last members only where they are known."""
+    whole = run.clip.spans == ((0, SPACE),)
+    return [
+        run.segment,
+        None if whole else spans_to_json(run.clip),
+        run.seq,
+        run.level,
+        run.rows,
+        run.size,
+        str(run.span),
+        *_optional(run),
+    ]
 
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Run:
-        """Invert `to_json`."""
-        segment, spans, seq, level, rows, size, span, *more = data
-        due, digest = (*more, None, None)[:2]
-        clip = (
-            Intervals.everything()
-            if spans is None
-            else Intervals(tuple((int(lo), int(hi)) for lo, hi in spans))
-        )
-        return cls(
-            segment=segment,
-            clip=clip,
-            seq=seq,
-            level=level,
-            rows=rows,
-            size=size,
-            span=int(span),
-            due=(due[0], due[1]) if due else None,
-            awaited=due[2] if due and len(due) > 2 else None,
-            digest=digest,
-        )
+
+def _optional(run: Run) -> list[Json]:
+    due = None
+    if run.due is not None:
+        due = [*run.due, *([] if run.awaited is None else [run.awaited])]
+    if run.digest is not None:
+        return [due, run.digest]
+    return [] if due is None else [due]
+
+
+def _from_row(data: Json) -> Run:
+    segment, clip, seq, level, rows, size, span, *more = data
+    due, digest = (*more, None, None)[:2]
+    return Run(
+        segment=segment,
+        clip=Intervals.everything() if clip is None else spans_from_json(clip),
+        seq=seq,
+        level=level,
+        rows=rows,
+        size=size,
+        span=int(span),
+        due=(due[0], due[1]) if due else None,
+        awaited=due[2] if due and len(due) > 2 else None,
+        digest=digest,
+    )
+
+
+form(Run, encode=_as_row, decode=_from_row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,27 +121,6 @@ class Edit:
 
     retire: tuple[tuple[tuple[int, ...], Intervals], ...] = ()
     add: tuple[Run, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "retire": [
-                [list(seqs), [[str(lo), str(hi)] for lo, hi in where]]
-                for seqs, where in self.retire
-            ],
-            "add": [run.to_json() for run in self.add],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Edit:
-        """Invert `to_json`."""
-        return cls(
-            retire=tuple(
-                (tuple(seqs), Intervals(tuple((int(lo), int(hi)) for lo, hi in spans)))
-                for seqs, spans in data["retire"]
-            ),
-            add=tuple(Run.from_json(run) for run in data["add"]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +157,6 @@ class Manifest:
     def segments(self) -> set[str]:
         """Keys of all segments that count."""
         return {run.segment for run in self.runs}
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON values."""
-        return [run.to_json() for run in self.runs]
-
-    @classmethod
-    def from_json(cls, data: Iterable[list[Any]]) -> Manifest:
-        """Invert `to_json`."""
-        return cls(tuple(Run.from_json(run) for run in data))
 
 
 def _clipped(runs: Iterable[Run], where: Intervals) -> tuple[Run, ...]:

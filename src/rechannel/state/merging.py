@@ -28,7 +28,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,18 +74,6 @@ class Merge:
     where: Intervals
     level: int
     bottom: bool
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON values."""
-        spans = [[str(lo), str(hi)] for lo, hi in self.where]
-        return [list(self.seqs), spans, self.level, self.bottom]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Merge:
-        """Invert `to_json`."""
-        seqs, spans, level, bottom = data
-        where = Intervals(tuple((int(lo), int(hi)) for lo, hi in spans))
-        return cls(seqs=tuple(seqs), where=where, level=level, bottom=bottom)
 
 
 def plan_merges(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rechannel.model.codec import decode
 from rechannel.state.manifest import Run
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import (
@@ -103,7 +104,7 @@ def _sent(item: Sequence[Any]) -> Sent:
 
 
 def _segments(edit: Mapping[str, Any] | None) -> tuple[SegmentWritten, ...]:
-    runs = (Run.from_json(run) for run in (edit["add"] if edit else ()))
+    runs = (decode(Run, run) for run in (edit["add"] if edit else ()))
     return tuple(
         SegmentWritten(key=run.segment, level=run.level, rows=run.rows, bytes=run.size)
         for run in runs

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
 
@@ -16,8 +17,8 @@ def test_json_is_read_as_it_was_written():
     made = Configuration(
         version=4, operators={"counts": COUNTS, "parse": PARSE}, interval_ms=250, in_flight=3
     )
-    assert Configuration.from_json(json.loads(json.dumps(made.to_json()))) == made
-    assert Configuration.from_json(Configuration().to_json()) == Configuration()
+    assert decode(Configuration, json.loads(json.dumps(encode(made)))) == made
+    assert decode(Configuration, encode(Configuration())) == Configuration()
 
 
 @pytest.mark.parametrize(

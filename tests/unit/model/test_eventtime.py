@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from rechannel.model.codec import decode, encode
 from rechannel.model.eventtime import ENDED, NEVER, Mark, TimeInput, Times, advance
 
 A, B = TimeInput(name="a", delay_us=10), TimeInput(name="b")
@@ -66,7 +67,7 @@ def test_inputs_that_went_are_forgotten_and_new_ones_begin():
     "times", [Times(), Times(watermark=5, marks={"a": Mark(latest=7, active_ms=3)})]
 )
 def test_it_survives_json_and_pickle(times):
-    assert Times.from_json(json.loads(json.dumps(times.to_json()))) == times
+    assert decode(Times, json.loads(json.dumps(encode(times)))) == times
     assert pickle.loads(pickle.dumps(times)) == times
     with pytest.raises(TypeError):
         times.marks["a"] = Mark()

@@ -10,6 +10,7 @@ from functools import reduce
 import pytest
 
 from rechannel.errors import RefusedError, UnknownOperatorError
+from rechannel.model.codec import encode
 from rechannel.reconfigure import ask
 from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import Coordination, Now
@@ -197,7 +198,7 @@ def test_values_of_another_kind_are_refused_even_if_they_compare_alike():
 
 
 def test_plans_of_a_program_can_be_read():
-    made = planned(program(logic={"counts": 2}, operators={"more": keyed().to_json()}))
+    made = planned(program(logic={"counts": 2}, operators={"more": encode(keyed())}))
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rechannel.errors import RefusedError, UnknownOperatorError
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Combine, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -131,13 +132,13 @@ def test_numbers_of_the_job_are_set():
 def test_bytes_of_a_source_are_bounded_beside_its_rows():
     changed = resolve(HERE, ask.set_bound("other", None, bytes=1 << 20), FACTS)
     assert changed == replace(HERE, byte_bounds={"other": 1 << 20})
-    assert type(HERE).from_json(changed.to_json()) == changed
+    assert decode(type(HERE), encode(changed)) == changed
     assert resolve(changed, ask.set_bound("other", None), FACTS) == HERE
 
 
 def test_a_program_brings_and_takes_operators_and_sets_versions_of_logic():
     new = keyed(1, 3)
-    change = program(7, operators={"new": new.to_json()}, removed=("sums",), logic={"counts": 5})
+    change = program(7, operators={"new": encode(new)}, removed=("sums",), logic={"counts": 5})
     changed = resolve(HERE, change, FACTS)
     assert changed.dataflow == 7
     assert set(changed.operators) == {"in", "counts", "new"}

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from rechannel.model.codec import encode
 from tests.support.asking import client_of, get
 
 RESCALE = {"kind": "rescale", "operator": "users", "tasks": 4}
@@ -24,7 +25,7 @@ def test_status(ask, clicks):
 
 
 def test_configuration(ask, clicks):
-    assert ask("GET", "/configuration") == (200, clicks.running.configuration.to_json())
+    assert ask("GET", "/configuration") == (200, encode(clicks.running.configuration))
 
 
 def test_progress(ask, clicks):

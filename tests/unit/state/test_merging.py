@@ -9,6 +9,7 @@ from statistics import mean
 
 import pytest
 
+from rechannel.model.codec import encode
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.state.merging import APART, BASE_LEVEL, Merge, MergePolicy, plan_merges, portion
@@ -276,7 +277,7 @@ def test_parts_without_rows_do_not_make_runs_pile_up(hashes: int, every: int):
         manifest = manifest.apply(Edit(retire=tuple(retire), add=tuple(add)))
         half = t > 300
         most[half] = max(most[half], len(manifest.runs))
-        largest[half] = max(largest[half], len(str(manifest.to_json())))
+        largest[half] = max(largest[half], len(str(encode(manifest))))
         fresh = [r.seq for r in manifest.runs if r.level == 0]
         oldest = max(oldest, t - min(fresh, default=t))
     assert most[1] <= 1.2 * most[0] + 4

@@ -18,6 +18,7 @@ from rechannel.kernels.tasks.binned import unpack_bins
 from rechannel.kernels.tasks.measure import decode_report
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
+from rechannel.model.codec import decode
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions.count import Count
 from rechannel.operators.aggregate.logic import AggregateLogic
@@ -118,7 +119,7 @@ def test_a_stateful_task_tells_of_its_state(store):
 
 def test_keys_that_had_state_are_counted(store):
     _, report = run_timestep(store, 3, [1, 2, 3])
-    runs = Edit.from_json(report["edit"]).add
+    runs = decode(Edit, report["edit"]).add
     _, report = run_timestep(store, 4, [2, 3, 4, 5], runs)
     event = task_finished(report)
     assert (event.keys, event.keys_found, event.runs) == (4, 2, 1)

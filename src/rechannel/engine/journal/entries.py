@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Annotated, TypeAlias
 
 import xxhash
 
 from rechannel.errors import DamagedStateError
+from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.events import Event, Stepped, event_from_json
@@ -23,21 +24,8 @@ from rechannel.state.sealed import canonical, seal, unseal
 FORMAT = 2
 """Version of the format of journal entries; readers refuse later ones, and read earlier ones."""
 
-Json: TypeAlias = Any
-"""A value that JSON can hold: None, bool, int, float, str, list or dict with str keys."""
 
-
-class Body(Protocol):
-    """What one kind of entry says."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-
-
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A driver took over; a new epoch begins.
@@ -54,26 +42,10 @@ class Opened:
     fingerprint: str
     version: str
     keep_versions: int = 1
-    id: str = ""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {
-            "host": self.host,
-            "pid": self.pid,
-            "time_ms": self.time_ms,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "keep_versions": self.keep_versions,
-            **({"id": self.id} if self.id else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
+    id: Annotated[str, ABSENT] = ""
 
 
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRange:
     """What a timestep reads of one source: [start, end) in the source's own offsets.
@@ -85,17 +57,7 @@ class SourceRange:
     start: Json
     end: Json
     layout: Json = None
-    incarnation: str = ""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        data = {"start": self.start, "end": self.end, "layout": self.layout}
-        return {**data, "incarnation": self.incarnation} if self.incarnation else data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
+    incarnation: Annotated[str, ABSENT] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +74,7 @@ class Intent:
     configuration_version: int
     now_ms: int
     configuration: Configuration | None = None
-    steps: tuple[Stepped, ...] = ()
+    steps: Annotated[tuple[Stepped, ...], ABSENT] = ()
 
     def __post_init__(self) -> None:
         """Check that version and value agree."""
@@ -121,46 +83,13 @@ class Intent:
             msg = f"intent of timestep {self.timestep}: configuration and its version disagree"
             raise ValueError(msg)
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {
-            "timestep": self.timestep,
-            "sources": {name: span.to_json() for name, span in self.sources.items()},
-            "configuration_version": self.configuration_version,
-            "now_ms": self.now_ms,
-            "configuration": self.configuration.to_json() if self.configuration else None,
-            **_steps_to_json(self.steps),
-        }
-
     def digest(self, opening: str) -> str:
         """Return 32 hex digits (XXH3-128) that no other intent shares.
 
         opening: id of the `Opened` that is in force. Two copies of a state directory that go on by themselves journal
         the same timestep under different openings, so their digests differ even where all else is equal.
         """
-        return xxhash.xxh3_128_hexdigest(canonical({"intent": self.to_json(), "opening": opening}))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        given = data["configuration"]
-        return cls(
-            timestep=data["timestep"],
-            sources={name: SourceRange.from_json(s) for name, s in data["sources"].items()},
-            configuration_version=data["configuration_version"],
-            now_ms=data["now_ms"],
-            configuration=Configuration.from_json(given) if given else None,
-            steps=_steps_from_json(data),
-        )
-
-
-def _steps_to_json(steps: tuple[Stepped, ...]) -> dict[str, Json]:
-    """Nothing for no steps: nearly all timesteps begin without."""
-    return {"steps": [step.to_json() for step in steps]} if steps else {}
-
-
-def _steps_from_json(data: Mapping[str, Json]) -> tuple[Stepped, ...]:
-    return tuple(Stepped.model_validate(step) for step in data.get("steps", ()))
+        return xxhash.xxh3_128_hexdigest(canonical({"intent": encode(self), "opening": opening}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,45 +103,13 @@ class Committed:
 
     timestep: int
     edits: Mapping[str, Edit] = field(default_factory=dict)
-    times: Mapping[str, Times] = field(default_factory=dict)
+    times: Annotated[Mapping[str, Times], ABSENT] = field(default_factory=dict)
     offsets: Mapping[str, Json] = field(default_factory=dict)
     staged: Mapping[str, Json] = field(default_factory=dict)
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {
-            "timestep": self.timestep,
-            "edits": {name: edit.to_json() for name, edit in self.edits.items()},
-            "offsets": dict(self.offsets),
-            "staged": dict(self.staged),
-            "outbox": {name: list(keys) for name, keys in self.outbox.items()},
-            **times_to_json(self.times),
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(
-            timestep=data["timestep"],
-            edits={name: Edit.from_json(edit) for name, edit in data["edits"].items()},
-            times=times_from_json(data),
-            offsets=data["offsets"],
-            staged=data["staged"],
-            outbox={name: tuple(keys) for name, keys in data["outbox"].items()},
-        )
-
-
-def times_to_json(times: Mapping[str, Times]) -> dict[str, Json]:
-    """Nothing where no operator goes by event time."""
-    return {"times": {name: each.to_json() for name, each in times.items()}} if times else {}
-
-
-def times_from_json(data: Mapping[str, Json]) -> dict[str, Times]:
-    """Invert `times_to_json`."""
-    return {name: Times.from_json(each) for name, each in data.get("times", {}).items()}
-
-
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """A sink owes one committed timestep no longer: readers see it, or it was given up.
@@ -222,24 +119,11 @@ class Published:
 
     timestep: int
     sink: str
-    incarnation: str = ""
-    dropped: str = ""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {
-            "timestep": self.timestep,
-            "sink": self.sink,
-            **({"incarnation": self.incarnation} if self.incarnation else {}),
-            **({"dropped": self.dropped} if self.dropped else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
+    incarnation: Annotated[str, ABSENT] = ""
+    dropped: Annotated[str, ABSENT] = ""
 
 
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
     """Timesteps from one on that are not committed stop counting; their numbers are planned anew.
@@ -249,15 +133,6 @@ class Withdrawn:
 
     from_timestep: int
     reason: str
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {"from_timestep": self.from_timestep, "reason": self.reason}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,51 +146,27 @@ class ConfigurationChanged:
     from_timestep: int
     configuration: Configuration
     cause: str
-    steps: tuple[Stepped, ...] = ()
-    edits: Mapping[str, Edit] = field(default_factory=dict)
-    notes: Mapping[str, Json] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        edits = {name: edit.to_json() for name, edit in self.edits.items()}
-        return {
-            "from_timestep": self.from_timestep,
-            "configuration": self.configuration.to_json(),
-            "cause": self.cause,
-            **_steps_to_json(self.steps),
-            **({"edits": edits} if edits else {}),
-            **({"notes": dict(self.notes)} if self.notes else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(
-            from_timestep=data["from_timestep"],
-            configuration=Configuration.from_json(data["configuration"]),
-            cause=data["cause"],
-            steps=_steps_from_json(data),
-            edits={n: Edit.from_json(edit) for n, edit in data.get("edits", {}).items()},
-            notes=data.get("notes", {}),
-        )
+    steps: Annotated[tuple[Stepped, ...], ABSENT] = ()
+    edits: Annotated[Mapping[str, Edit], ABSENT] = field(default_factory=dict)
+    notes: Annotated[Mapping[str, Json], ABSENT] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconfiguring:
-    """Something happened to a reconfiguration that is no step of it."""
+    """Something happened to a reconfiguration that is no step of it. It is written as the event."""
 
     event: Event
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return self.event.to_json()
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(event=event_from_json(data))
+form(Stepped, encode=Stepped.to_json, decode=Stepped.model_validate)
+form(
+    Reconfiguring,
+    encode=lambda body: body.event.to_json(),
+    decode=lambda data: Reconfiguring(event=event_from_json(data)),
+)
 
 
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Anything else worth keeping. The state holds the latest body of every kind.
@@ -326,47 +177,36 @@ class Note:
     kind: str
     body: Json
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {"kind": self.kind, "body": self.body}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
-
-
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
     """Several notes that hold from the same moment. bodies: by kind; None forgets the kind."""
 
     bodies: Mapping[str, Json]
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {"bodies": dict(self.bodies)}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
-
-
+@closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """The driver ended of its own will. time_ms: when, Unix milliseconds."""
 
     time_ms: int
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        return {"time_ms": self.time_ms}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """Invert `to_json`."""
-        return cls(**data)
-
+Body: TypeAlias = (
+    Opened
+    | Intent
+    | Committed
+    | Published
+    | Withdrawn
+    | ConfigurationChanged
+    | Reconfiguring
+    | Note
+    | Notes
+    | Closed
+)
+"""What one kind of entry says."""
 
 _KINDS: Mapping[str, type[Body]] = {
     "opened": Opened,
@@ -404,7 +244,7 @@ class Entry:
                 "number": self.number,
                 "epoch": self.epoch,
                 "kind": self.kind,
-                "body": self.body.to_json(),
+                "body": encode(self.body),
             }
         )
 
@@ -416,7 +256,7 @@ class Entry:
         """
         record = unseal(data, name=name, newest=FORMAT)
         try:
-            body = _KINDS[record["kind"]].from_json(record["body"])
+            body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{name} is intact but makes no sense ({error!r}); restore it from a copy"

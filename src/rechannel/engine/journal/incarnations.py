@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rechannel.dataflow.graph import Dataflow, Sink, Stateful
-from rechannel.engine.journal.entries import Json
 from rechannel.engine.journal.quarantine import owed
 from rechannel.errors import RefusedError
+from rechannel.model.codec import Json
 
 if TYPE_CHECKING:
     from rechannel.engine.journal.state import JournalState

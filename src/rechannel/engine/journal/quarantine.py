@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rechannel.engine.journal.entries import Json
+from rechannel.model.codec import Json
 
 if TYPE_CHECKING:
     from rechannel.engine.journal.state import JournalState

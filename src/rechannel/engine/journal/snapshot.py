@@ -6,12 +6,16 @@ their place there; reading restores the sharing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from rechannel.engine.journal.entries import Intent, Json, Opened, times_from_json, times_to_json
+from rechannel.engine.journal.entries import Intent, Opened
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.errors import DamagedStateError
+from rechannel.model.codec import ABSENT, Json, decode, encode
 from rechannel.model.configuration import Configuration
+from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
@@ -20,35 +24,64 @@ FORMAT = 2
 """Version of the format of snapshots; readers refuse later ones, and read earlier ones."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """A version of the state, whose runs are places in `_Snapshot.runs`."""
+
+    manifests: Mapping[str, tuple[int, ...]]
+    outbox: Mapping[str, tuple[str, ...]]
+    now_ms: int
+    times: Annotated[Mapping[str, Times], ABSENT] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """A journal state as it is written; mappings from timesteps are lists of pairs."""
+
+    number: int
+    epoch: int
+    driver: Opened | None
+    closed: bool
+    last_committed: int | None
+    runs: tuple[Run, ...]
+    versions: tuple[tuple[int, _Version], ...]
+    offsets: Mapping[str, Json]
+    open_intents: tuple[Intent, ...]
+    attempts: int = 0
+    configurations: tuple[tuple[int, Configuration], ...]
+    unpublished: tuple[tuple[int, Mapping[str, Json]], ...]
+    notes: Mapping[str, Json]
+    keep_versions: int
+    coordination: Coordination = field(default_factory=Coordination)
+    openings: tuple[str, ...] = ()
+    digests: tuple[tuple[int, str], ...] | None = None
+    """None in early snapshots."""
+
+
 def to_bytes(state: JournalState) -> bytes:
-    """The sealed file of a state."""
+    """Write a state as a sealed file."""
     places: dict[Run, int] = {}
-    versions = [
-        [timestep, _version_to_json(version, places)]
-        for timestep, version in state.versions.items()
-    ]
-    return seal(
-        {
-            "format": FORMAT,
-            "number": state.number,
-            "epoch": state.epoch,
-            "driver": state.driver.to_json() if state.driver else None,
-            "closed": state.closed,
-            "last_committed": state.last_committed,
-            "runs": [run.to_json() for run in places],
-            "versions": versions,
-            "offsets": dict(state.offsets),
-            "open_intents": [intent.to_json() for intent in state.open_intents],
-            "attempts": state.attempts,
-            "configurations": [[since, c.to_json()] for since, c in state.configurations],
-            "unpublished": [[t, dict(staged)] for t, staged in state.unpublished.items()],
-            "notes": dict(state.notes),
-            "keep_versions": state.keep_versions,
-            "coordination": state.coordination.to_json(),
-            "openings": list(state.openings),
-            "digests": [[timestep, digest] for timestep, digest in state.digests.items()],
-        }
+    versions = tuple((t, _placed(version, places)) for t, version in state.versions.items())
+    snapshot = _Snapshot(
+        number=state.number,
+        epoch=state.epoch,
+        driver=state.driver,
+        closed=state.closed,
+        last_committed=state.last_committed,
+        runs=tuple(places),
+        versions=versions,
+        offsets=state.offsets,
+        open_intents=state.open_intents,
+        attempts=state.attempts,
+        configurations=state.configurations,
+        unpublished=tuple(state.unpublished.items()),
+        notes=state.notes,
+        keep_versions=state.keep_versions,
+        coordination=state.coordination,
+        openings=state.openings,
+        digests=tuple(state.digests.items()),
     )
+    return seal({"format": FORMAT, **encode(snapshot)})
 
 
 def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
@@ -58,65 +91,60 @@ def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
     """
     record = unseal(data, name=name, newest=FORMAT)
     try:
-        return _state_from_json(record)
+        return _state(decode(_Snapshot, record))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         msg = f"{name} is intact but makes no sense ({error!r}); restore it from a copy"
         raise DamagedStateError(msg) from error
 
 
-def _state_from_json(record: Mapping[str, Json]) -> JournalState:
-    runs = [Run.from_json(run) for run in record["runs"]]
+def _state(snapshot: _Snapshot) -> JournalState:
     return JournalState(
-        number=record["number"],
-        epoch=record["epoch"],
-        driver=Opened.from_json(record["driver"]) if record["driver"] else None,
-        closed=record["closed"],
-        last_committed=record["last_committed"],
-        versions={t: _version_from_json(version, runs) for t, version in record["versions"]},
-        offsets=record["offsets"],
-        open_intents=tuple(Intent.from_json(intent) for intent in record["open_intents"]),
-        attempts=record.get("attempts", 0),
-        configurations=tuple(
-            (since, Configuration.from_json(c)) for since, c in record["configurations"]
-        ),
-        unpublished=dict(record["unpublished"]),
-        notes=record["notes"],
-        keep_versions=record["keep_versions"],
-        coordination=Coordination.from_json(record["coordination"])
-        if "coordination" in record
-        else Coordination(),
-        digests=_digests(record),
-        openings=tuple(record.get("openings", ())),
+        number=snapshot.number,
+        epoch=snapshot.epoch,
+        driver=snapshot.driver,
+        closed=snapshot.closed,
+        last_committed=snapshot.last_committed,
+        versions={t: _version(version, snapshot.runs) for t, version in snapshot.versions},
+        offsets=snapshot.offsets,
+        open_intents=snapshot.open_intents,
+        attempts=snapshot.attempts,
+        configurations=snapshot.configurations,
+        unpublished=dict(snapshot.unpublished),
+        notes=snapshot.notes,
+        keep_versions=snapshot.keep_versions,
+        coordination=snapshot.coordination,
+        digests=dict(_digests(snapshot)),
+        openings=snapshot.openings,
     )
 
 
-def _digests(record: Mapping[str, Json]) -> dict[int, str]:
-    """Snapshots of before have none, and their openings no ids."""
-    if "digests" in record:
-        return dict(record["digests"])
-    intents = (Intent.from_json(intent) for intent in record["open_intents"])
-    return {intent.timestep: intent.digest("") for intent in intents}
+def _digests(snapshot: _Snapshot) -> Iterator[tuple[int, str]]:
+    """In early snapshots there are none, and openings have no ids."""
+    if snapshot.digests is None:
+        return ((intent.timestep, intent.digest("")) for intent in snapshot.open_intents)
+    return iter(snapshot.digests)
 
 
-def _version_to_json(version: Version, places: dict[Run, int]) -> dict[str, Json]:
-    return {
-        "manifests": {
-            operator: [places.setdefault(run, len(places)) for run in manifest.runs]
+def _placed(version: Version, places: dict[Run, int]) -> _Version:
+    """Replace runs by their places; new runs get the next ones."""
+    return _Version(
+        manifests={
+            operator: tuple(places.setdefault(run, len(places)) for run in manifest.runs)
             for operator, manifest in version.manifests.items()
         },
-        "outbox": {operator: list(keys) for operator, keys in version.outbox.items()},
-        "now_ms": version.now_ms,
-        **times_to_json(version.times),
-    }
+        outbox=version.outbox,
+        now_ms=version.now_ms,
+        times=version.times,
+    )
 
 
-def _version_from_json(data: Mapping[str, Json], runs: list[Run]) -> Version:
+def _version(version: _Version, runs: tuple[Run, ...]) -> Version:
     return Version(
         manifests={
             operator: Manifest(tuple(runs[place] for place in places))
-            for operator, places in data["manifests"].items()
+            for operator, places in version.manifests.items()
         },
-        outbox={operator: tuple(keys) for operator, keys in data["outbox"].items()},
-        now_ms=data["now_ms"],
-        times=times_from_json(data),
+        outbox=version.outbox,
+        now_ms=version.now_ms,
+        times=version.times,
     )

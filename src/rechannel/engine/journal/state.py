@@ -28,7 +28,6 @@ from rechannel.engine.journal.entries import (
     ConfigurationChanged,
     Entry,
     Intent,
-    Json,
     Note,
     Notes,
     Opened,
@@ -39,6 +38,7 @@ from rechannel.engine.journal.entries import (
 from rechannel.engine.journal.incarnations import inherited, withdrawn
 from rechannel.errors import NotReadyError
 from rechannel.model.bytimestep import ByTimestep
+from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Clock, Times
 from rechannel.reconfigure.coordination import Coordination

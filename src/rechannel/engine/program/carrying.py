@@ -10,11 +10,11 @@ from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.migration_json import migration_to_json
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.way_back import way_back
-from rechannel.engine.journal.entries import Json
 from rechannel.engine.program.schema_versions import directed, pruned
 from rechannel.errors import DataflowError, RefusedError, UnknownOperatorError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Migration, fingerprint
+from rechannel.model.codec import Json
 
 Logics = Mapping[str, StatefulLogic]
 

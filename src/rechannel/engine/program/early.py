@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rechannel.engine.journal.entries import Json, Note
+from rechannel.engine.journal.entries import Note
+from rechannel.model.codec import Json
 
 if TYPE_CHECKING:
     from rechannel.engine.journal.state import JournalState

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rechannel.engine.journal.entries import Body, ConfigurationChanged, Json, Reconfiguring
+from rechannel.engine.journal.entries import Body, ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Logics, Stored
 from rechannel.engine.program.restarting import check_state
 from rechannel.engine.program.schema_versions import directed, turned
 from rechannel.errors import OtherDataflowError
 from rechannel.kernels.protocol.migrate import fingerprint
+from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes import ChangeProgram, parts_of
 from rechannel.reconfigure.events import Finished, Reversed

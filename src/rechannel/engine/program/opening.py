@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rechannel.engine.journal import incarnations
-from rechannel.engine.journal.entries import Body, Json, Notes
+from rechannel.engine.journal.entries import Body, Notes
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.leading_back import led_back, undone
 from rechannel.engine.program.versions import NOTE, Program, noted
+from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 
 

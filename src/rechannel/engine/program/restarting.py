@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from rechannel.dataflow.graph import Dataflow, Sink, Source, Stateful
-from rechannel.engine.journal.entries import Json
 from rechannel.engine.journal.incarnations import NOTE, SINKS
 from rechannel.engine.journal.quarantine import owed, quarantined
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
+from rechannel.model.codec import Json
 from rechannel.sources.table import TableConnector
 
 INSTEAD = (

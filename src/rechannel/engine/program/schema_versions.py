@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rechannel.engine.journal.entries import Json
+from rechannel.model.codec import Json
 
 Passages = Sequence[Mapping[str, Json]]
 """Those of one operator, in the order in which they were made."""

@@ -10,6 +10,7 @@ from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import Address, StageStep, TaskState
 from rechannel.kernels.tasks.clocks import handed_on
+from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
@@ -180,7 +181,7 @@ def can_combine(plan: PhysicalPlan, operator: str) -> bool:
 def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
     """One edit of an operator's manifest from the reports of its tasks."""
     edits = [
-        Edit.from_json(report["edit"])
+        decode(Edit, report["edit"])
         for report in reports
         if report["operator"] == operator and "edit" in report
     ]
@@ -196,7 +197,7 @@ def times_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Times | Non
     if any(other != told[0] for other in told[1:]):
         msg = f"tasks of operator {operator!r} disagree on event time: {told}"
         raise TimestepError(msg)
-    return Times.from_json(told[0]) if told else None
+    return decode(Times, told[0]) if told else None
 
 
 COMBINE_BELOW = 0.5

@@ -22,7 +22,6 @@ from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.migration_json import mended_json, migration_from_json
 from rechannel.dataflow.provided import Provided, provided_by
-from rechannel.engine.journal.entries import Json
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Stored, carried, next_eras
@@ -45,6 +44,7 @@ from rechannel.engine.program.stored_versions import eras_of
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
+from rechannel.model.codec import Json, encode
 from rechannel.operators.join.asof import AsofLogic
 from rechannel.operators.join.cogroup import CogroupLogic
 from rechannel.operators.join.logic import JoinLogic
@@ -368,7 +368,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     change = ChangeProgram(
         version=version,
         text=text,
-        operators={name: fresh.operators[name].to_json() for name in sorted(stages - there)},
+        operators={name: encode(fresh.operators[name]) for name in sorted(stages - there)},
         removed=tuple(sorted(there - stages)),
         logic={name: logics[name] for name in sorted(changed)},
     )

@@ -19,7 +19,6 @@ import pyarrow as pa
 from rechannel.dataflow.graph import Dataflow, Node
 from rechannel.dataflow.migration import Migrate
 from rechannel.dataflow.schema import resolve
-from rechannel.engine.journal.entries import Json
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
@@ -31,6 +30,7 @@ from rechannel.engine.stages.loading import Loader, given_state, load_added
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import NotReadyError, RefusedError
+from rechannel.model.codec import Json
 from rechannel.reconfigure.changes import Change, ChangeProgram, parts_of
 from rechannel.reconfigure.program import Sorted
 from rechannel.sinks.spare import spent

@@ -18,6 +18,7 @@ from rechannel.kernels.shuffle.send import plain_key
 from rechannel.kernels.shuffle.wire import DATA, Blob, encode, from_batches, pack, to_batches
 from rechannel.kernels.tasks.measure import encode_report
 from rechannel.kernels.tasks.stateful_task import report_blob
+from rechannel.model import codec
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
@@ -126,5 +127,5 @@ class Load:
             writer = RunWriter(self.program, self.step, number, attempt)
             own = self.slices.intervals_of(number)
             edit = Edit(add=writer.write(Rows(hashes, columns, None), own, 0, BASE_LEVEL))
-        report = {"operator": self.program.operator, "task": number, "edit": edit.to_json()}
+        report = {"operator": self.program.operator, "task": number, "edit": codec.encode(edit)}
         yield from to_batches([(-1, report_blob(number, encode_report(report)))])

@@ -35,6 +35,7 @@ from rechannel.kernels.tasks.emit import Emitter
 from rechannel.kernels.tasks.measure import Measures, encode_report
 from rechannel.kernels.tasks.parts import Load, Part, parts_of
 from rechannel.kernels.tasks.storing import Storing, all_of
+from rechannel.model.codec import encode
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
 from rechannel.operators.window.incremental import (
@@ -78,7 +79,7 @@ class StatefulTask:
         )
         report.update(emitter.finish())
         if self.program.times:
-            report["times"] = times.to_json()
+            report["times"] = encode(times)
         report.update(measures.to_json())
         for body in [*inbox.reports, encode_report(report)]:
             yield self.step.reports_to, report_blob(self.task, body)
@@ -138,7 +139,7 @@ class StatefulTask:
             "attempt": self.attempt,
             "timestep": self.step.timestep,
             "spark": self.origin,
-            "edit": all_of(edits).to_json(),
+            "edit": encode(all_of(edits)),
             "bins": pack_bins(per_bin),
             "hot": hot,
             **({"nexts": nexts} if nexts else {}),

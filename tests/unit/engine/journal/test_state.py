@@ -23,6 +23,7 @@ from rechannel.engine.journal.snapshot import from_bytes, to_bytes
 from rechannel.engine.journal.state import JournalState, Version, unreferenced
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.model.bytimestep import PIECE
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.keys import outbox_key, segment_key
@@ -426,4 +427,4 @@ def test_notes_of_a_change_hold_from_the_same_entry():
         from_timestep=1, configuration=Configuration(), cause="r1", notes={"incarnations": {"a": 1}}
     )
     assert told(OPENED, changed).notes == {"incarnations": {"a": 1}}
-    assert ConfigurationChanged.from_json(changed.to_json()) == changed
+    assert decode(ConfigurationChanged, encode(changed)) == changed

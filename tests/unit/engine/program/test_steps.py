@@ -15,6 +15,7 @@ from rechannel.engine.program.steps import (
     routing_of,
     stage_step,
 )
+from rechannel.model.codec import encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
@@ -172,9 +173,9 @@ def test_an_edit_is_what_all_tasks_of_the_operator_changed():
     edits = [Edit(add=(run(1),)), Edit(retire=(((1,), everything),), add=(run(2),))]
     reports = [
         {"operator": "in"},
-        {"operator": "sums", "edit": edits[0].to_json()},
-        {"operator": "last", "edit": Edit(add=(run(9),)).to_json()},
-        {"operator": "sums", "edit": edits[1].to_json()},
+        {"operator": "sums", "edit": encode(edits[0])},
+        {"operator": "last", "edit": encode(Edit(add=(run(9),)))},
+        {"operator": "sums", "edit": encode(edits[1])},
     ]
     merged = edit_of(reports, "sums")
     assert merged == Edit(retire=(((1,), everything),), add=(run(1), run(2)))

@@ -10,6 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.dataflow.stream import Stream
+from rechannel.model.codec import encode
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Harness, script
@@ -29,7 +30,7 @@ def growth(
         push(timestep)
         harness.process.run()
         manifest = harness.journal_state().manifests[name]
-        yield len(manifest.runs), len(manifest.segments()), len(json.dumps(manifest.to_json()))
+        yield len(manifest.runs), len(manifest.segments()), len(json.dumps(encode(manifest)))
     harness.process.sweep()
     files = list(harness.store.list("segments/"))
     # What only kept versions name may be there too, but not of all the timesteps that were.

@@ -13,6 +13,7 @@ from pyspark.resource import (
 )
 
 from rechannel.engine.spark.session.terms import Terms, asks_nothing
+from rechannel.model.codec import encode
 from rechannel.model.configuration import Resources
 
 
@@ -30,7 +31,7 @@ class Profiles:
         if resources is None or asks_nothing(self._terms, resources):
             return None
         with self._lock:
-            key = json.dumps(resources.to_json(), sort_keys=True)
+            key = json.dumps(encode(resources), sort_keys=True)
             if key not in self._made:
                 self._made[key] = self._make(resources)
             return self._made[key]
