@@ -1,15 +1,15 @@
-"""Dead letters: rows that a user's function cannot handle leave as rows of their own, and all others go on.
+"""Dead letters: rows that a user's function cannot handle leave the operator as rows of their own; all others continue.
 
-What becomes a dead letter follows from the row and the function alone, so a timestep that runs again has the same ones.
-Nothing is done per row until a function fails:
+Whether a row becomes a dead letter follows from the row and the function alone, so a retried timestep has the same dead
+letters. There is no work per row until a function fails:
 
-- functions of a row are called row by row anyway; the rows that they fail for leave;
-- a function of a batch that fails for a whole batch gets its halves, the halves of those that fail, and so on, until
-  single rows fail. It must therefore treat every row by itself, as how rows are cut into batches is not promised.
+- a function of one row is called row by row anyway; the rows that it fails for leave;
+- a function of a batch that fails for a whole batch is called with its halves, with the halves of those that fail, and
+  so on down to single rows. It must therefore treat each row by itself: how rows are cut into batches is not defined.
 
-A function fails for a row when it raises, or when what it returns does not fit the declared columns. What is not the
-row's fault still fails the timestep: memory that runs out, a resource that cannot be opened, a function that fails for
-a batch without rows.
+A function fails for a row if it raises, or if what it returns does not fit the declared columns. An error that is not
+the row's fault still fails the timestep: lack of memory, a resource that cannot be opened, a function that fails for a
+batch without rows.
 """
 
 from __future__ import annotations
@@ -27,45 +27,46 @@ from rechannel.errors import UserFunctionError
 from rechannel.kernels.functions.resources import WithResource, keeping
 
 OnError = Literal["fail", "dead_letter"]
-"""What becomes of a timestep with a row that a function cannot handle: it fails, or the row leaves as a dead letter."""
+"""What happens when a function cannot handle a row: the timestep fails, or the row leaves as a dead letter."""
 
 LETTER = pa.schema([("operator", pa.string()), ("error", pa.string()), ("row", pa.string())])
-"""Columns of dead letters: name of the node, what was wrong, the row as the text of a JSON object."""
+"""Columns of dead letters: name of the node, the error, the row as the text of a JSON object."""
 
 LONGEST = 4096
-"""Characters of an error that are kept."""
+"""Most characters of an error that are kept."""
 
 Run = Callable[[Any, pa.RecordBatch], list[pa.RecordBatch]]
-"""(function of a batch, batch) -> what it makes, in the declared columns. Raises UserFunctionError."""
+"""(function of a batch, batch) -> its result in the declared columns. Raises UserFunctionError."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MayDivide:
-    """A part of what runs a user's function. on_error: what becomes of a timestep with rows that it fails for.
+    """Base of what runs a user's function."""
 
-    `later`: digests of what was made without the field stay what they were.
-    """
-
+    # `later`: digests from before the field existed stay valid.
     on_error: OnError = field(default="fail", metadata={"later": True})
+    """What happens to a timestep with rows that the function fails for."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Letters:
-    """Rows that could not be handled. errors, rows: what was wrong with each, and its text."""
+    """Rows that could not be handled."""
 
     errors: Sequence[str] | pa.Array
+    """The error of each row."""
     rows: Sequence[str] | pa.Array
+    """The text of each row, see `row_texts`."""
 
     def __len__(self) -> int:
         return len(self.errors)
 
     def slice(self, start: int, count: int) -> Letters:
-        """Some of them."""
+        """Return a range of them."""
         stop = start + count
         return Letters(errors=self.errors[start:stop], rows=self.rows[start:stop])
 
     def batch(self, operator: str) -> pa.RecordBatch:
-        """Rows with the columns of `LETTER`. operator: name of the node that could not handle them."""
+        """Return them with the columns of `LETTER`. operator: name of the node that could not handle them."""
         names = pa.repeat(pa.scalar(operator, pa.string()), len(self))
         columns = [pa.array(each, pa.string()) for each in (self.errors, self.rows)]
         return pa.RecordBatch.from_arrays([names, *columns], schema=LETTER)
@@ -73,40 +74,40 @@ class Letters:
 
 @runtime_checkable
 class Dividing(Protocol):
-    """A function of batches that may part rows which it cannot handle from what it makes of the others."""
+    """A function of batches that can separate the rows it cannot handle from its result for the others."""
 
     @property
     def on_error(self) -> OnError:
-        """Whether it does."""
+        """Whether it does so."""
 
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """What it makes of a batch, and the rows that it cannot handle (None = it can all)."""
+        """Return the result for a batch, and the rows that could not be handled; None means that all were handled."""
 
 
 def divides(function: object) -> bool:
-    """Whether a function has dead letters."""
+    """Return whether a function has dead letters."""
     return getattr(function, "on_error", "fail") == "dead_letter"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Apart:
-    """A function of batches whose dead letters leave apart. Without it, a function of batches has none."""
+    """Gives a function of batches dead letters."""
 
     function: Callable[[pa.RecordBatch], Any] | WithResource
     on_error: OnError = "dead_letter"
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
-        """As the function itself."""
+        """Call the function itself."""
         return self.function(batch)
 
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Halve what fails until it is single rows.
+        """Halve batches that fail, down to single rows.
 
-        A resource is opened anew after the whole batch failed. From then on it is kept (see `kernels.resources`).
+        A resource is reopened after the whole batch failed. From then on it is kept (see `functions.resources`).
         """
         function = self.function
         made: list[pa.RecordBatch] = []
@@ -120,7 +121,7 @@ class Apart:
                 need_rows_fault(error, stop - start)
                 tried, function = function, keeping(function)
                 if stop - start == 1 and function is not tried:
-                    # It may be the resource: once more, with another one.
+                    # The resource may be at fault: try once more with a new one.
                     pending.append((start, stop))
                     continue
                 if stop - start == 1:
@@ -133,31 +134,32 @@ class Apart:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Malformed:
-    """Rows without a text in one column, and without that column; the others are dead letters.
+    """Turns records that a source could not read into dead letters, and drops the column with their text.
 
-    For sources that keep the text of a record which they cannot read: Spark's `columnNameOfCorruptRecord`.
-    column: has the text, null where a record could be read. error: what dead letters say. errors: a column that says
-    more, which rows lose as well; None = there is none.
+    For sources that keep the text of such a record: Spark's `columnNameOfCorruptRecord`.
     """
 
     column: str
+    """Column with the text; null for records that could be read."""
     error: str = "the record cannot be read"
+    """Error of the dead letters."""
     errors: str | None = None
+    """Column with a more precise error, which is dropped as well; None if there is no such column."""
     on_error: OnError = "dead_letter"
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """All other columns."""
+        """Return all other columns."""
         return pa.schema([f for f in schema if f.name not in (self.column, self.errors)])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that could be read."""
+        """Return the rows that could be read."""
         rows = batch.filter(batch.column(self.column).is_null())
         return rows.select(self.schema_of(batch.schema).names)
 
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Both kinds of rows."""
+        """Return the rows that could be read, and the others as dead letters."""
         texts = batch.column(self.column)
         if texts.null_count == len(texts):
             return run(lambda rows: rows.select(self.schema_of(rows.schema).names), batch), None
@@ -169,15 +171,15 @@ class Malformed:
 
 
 def need_rows_fault(error: UserFunctionError, rows: int) -> None:
-    """Raise an error again that is the job's, whatever rows there are."""
+    """Raise the error again if no row is to blame for it. rows: number of rows in the batch."""
     if rows == 0 or not error.blames_rows or isinstance(error.__cause__, MemoryError):
         raise error
 
 
 def misfits(rows: Sequence[int], made: Callable[[Sequence[int]], object]) -> dict[int, str]:
-    """Rows whose answers do not fit the declared columns, and why not: of what does not fit, halves are tried.
+    """Find the rows whose results do not fit the declared columns, by halving. Returns the error by row.
 
-    made: makes something of the answers for some rows. Raises UserFunctionError if one does not fit.
+    made: builds columns from the results for some rows. Raises UserFunctionError if one does not fit.
     """
     found: dict[int, str] = {}
     pending = [rows]
@@ -195,19 +197,19 @@ def misfits(rows: Sequence[int], made: Callable[[Sequence[int]], object]) -> dic
 
 
 def error_text(error: BaseException) -> str:
-    """What a dead letter says of an error: "ValueError: what it says", without places in code."""
+    """Return the text of an error in a dead letter: type and message, without a traceback."""
     if isinstance(error, UserFunctionError) and error.raised and error.__cause__:
         error = error.__cause__
     try:
         said = str(error)
     except Exception:
-        said = "its text cannot be had"
+        said = "(its message cannot be read)"
     text = said if isinstance(error, UserFunctionError) else f"{type(error).__name__}: {said}"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def letters_of(rows: pa.RecordBatch, failed: Mapping[int, str]) -> Letters | None:
-    """Dead letters of some rows of a batch. failed: what was wrong, by row."""
+    """Return the dead letters of a batch; None if there are none. failed: the error by row."""
     if not failed:
         return None
     order = sorted(failed)
@@ -217,9 +219,9 @@ def letters_of(rows: pa.RecordBatch, failed: Mapping[int, str]) -> Letters | Non
 
 
 def row_texts(rows: pa.RecordBatch) -> list[str]:
-    """Every row as the text of a JSON object that Spark's `from_json` reads with the columns of the rows.
+    """Return each row as the text of a JSON object that Spark's `from_json` reads with the schema of the rows.
 
-    Decimals and times are texts, binary is base64; numbers that JSON does not have are "NaN", "Infinity", "-Infinity".
+    Decimals and times are strings, binary is base64; non-finite numbers are "NaN", "Infinity" and "-Infinity".
     """
     names = rows.schema.names
     columns = [_plain_values(column) for column in rows.columns]
@@ -232,12 +234,12 @@ def row_texts(rows: pa.RecordBatch) -> list[str]:
 def _plain_values(column: pa.Array) -> list[Any]:
     try:
         return [_plain(value, column.type) for value in column.to_pylist()]
-    except (ValueError, OverflowError):  # values that Python does not have
+    except (ValueError, OverflowError):  # values that Python cannot represent
         return [_plain_scalar(value) for value in column]
 
 
 def _plain_scalar(value: pa.Scalar) -> Any:
-    """As `_plain`, of a value that may have parts which Python does not have: those become the text that Arrow has."""
+    """Do what `_plain` does; parts that Python cannot represent become the text that Arrow gives them."""
     kind = value.type
     try:
         return _plain(value.as_py(), kind)
@@ -254,18 +256,18 @@ def _plain_scalar(value: pa.Scalar) -> Any:
 
 
 def _text(value: pa.Scalar) -> str:
-    """A value as Arrow writes it, with signs in place of bytes that are no text."""
+    """Return a value as Arrow writes it, with replacement characters for invalid UTF-8."""
     buffer = getattr(value, "as_buffer", None)
     if buffer is not None:
         return bytes(buffer()).decode(errors="replace")
     try:
         return str(value.cast(pa.string()).as_py())
     except (pa.ArrowException, ValueError, OverflowError):
-        return f"a value of type {value.type} that cannot be told"
+        return f"a value of type {value.type} that cannot be written as text"
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value as JSON has it."""
+    """Return a value that JSON can hold."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Rows by a condition that a function of a record batch tells for all of them at a time."""
+"""Filter rows by a function that evaluates a condition for a whole record batch."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from rechannel.kernels.functions.user_errors import function_name, user_error
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MaskFilter:
-    """Rows for which a condition holds, or (`rest`) for which it does not; null does not hold.
-
-    function: (RecordBatch) -> one boolean per row, as an Arrow or numpy array.
-    """
+    """Keeps the rows for which a condition is true; null is not true."""
 
     function: Callable[[pa.RecordBatch], Any]
+    """(RecordBatch) -> one boolean per row, as an Arrow or numpy array."""
     rest: bool = False
+    """Keep the other rows instead."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Ask the function. Raises UserFunctionError."""
+        """Filter a batch. Raises UserFunctionError."""
         holds = self._mask(batch).fill_null(False)
         return batch.filter(pc.invert(holds) if self.rest else holds)
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Columns stay."""
+        """Return the schema unchanged."""
         return schema
 
     def _mask(self, batch: pa.RecordBatch) -> pa.Array:
@@ -42,7 +41,7 @@ class MaskFilter:
         if isinstance(mask, pa.ChunkedArray):
             mask = mask.combine_chunks()
         if pa.types.is_null(mask.type):
-            # Of nothing, or of nothing but nulls, Arrow does not know that they are booleans.
+            # Arrow cannot infer the type of an empty or all-null array.
             mask = mask.cast(pa.bool_())
         if not pa.types.is_boolean(mask.type) or len(mask) != batch.num_rows:
             msg = (

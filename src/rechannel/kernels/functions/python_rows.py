@@ -1,8 +1,8 @@
-"""Arrow columns as the Python values that a user's function of rows wants, and back.
+"""Convert Arrow columns to the Python values that a user's function of rows receives, and back.
 
-Whole columns are converted at once and only when they are asked for: per key, a list is sliced and
-nothing is built. Of a column with a value that Python does not have (a time in the year 14645, text
-that is no UTF-8), every value is converted by itself, so that only rows with such values suffer.
+Columns are converted as a whole and on first access; per key, a list is sliced and nothing is built. If Python cannot
+represent a value of a column (a time in the year 14645, text that is not UTF-8), the column is converted by halves, so
+that only rows with such values are affected.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from rechannel.model.decoded import decoded
 
 @cache
 def row_type(names: tuple[str, ...], title: str = "Row") -> Any:
-    """The NamedTuple class of these columns; a name that Python cannot spell becomes `_i`."""
+    """Return the NamedTuple class of these columns; a name that is not a Python identifier becomes `_i`."""
     return namedtuple(title, names, rename=True)
 
 
 Unheld = dict[int, str]
-"""Rows with a value that Python does not have, and what is wrong with it."""
+"""Rows with a value that Python cannot represent, and why it cannot."""
 
 _UNHELD = (ValueError, OverflowError)  # UnicodeDecodeError and pa.ArrowInvalid are ValueErrors
 
 
 def python_values(column: pa.Array, name: str = "", unheld: Unheld | None = None) -> list[Any]:
-    """Every value as Python's own type; null is None, an instant is a datetime in UTC.
+    """Return the values as Python types; null is None, an instant is a datetime in UTC.
 
-    name: of the column, for messages. unheld: gets the rows whose values Python does not have, which are None then.
-    Raises UserFunctionError for such a value where it is None.
+    name: of the column, for messages. unheld: receives the rows with values that Python cannot represent, which are
+    returned as None. Without it, such a value raises UserFunctionError.
     """
     try:
         return _converted(column)
     except _UNHELD:
         values, wrong = _by_halves(column)
-    told = f"column {name!r}" if name else "a column"
+    where = f"column {name!r}" if name else "a column"
     for row, why in wrong.items():
-        what = f"{told} has a value that Python does not have ({why})"
+        what = f"{where} has a value that Python cannot represent ({why})"
         if unheld is None:
             raise UserFunctionError(what)
         unheld.setdefault(row, what)
@@ -56,7 +56,7 @@ def python_values(column: pa.Array, name: str = "", unheld: Unheld | None = None
 
 
 def _by_halves(column: pa.Array) -> tuple[list[Any], Unheld]:
-    """Values, None where Python does not have them, and why it does not."""
+    """Return values, None where Python cannot represent them, and why it cannot."""
     values: list[Any] = []
     wrong: Unheld = {}
     pending = [(0, len(column))]
@@ -99,7 +99,7 @@ def _numbers(column: pa.Array) -> list[Any]:
 def python_keys(
     columns: Columns, names: Sequence[str], rows: int, unheld: Unheld | None = None
 ) -> list[Any]:
-    """One Python value per key: a scalar for one key column, else a tuple. unheld: as for `python_values`."""
+    """Return one Python value per key: a scalar for one key column, else a tuple. unheld: see `python_values`."""
     values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
     if len(values) == 1:
         return values[0]
@@ -113,18 +113,18 @@ def python_rows(
     title: str = "Row",
     unheld: Unheld | None = None,
 ) -> list[Any]:
-    """Every row as a NamedTuple. unheld: as for `python_values`."""
+    """Return each row as a NamedTuple. unheld: see `python_values`."""
     values = [python_values(c, name, unheld) for c, name in zip(columns, names, strict=True)]
     return list(map(row_type(names, title)._make, _cells(values, rows)))
 
 
 def _cells(columns: Sequence[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
-    """Column slices as rows; without columns, that many empty rows."""
+    """Zip columns into rows; without columns, yield empty rows."""
     return zip(*columns, strict=True) if columns else repeat((), rows)
 
 
 class _Gapped(list[Any]):
-    """Values of a column that raise UnheldError where one that Python does not have is asked for."""
+    """Values of a column; reading one that Python cannot represent raises UnheldError."""
 
     def __init__(self, values: list[Any], unheld: Unheld) -> None:
         super().__init__(values)
@@ -132,7 +132,7 @@ class _Gapped(list[Any]):
         self._gaps = np.array(sorted(unheld), dtype=np.int64)
 
     def __getitem__(self, which: Any) -> Any:
-        """A value, or those of a slice without a step."""
+        """Return a value, or those of a slice without a step."""
         start, stop = (which.start, which.stop) if isinstance(which, slice) else (which, which + 1)
         first, last = np.searchsorted(self._gaps, [start, stop])
         if first < last:
@@ -141,13 +141,13 @@ class _Gapped(list[Any]):
 
 
 class UnheldError(ValueError):
-    """A function asked for a value that Python does not have."""
+    """A function read a value that Python cannot represent."""
 
 
 class LazyColumns(dict[str, list[Any]]):
-    """Columns by name, each turned into a list of Python values when it is first asked for.
+    """Columns by name, each converted to a list of Python values on first access.
 
-    A value that Python does not have raises for the function that asks for its row, and for no other.
+    A value that Python cannot represent raises when a function reads its row, and only then.
     """
 
     __slots__ = ("arrays", "names", "row")
@@ -167,19 +167,19 @@ class LazyColumns(dict[str, list[Any]]):
         return self[name]
 
     def all(self) -> list[list[Any]]:
-        """Every column, in order."""
+        """Return all columns, in order."""
         return [self[name] for name in self.names]
 
     def at(self, row: int) -> Any:
-        """One row as a NamedTuple."""
+        """Return one row as a NamedTuple."""
         return self.row([column[row] for column in self.all()])
 
 
 class Rows(Sequence[Any]):
     """The rows of one key in one timestep, in stream order.
 
-    `rows["price"]` is the list of one column's values (the fastest way), `rows[0]` a NamedTuple,
-    `rows[1:]` fewer rows; `len`, iteration and `reversed` do what they say.
+    `rows["price"]` is the list of one column's values (the fastest access), `rows[0]` a NamedTuple, `rows[1:]` the
+    rows without the first. `len`, iteration and `reversed` work as for a list.
     """
 
     __slots__ = ("_columns", "_start", "_stop")
@@ -227,13 +227,13 @@ class Rows(Sequence[Any]):
 
 
 Label = Callable[[int], str]
-"""What messages call the value at a position, e.g. "the state that f made of key 'AA'"."""
+"""How messages name the value at a position, for example "the state that f returned for key 'AA'"."""
 
 
 def columns_of(
     results: Sequence[Sequence[Any]], fields: Sequence[pa.Field], what: Label
 ) -> Columns:
-    """Tuples as columns. Every tuple has one value per field (see `check_tuples`)."""
+    """Return tuples as columns. Every tuple has one value per field (see `check_tuples`)."""
     columns: Sequence[Sequence[Any]] = (
         list(zip(*results, strict=True)) if results else [()] * len(fields)
     )
@@ -241,7 +241,7 @@ def columns_of(
 
 
 def column_of(values: Sequence[Any], field: pa.Field, what: Label) -> pa.Array:
-    """Python values as one column.
+    """Return Python values as a column.
 
     Raises UserFunctionError naming the field and the first value that does not fit.
     """
@@ -258,7 +258,7 @@ _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def _refuse_fractions(values: Sequence[Any], field: pa.Field, what: Label) -> None:
-    """Arrow would cut 1.5 down to 1 without a word."""
+    """Raise UserFunctionError for fractions, which Arrow would silently truncate."""
     if any(issubclass(kind, _FRACTIONS) for kind in set(map(type, values))):
         row = next(i for i, value in enumerate(values) if isinstance(value, _FRACTIONS))
         raise _unfit(values[row], field, what(row))
@@ -268,7 +268,7 @@ _FRACTIONS = (float, np.floating, Decimal)
 
 
 def _first_unfit(values: Sequence[Any], field: pa.Field) -> int:
-    """Where the first value is that does not fit, if one does not: by halves, as a column is fast and a value slow."""
+    """Find the first value that does not fit, by bisection: converting a column is fast, a single value slow."""
     start, stop = 0, len(values)
     while stop - start > 1:
         middle = (start + stop) // 2
@@ -310,9 +310,9 @@ def check_tuples(results: Sequence[Any], fields: Sequence[pa.Field], what: Label
 
 
 def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in another type, if every value fits. Raises ArrowException.
+    """Cast a column if every value fits. Raises ArrowException.
 
-    Arrow would also read numbers out of text and write them into it: that is a mistake here.
+    Arrow would also convert between numbers and text; this function refuses that.
     """
     if column.type == kind:
         return column

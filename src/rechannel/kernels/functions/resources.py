@@ -1,13 +1,12 @@
-"""What a user's function needs in every worker process: opened when it is first needed, and kept over timesteps.
+"""Resources of user functions, such as connections: opened in each worker process on first use and kept over timesteps.
 
-A process holds one resource per node. Calls with it never overlap, for a connection is seldom made
-for that. It is closed when the node's function, or the function that opens it, has become another
-one, when the function raises, and when the process ends by itself. Spark kills its Python workers:
-then the system closes sockets and files, and nothing else may hang on closing.
+A process holds one resource per node. Calls with it never overlap, since few connections allow that. It is closed when
+the node's function or the function that opens it is replaced, when the function raises, and when the process exits by
+itself. Spark kills its Python workers: then the system closes sockets and files, so nothing else may depend on closing.
 
-Where a batch that fails is halved for the sake of dead letters (`kernels.dead_letters`), what opens is not opened for
-every half that fails: a resource may be the reason as long as nothing has succeeded with it since, and only a single
-row that fails then is tried with a new one.
+When a failing batch is halved to find dead letters (`functions.dead_letters`), the resource is not reopened for every
+half that fails. It may be at fault only as long as no call has succeeded with it, and then a single row that fails is
+tried once with a new one.
 """
 
 from __future__ import annotations
@@ -27,60 +26,60 @@ from rechannel.kernels.functions.user_errors import user_error
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithResource:
-    """A function of a resource and a record batch.
-
-    opens: () -> resource. function: (resource, RecordBatch) -> RecordBatch or several. key: tells whether a resource
-    that is there was opened for these functions. keeps: batches are parts of one that failed, see above.
-    """
+    """A function of a resource and a record batch."""
 
     opens: Callable[[], Any]
+    """() -> resource."""
     function: Callable[[Any, pa.RecordBatch], Any]
+    """(resource, RecordBatch) -> RecordBatch, or several."""
     key: str
+    """Identifies the two functions: an open resource with another key is reopened."""
     keeps: bool = field(default=False, metadata={"later": True})
+    """Whether batches are parts of one that failed (see the top of this file)."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
-        """Outside of a stage: as `at` a node without a name."""
+        """Call `at` with an empty node name: for use outside of a stage."""
         return self.at("", batch)
 
     def at(self, node: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """What the function makes of a batch, at a node. Raises UserFunctionError if nothing can be opened."""
+        """Call the function with a batch at a node. Raises UserFunctionError if the resource cannot be opened."""
         slot = _slot(node)
         with slot.lock:
             if self.keeps and batch.num_rows == 1 and slot.key == self.key and not slot.sound:
                 try:
                     return self._called(slot, node, batch)
                 except Exception:
-                    slot.close()  # it may be the resource: the row is tried once more, with another one
+                    slot.close()  # the resource may be at fault: the row is tried once more with a new one
             elif not (self.keeps or slot.sound):
                 slot.close()
             return self._called(slot, node, batch)
 
     def _called(self, slot: _Slot, node: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """What the function makes of a batch with what is open, or is opened now."""
+        """Call the function with the open resource; open one if needed."""
         if slot.key != self.key:
             slot.close()
             try:
                 slot.resource = self.opens()
             except Exception as error:
-                told = user_error(f"opening the resource of {node!r}", error)
-                told.blames_rows = False
-                raise told from error
+                wrapped = user_error(f"opening the resource of {node!r}", error)
+                wrapped.blames_rows = False
+                raise wrapped from error
             slot.key, slot.sound = self.key, True
         done = False
         try:
-            # What is made lazily is made with the resource as well.
+            # A lazy result is computed while the resource is held.
             made = _listed(self.function(slot.resource, batch))
             done = True
         finally:
             slot.sound = done
             if not (done or self.keeps):
-                # It may be the resource that is broken: another attempt opens one anew.
+                # The resource may be broken: the next attempt opens a new one.
                 slot.close()
         return made
 
 
 def keeping(function: Any) -> Any:
-    """A function for parts of a batch that failed: what it has open is kept for as long as it may be sound."""
+    """Return the function for parts of a batch that failed: its resource is kept as long as it may be sound."""
     if not isinstance(function, WithResource) or function.keeps:
         return function
     return replace(function, keeps=True)
@@ -88,18 +87,17 @@ def keeping(function: Any) -> Any:
 
 @dataclass(eq=False)
 class _Slot:
-    """The resource of a node in this process.
-
-    key: None = none is open. sound: the last call with it succeeded, if there was one.
-    """
+    """The resource of a node in this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     key: str | None = None
+    """Key of the open resource; None if none is open."""
     resource: Any = None
     sound: bool = True
+    """Whether the last call with it succeeded, or there was none."""
 
     def close(self) -> None:
-        """Close what is open; a resource that cannot be closed is let go."""
+        """Close the resource. An error while closing is ignored."""
         resource, self.key, self.resource = self.resource, None, None
         close = getattr(resource, "close", None)
         if callable(close):
@@ -113,13 +111,13 @@ _guard = threading.Lock()
 
 def _slot(node: str) -> _Slot:
     with _guard:
-        # A forked process does not own what its parent has open.
+        # A forked process does not own its parent's resources.
         return _slots.setdefault((os.getpid(), node), _Slot())
 
 
 @atexit.register
 def close_all() -> None:
-    """Close everything that this process has open."""
+    """Close all resources of this process."""
     with _guard:
         mine = [key for key in _slots if key[0] == os.getpid()]
         slots = [_slots.pop(key) for key in mine]

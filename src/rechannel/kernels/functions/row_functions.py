@@ -1,11 +1,10 @@
 """Functions of one row at a time, as functions of a record batch: `map`, `flat_map`, `filter`.
 
-A row is a NamedTuple of the stream's columns. An answer is a tuple in the order of the declared
-columns, or a dict by their names; where one column is declared, anything else is that column's
-value.
+A row is a NamedTuple of the stream's columns. A result is a tuple in the order of the declared columns, or a dict by
+their names. If one column is declared, any other value is the value of that column.
 
-With `on_error="dead_letter"` rows that a function raises for, or answers what does not fit, are dead
-letters (`kernels.dead_letters`).
+With `on_error="dead_letter"`, rows for which a function raises, or returns a value that does not fit, become dead
+letters (`functions.dead_letters`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from rechannel.kernels.functions.user_errors import function_name, user_error
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowMap(MayDivide):
-    """One row becomes one row."""
+    """Maps each row to one row."""
 
     function: Callable[[Any], Any]
     schema: pa.Schema
@@ -50,7 +49,7 @@ class RowMap(MayDivide):
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Apply the function to every row; rows that it fails for leave."""
+        """Apply the function to every row; the rows that it fails for become dead letters."""
         del run
         answers, failed = _tried(self.function, batch)
         made = _fitting({row: [each] for row, each in answers.items()}, failed, self)
@@ -59,7 +58,7 @@ class RowMap(MayDivide):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowFlatMap(MayDivide):
-    """One row becomes any number of rows."""
+    """Maps each row to any number of rows."""
 
     function: Callable[[Any], Iterable[Any]]
     schema: pa.Schema
@@ -77,7 +76,7 @@ class RowFlatMap(MayDivide):
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Apply the function to every row; of rows that it fails for, nothing stays but their dead letters."""
+        """Apply the function to every row; a row that it fails for has no result but its dead letter."""
         del run
         answers, failed = _tried(lambda row: list(self.function(row)), batch)
         return [_fitting(answers, failed, self)], letters_of(batch, failed)
@@ -85,12 +84,12 @@ class RowFlatMap(MayDivide):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowFilter(MayDivide):
-    """Rows for which the function says yes."""
+    """Keeps the rows for which the function returns a true value."""
 
     function: Callable[[Any], Any]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Ask the function about every row. Raises UserFunctionError naming the row."""
+        """Apply the function to every row. Raises UserFunctionError naming the row."""
         rows = rows_of(batch, self.function)
         keep: list[bool] = []
         try:
@@ -102,7 +101,7 @@ class RowFilter(MayDivide):
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Ask the function about every row; rows that it fails for leave."""
+        """Apply the function to every row; the rows that it fails for become dead letters."""
         del run
         answers, failed = _tried(lambda row: bool(self.function(row)), batch)
         keep = [answers.get(row, False) for row in range(batch.num_rows)]
@@ -110,7 +109,7 @@ class RowFilter(MayDivide):
 
 
 def rows_of(batch: pa.RecordBatch, function: object) -> list[Any]:
-    """Every row of a batch as a NamedTuple. Raises UserFunctionError naming a row that Python cannot hold."""
+    """Return each row as a NamedTuple. Raises UserFunctionError for a value that Python cannot represent."""
     rows, unheld = _held_rows(batch)
     if unheld:
         row = min(unheld)
@@ -121,7 +120,7 @@ def rows_of(batch: pa.RecordBatch, function: object) -> list[Any]:
 
 
 def _held_rows(batch: pa.RecordBatch) -> tuple[list[Any], Unheld]:
-    """Every row of a batch as a NamedTuple, and those that have values which Python does not have."""
+    """Return each row as a NamedTuple, and the rows with a value that Python cannot represent."""
     unheld: Unheld = {}
     names = tuple(batch.schema.names)
     return python_rows(batch.columns, names, batch.num_rows, unheld=unheld), unheld
@@ -130,7 +129,7 @@ def _held_rows(batch: pa.RecordBatch) -> tuple[list[Any], Unheld]:
 def _tried(
     function: Callable[[Any], Any], batch: pa.RecordBatch
 ) -> tuple[dict[int, Any], dict[int, str]]:
-    """What a function answers for rows, and what it raises for others, by row."""
+    """Return the results of a function, and the errors that it raised, by row."""
     answers: dict[int, Any] = {}
     rows, failed = _held_rows(batch)
     each: Iterable[tuple[int, Any]] = enumerate(rows)
@@ -149,7 +148,7 @@ def _tried(
 def _fitting(
     answers: Mapping[int, list[Any]], failed: dict[int, str], made_by: RowMap | RowFlatMap
 ) -> pa.RecordBatch:
-    """Answers as a batch; rows with one that does not fit fail. answers: several for each row."""
+    """Return results as a batch; rows with one that does not fit are added to `failed`. answers: results by row."""
     schema, function = made_by.schema, made_by.function
 
     def made(some: Sequence[int]) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
-"""Columns made of columns: `select`, and `filter` by a function of columns. They know what they read.
+"""`select`, and `filter` by a function of columns. Both know which columns they read.
 
-A function gets Arrow arrays and returns one of the same length, or a scalar for all rows. Its type is found out by
-giving it arrays without values.
+A function receives Arrow arrays and returns one of the same length, or a scalar for all rows. Calling it with empty
+arrays gives the type of its result.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from rechannel.model.ddl import type_name
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """A column made of others. kind: its type; None = what the function returns."""
+    """A column computed from others."""
 
     function: Callable[..., Any]
+    """(Arrow array per column) -> Arrow array or scalar."""
     columns: tuple[str, ...]
+    """Columns that the function receives, in this order."""
     kind: pa.DataType | None = None
+    """Type of the result; None means the type that the function returns."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Its values for the rows of a batch. Raises UserFunctionError."""
+        """Return the values for the rows of a batch. Raises UserFunctionError."""
         made = self.function(*(batch.column(c) for c in self.columns))
         if isinstance(made, pa.ChunkedArray):
             made = made.combine_chunks()
@@ -37,13 +40,13 @@ class Computed:
             size = f" of {len(made)} values" if isinstance(made, pa.Array) else ""
             msg = (
                 f"{function_name(self.function)} returned {type(made).__name__}{size} for {batch.num_rows} rows; it"
-                " must return an Arrow array with a value for every row, or a scalar"
+                " must return an Arrow array with one value per row, or a scalar"
             )
             raise UserFunctionError(msg)
         return made if self.kind is None or made.type == self.kind else made.cast(self.kind)
 
     def type_in(self, schema: pa.Schema) -> pa.DataType:
-        """Its type among these columns. Raises DataflowError, UnknownColumnError."""
+        """Return the type, given the schema of the rows. Raises DataflowError, UnknownColumnError."""
         need(self.columns, schema)
         if self.kind is not None:
             return self.kind
@@ -51,14 +54,14 @@ class Computed:
             kind = self.of(_empty(schema)).type
         except Exception as error:
             msg = (
-                f"{function_name(self.function)} cannot be given columns without rows, so what it returns is"
-                f" not known: say it with returns= ({type(error).__name__}: {error})"
+                f"{function_name(self.function)} fails for empty columns, so the type that it returns is not known:"
+                f" declare it with returns= ({type(error).__name__}: {error})"
             )
             raise DataflowError(msg) from error
         if pa.types.is_null(kind):
             msg = (
-                f"{function_name(self.function)} returns values of no type for columns without rows, so what it"
-                " returns is not known: say it with returns="
+                f"{function_name(self.function)} returns an array without a type for empty columns, so the type that it"
+                " returns is not known: declare it with returns="
             )
             raise DataflowError(msg)
         return kind
@@ -66,12 +69,13 @@ class Computed:
 
 @dataclass(frozen=True, kw_only=True)
 class Select:
-    """Some columns, by their names or computed, under names. "*" stands for all that are there."""
+    """Selects columns by name, or computes them."""
 
     columns: tuple[tuple[str, str | Computed], ...]
+    """(name of the result, column or computation). ("*", "*") stands for all columns of the input."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that can be made of those that are there: others are not looked at."""
+        """Return the columns whose inputs the batch has; others were pruned."""
         there = set(batch.schema.names)
         made = {
             name: batch.column(of) if isinstance(of, str) else of.of(batch)
@@ -81,13 +85,13 @@ class Select:
         return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
-        """What the wanted columns are made of."""
+        """Return the input columns that the wanted columns are computed from."""
         own = {name for name, _ in self.columns}
         out = {column for name, of in self.columns if name in wanted for column in _inputs(of)}
         return out | (wanted - own if ("*", "*") in self.columns else set())
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """The columns. Raises DataflowError, UnknownColumnError."""
+        """Return the schema of the result. Raises DataflowError, UnknownColumnError."""
         fields = []
         for name, of in self._spelt(schema.names):
             need(_inputs(of), schema)
@@ -98,12 +102,12 @@ class Select:
         names = [field.name for field in fields]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            msg = f"column {twice!r} is there twice; give one of them another name"
+            msg = f"column {twice!r} is selected twice; give one of the two another name"
             raise DataflowError(msg)
         return pa.schema(fields)
 
     def _spelt(self, names: Sequence[str]) -> Iterator[tuple[str, str | Computed]]:
-        """Columns and what they are made of, where "*" is spelt out: what is named beside it replaces its own."""
+        """Yield the columns and their inputs with "*" expanded; columns named beside "*" replace those of the input."""
         own = {name for name, _ in self.columns}
         for name, of in self.columns:
             if name == "*":
@@ -114,33 +118,33 @@ class Select:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Rows for which a computed column is true."""
+    """Keeps the rows for which a computed column is true."""
 
     condition: Computed
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows."""
+        """Filter a batch."""
         return batch.filter(self.condition.of(batch))
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
-        """What passes, and what is asked."""
+        """Return the wanted columns and those of the condition."""
         return wanted | set(self.condition.columns)
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """All columns. Raises DataflowError, UnknownColumnError."""
+        """Return the schema unchanged. Raises DataflowError, UnknownColumnError."""
         kind = self.condition.type_in(schema)
         if not pa.types.is_boolean(kind):
             name = function_name(self.condition.function)
-            msg = f"{name} makes {type_name(kind)}; a condition must be true or false"
+            msg = f"{name} returns {type_name(kind)}; a condition must return booleans"
             raise DataflowError(msg)
         return schema
 
 
 def need(columns: Sequence[str], schema: pa.Schema) -> None:
-    """Raise UnknownColumnError unless all of these columns are there."""
+    """Raise UnknownColumnError unless the schema has all of these columns."""
     for column in columns:
         if column not in schema.names:
-            msg = f"there is no column {column!r}; there are {', '.join(schema.names)}"
+            msg = f"no column {column!r}; the columns are {', '.join(schema.names)}"
             raise UnknownColumnError(msg)
 
 

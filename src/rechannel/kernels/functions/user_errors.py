@@ -1,4 +1,4 @@
-"""What the user's own function did wrong, told with the user's own traceback."""
+"""Wrap exceptions of user functions, with the part of the traceback that is the user's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import TracebackType
 
 from rechannel.errors import UserFunctionError
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = str(Path(__file__).parents[2])
+"""Folder of the whole package: frames below it are Rechannel's own."""
 
 
 def user_error(what: str, error: BaseException) -> UserFunctionError:
     """Wrap an exception that a user's function raised.
 
-    what: which function and on what, e.g. "update for key 'AA'".
-    The engine adds operator and timestep.
+    what: which function and its argument, for example "update for key 'AA'". The engine adds operator and timestep.
     """
     if isinstance(error, UserFunctionError):
         return error
@@ -30,16 +30,16 @@ def user_error(what: str, error: BaseException) -> UserFunctionError:
 
 @contextmanager
 def placed(operator: str, timestep: int) -> Iterator[None]:
-    """Errors of a user's function with where they came from."""
+    """Add operator and timestep to the errors of a user's function."""
     try:
         yield
     except UserFunctionError as error:
         msg = f"operator {operator!r}, timestep {timestep}: {error}"
-        raise UserFunctionError(msg) from error.__cause__  # what is placed takes the error's place
+        raise UserFunctionError(msg) from error.__cause__  # the new error replaces the old one
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback from the first frame that is not Rechannel's own."""
+    """Return the traceback from the first frame that is not Rechannel's own."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
@@ -51,5 +51,5 @@ def _is_ours(frame: TracebackType) -> bool:
 
 
 def function_name(function: object) -> str:
-    """What a person would call a function: its qualified name, or its type's name."""
+    """Return the qualified name of a function, or the name of its type."""
     return str(getattr(function, "__qualname__", None) or type(function).__name__)

@@ -1,4 +1,4 @@
-"""Values that Python does not have: only the rows and keys that have them suffer."""
+"""Values that Python cannot represent affect only the rows and keys that have them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_only_the_row_that_python_cannot_hold_is_a_dead_letter(kind):
         made, letters = function.divided(batch, partial(run_function, "f", ONE))
         assert [piece.column("n").to_pylist() for piece in made] == [[1, 3]], name
         ((error, row),) = zip(letters.errors, letters.rows, strict=True)
-        assert error.startswith("column 'x' has a value that Python does not have (")
+        assert error.startswith("column 'x' has a value that Python cannot represent (")
         assert json.loads(row)["n"] == 2
 
 
@@ -168,7 +168,9 @@ def test_keys_that_python_does_not_have_fail_alone():
     assert applied.output.column("n").to_pylist() == [1, 1]
     logic = track(lambda key, state, rows: len(rows), "k TIMESTAMP")
     given = arrivals(logic, rows)
-    with pytest.raises(UserFunctionError, match="column 'k' has a value that Python does not have"):
+    with pytest.raises(
+        UserFunctionError, match="column 'k' has a value that Python cannot represent"
+    ):
         logic.apply(given)
 
 
