@@ -1,5 +1,4 @@
-"""What only Spark can tell about a dataflow before it runs: columns of DataFrame functions, and whether they
-can be replayed."""
+"""Check DataFrame functions with Spark before the dataflow runs: their columns, and whether they can be replayed."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from rechannel.sources.spark_types import arrow_schema
 def transform_schema(
     spark: SparkSession, node: Transform, inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Columns of a DataFrame function's result, from its analysed plan; no data is read.
+    """Return the columns of a DataFrame function's result, from its analysed plan. No data is read.
 
-    Raises DataflowError when the function fails on these columns, NonDeterministicError when its plan may give another
-    result the next time.
+    Raises DataflowError if the function fails for these columns, and NonDeterministicError if a second run of its plan
+    may give another result.
     """
     empty = spark.createDataFrame([], from_arrow_schema(inputs[0]))
     what = f"{node.name!r} ({node.where})"
@@ -44,12 +43,12 @@ def transform_schema(
 
 
 def refuse_unstable(spark: SparkSession, frame: DataFrame, what: str) -> None:
-    """Raise NonDeterministicError when a plan may give another result the next time."""
+    """Raise NonDeterministicError if a second run of a plan may give another result."""
     complaint = _explained(frame) if is_connect(spark) else PlanAnalysis.complaint(frame)
     if complaint:
         msg = (
-            f"the function of {what} would give another result if its timestep were replayed: {complaint}. "
-            "Make it a function of its rows, or allow its result to be kept with materialise=True"
+            f"the function of {what} may give another result when its timestep is replayed: {complaint}. "
+            "Make its result depend on its rows only, or have it kept with materialise=True"
         )
         raise NonDeterministicError(msg)
 
@@ -66,7 +65,7 @@ _UNSTABLE = re.compile(
 
 
 def _explained(frame: Any) -> str | None:
-    """The same question without private API: look for words in the explained plan."""
+    """Answer the same question without private API, by words in the explained plan."""
     text = frame._explain_string(extended=True)
     plan = text.partition("== Optimized Logical Plan ==")[0]
     found = _UNSTABLE.search(plan)

@@ -1,4 +1,4 @@
-"""What Spark calls on workers: thin wrappers that turn a Spark task into a kernel task. No Spark import at the top."""
+"""Functions that Spark calls on workers: they turn a Spark task into a kernel task. No Spark import at the top."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ _PROGRAMS_KEPT = 64
 
 
 def settle() -> None:
-    """In the first tasks of a worker process: move what lives long out of the garbage collector's sight.
+    """Freeze long-lived objects for the garbage collector, in the first tasks of a worker process.
 
-    PySpark collects after every task; with numpy, pyarrow and pandas loaded that walk costs 12 to 25 ms of
-    CPU each time.
-    Once is not enough: modules are still being loaded while the first task runs.
+    PySpark collects garbage after every task; with numpy, pyarrow and pandas loaded, each collection costs 12 to 25 ms
+    of CPU. Freezing once is not enough, because modules are still loaded while the first task runs.
     """
     if len(_settled) < _TASKS_TO_SETTLE:
         gc.collect()
@@ -56,7 +55,7 @@ class Shipped:
         return cls(hashlib.sha256(data).hexdigest(), data)
 
     def program(self) -> StageProgram:
-        """The program, from this process's memory if it was here before."""
+        """Return the program; this process unpickles it once."""
         known = _programs.get(self.digest)
         if known is None:
             if len(_programs) >= _PROGRAMS_KEPT:
@@ -74,7 +73,7 @@ class StatefulCall:
     step: StageStep
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blobs in, blobs out."""
+        """Take blobs, yield blobs."""
         settle()
         number, attempt, origin = identity()
         task = StatefulTask(
@@ -88,8 +87,8 @@ class StatefulCall:
 
 
 @dataclass(frozen=True)
-class NativeFrontCall:
-    """mapInArrow function of a front whose tasks read splits themselves: one input row per task."""
+class NativeSourceCall:
+    """mapInArrow function of a source stage whose tasks read splits themselves: one input row per task."""
 
     shipped: Shipped
     step: StageStep
@@ -97,9 +96,9 @@ class NativeFrontCall:
     splits: tuple[tuple[Split, ...], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Task numbers in, blobs out."""
+        """Take task numbers, yield blobs."""
         settle()
-        # Not the partition's: where several fronts share an exchange, theirs are counted through.
+        # Not the partition's number: partitions are numbered across the source stages that share an exchange.
         (number,) = (value for batch in batches for value in batch.column(0).to_pylist())
         _, attempt, origin = identity()
         task = SourceTask(
@@ -118,26 +117,27 @@ class NativeFrontCall:
 
 
 FILE, BLOCK = "_rc_file", "_rc_block"
-"""Hidden columns that say where rows of a file source come from."""
+"""Hidden columns with the file and the block that a row of a file source comes from."""
 
 _BLOCK_BITS = 44
 
 
 @dataclass(frozen=True)
-class FrameFrontCall:
-    """mapInArrow function of a front behind DataFrame functions.
-
-    order: "task" (no matter which), "file" (hidden columns say where rows come from; files: path -> number), or "rows"
-    (the functions lost the rows' origin: rows are put in the order of their own hash, which no run can change).
-    """
+class FrameSourceCall:
+    """mapInArrow function of a source stage after DataFrame functions."""
 
     shipped: Shipped
     step: StageStep
     order: str
+    """Order of rows: "task" (any), "file" (by the hidden columns), or "rows".
+
+    "rows" is for functions that lose the origin of rows: they are sorted by their own hash, the same in every run.
+    """
     files: dict[str, int]
+    """Number of each file by path, for the order "file"."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows in, blobs out."""
+        """Take rows, yield blobs."""
         settle()
         number, attempt, origin = identity()
         task = SourceTask(
@@ -167,7 +167,7 @@ class FrameFrontCall:
     def _by_file(
         self, batch: pa.RecordBatch, schema: pa.Schema
     ) -> Iterator[tuple[Order, pa.RecordBatch]]:
-        """Cut a batch where the file or the block changes; rows of one block stay in the file's order."""
+        """Split a batch where the file or the block changes; rows of one block keep the file's order."""
         width = batch.num_columns
         files = batch.column(width - 2).dictionary_encode()
         numbers = np.array(
@@ -184,14 +184,14 @@ class FrameFrontCall:
 
 
 def plain_path(path: str) -> str:
-    """A path without the scheme of local files, as both Spark and a directory listing would name it."""
+    """Return a path without the scheme of local files, so that Spark's names equal those of a directory listing."""
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
     return path
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under the planned schema (Spark's Arrow batches differ in nullability only)."""
+    """Return the batch with the planned schema (Spark's Arrow batches differ in nullability only)."""
     if batch.schema.equals(schema):
         return batch
     columns: list[Any] = [
@@ -202,7 +202,7 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def identity() -> tuple[int, str, dict[str, int]]:
-    """Task number, a name for this attempt that no other attempt ever has, and Spark's ids of it."""
+    """Return the task number, a globally unique name of this attempt, and Spark's ids of it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -215,6 +215,6 @@ def identity() -> tuple[int, str, dict[str, int]]:
 
 
 def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """mapInArrow function that is only planned."""
+    """Consume batches and yield nothing: a mapInArrow function that Spark only plans."""
     for _ in batches:
         yield from ()

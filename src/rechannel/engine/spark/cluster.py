@@ -22,10 +22,7 @@ _REASON = "given back by rechannel"
 
 
 class SparkCluster:
-    """What a running stream asks of a session's cluster (`engine.cluster.Cluster`).
-
-    terms: what the session's settings allow. backend: its executors; None where there are none to ask for.
-    """
+    """A session's cluster: an implementation of `engine.reconfigure.cluster.Cluster`."""
 
     def __init__(
         self,
@@ -34,14 +31,18 @@ class SparkCluster:
         local_cores: int = 0,
         application: str = "",
     ) -> None:
-        """Made by `spark_cluster`. local_cores: of a local master. application: whose executors they are."""
+        """Use `spark_cluster` to make one.
+
+        terms: what the settings allow. backend: its executors, None if it has none to request. local_cores: of
+        a local master. application: Spark application that the executors belong to.
+        """
         self.application = application
         self.terms = terms
         self._backend = backend
         self._local_cores = local_cores
 
     def executors(self) -> tuple[Executor, ...]:
-        """Executors that take tasks. One, the driver, on a local master; none are known over Connect."""
+        """Return the executors that take tasks: the driver on a local master, none over Connect."""
         if self._backend is not None:
             return self._backend.alive()
         if self.terms.kind is Kind.LOCAL:
@@ -49,7 +50,7 @@ class SparkCluster:
         return ()
 
     def request(self, total: int) -> None:
-        """Ask for this many: more take a second or more to come, fewer are only not replaced."""
+        """Request a total. More executors take a second or longer to start; with fewer, lost ones are not replaced."""
         if self._backend is not None:
             self._backend.request(total)
             return
@@ -58,25 +59,25 @@ class SparkCluster:
             raise SessionError(refusal)
 
     def decommission(self, ids: Sequence[str]) -> None:
-        """Let executors finish and end."""
+        """Let executors finish their tasks and exit."""
         if self._backend is not None:
             self._backend.decommission(ids, _REASON)
 
     def refuses_executors(self, total: int) -> str | None:
-        """Why it cannot have this many."""
+        """Return why the cluster cannot have this many executors; None if it can."""
         return refuse_executors(self.terms, len(self.executors()), total)
 
     def refuses_resources(self, resources: Resources) -> str | None:
-        """Why no task could have these."""
+        """Return why no task could have these resources; None if one could."""
         return refuse_resources(self.terms, self.executors(), resources)
 
     def refuses_place(self, executor: str) -> str | None:
-        """Why no task can be put there."""
+        """Return why no task can be placed there; None if one can."""
         return refuse_place(executor, self.executors())
 
 
 def spark_cluster(spark: Any) -> SparkCluster:
-    """The cluster of a session, classic or Connect."""
+    """Return the cluster of a session, classic or Connect."""
     if is_connect(spark):
         return SparkCluster(CONNECT, None)
     context = spark.sparkContext

@@ -1,11 +1,11 @@
-"""The process that Spark forks Python workers from, with everything imported that tasks need.
+"""The process that Spark forks Python workers from, with the modules that tasks need already imported.
 
-Spark starts a worker when more tasks run at a time than ever before: after a rescale, of all times. A worker that has
-to import numpy, pyarrow and this package first takes a second of CPU from the timesteps; one that is forked from here
-is there at once, and shares the memory of all that.
+Spark starts a worker when more tasks run at once than ever before, which is typically just after a rescale. A worker
+that first imports numpy, pyarrow and this package takes a second of CPU from the timesteps. A worker that is forked
+from this process starts at once and shares the memory of these modules.
 
 Spark runs it as `python -m rechannel.engine.spark.daemon pyspark.worker` (setting `spark.python.daemon.module`). It
-says its port on standard output, so nothing here may print.
+writes its port to standard output, so no other code here may print.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NEEDED = (
     "rechannel.engine.spark.scanning",
     "rechannel.state.stores.local",
 )
-"""Modules that tasks would import."""
+"""Modules that tasks import."""
 
 
 def main() -> None:
-    """Import, put what is there out of the garbage collector's sight, and serve."""
+    """Import the modules, freeze them for the garbage collector, and serve."""
     for name in NEEDED:
         import_module(name)
     gc.collect()
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:
-    """A worker's main function that ends without a traceback when Spark hangs up on it, as it does at every stop."""
+    """Wrap a worker's main function so that it exits without a traceback when Spark closes the connection."""
 
     def body(*given: Any) -> int:
         try:

@@ -1,4 +1,4 @@
-"""What Spark raises when a task fails, turned into what it means."""
+"""Translate what Spark raises when a task fails into errors of this library."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _FRAME = re.compile(r"\tat |\t\.\.\. \d+ more|Driver stacktrace:")
 
 
 def translate(error: Exception, stage: str, timestep: int) -> RechannelError:
-    """The error of this library that a worker raised, or a TimestepError with Spark's own words."""
-    more = "; nothing of it was committed and a restart runs it again"
+    """Return the error of this library that a worker raised, or a TimestepError with Spark's message."""
+    more = "; nothing of it was committed, and a restart runs it again"
     return _translated(error, f"operator {stage!r}", timestep, more)
 
 
 def translate_of_sink(error: Exception, sink: str, timestep: int) -> Exception:
-    """The same of a job that a sink runs, also inside a function of the user.
+    """Translate an error of a job that a sink runs, possibly inside a function of the user.
 
-    What that function raises by itself stays what it is, and so does what Spark says of the function's own mistakes.
+    An error that the function itself raises is returned unchanged, and so is one that Spark raises for a mistake in it.
     """
     inside = isinstance(error, UserFunctionError)
     said = error.__cause__ if inside else error
@@ -77,12 +77,12 @@ def _translated(error: Exception, who: str, timestep: int, more: str) -> Rechann
 
 
 def _without_frames(text: str) -> str:
-    """What Spark says without the stacks of its JVMs; those of Python stay."""
+    """Return Spark's message without JVM stack frames; Python's stay."""
     return "\n".join(line for line in text.splitlines() if not _FRAME.match(line))
 
 
 def _placed(message: str, who: str, timestep: int) -> str:
-    """Name operator (or sink) and timestep unless the worker did."""
+    """Add operator (or sink) and timestep unless the worker has named them."""
     if message.startswith("operator "):
         return message
     return f"{who}, timestep {timestep}: {message}"

@@ -22,14 +22,14 @@ from rechannel.sources.spark_types import arrow_schema
 
 @dataclass(frozen=True)
 class ScatterCall:
-    """mapInArrow function in front of the exchange."""
+    """mapInArrow function before the exchange."""
 
     shipped: Shipped
     names: tuple[str, ...]
     slices: Routing
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """State rows in, blobs out."""
+        """Take state rows, yield blobs."""
         settle()
         context: Any = TaskContext.get()
         scatter = Scatter(self.shipped.program(), self.names, self.slices)
@@ -38,14 +38,14 @@ class ScatterCall:
 
 @dataclass(frozen=True)
 class LoadCall:
-    """mapInArrow function behind the exchange."""
+    """mapInArrow function after the exchange."""
 
     shipped: Shipped
     step: StageStep
     slices: Routing
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blobs in, a report out."""
+        """Take blobs, yield a report."""
         settle()
         number, attempt, _ = identity()
         yield from Load(self.shipped.program(), self.step, self.slices).run(
@@ -57,11 +57,11 @@ class SparkLoader:
     """Loads DataFrames."""
 
     def rows(self, table: Any) -> int:
-        """Count them."""
+        """Count the rows of a table."""
         return int(table.count())
 
     def schema(self, table: Any) -> pa.Schema:
-        """Columns."""
+        """Return the columns of a table."""
         return arrow_schema(table.schema)
 
     def load(
@@ -72,7 +72,7 @@ class SparkLoader:
         names: tuple[str, ...],
         slices: Routing,
     ) -> list[Report]:
-        """One job."""
+        """Load a table in one Spark job. Returns the reports of its tasks."""
         shipped = Shipped.of(program)
         scattered = table.mapInArrow(ScatterCall(shipped, names, slices), ROWS)
         loaded = scattered.repartitionById(slices.tasks, "p").mapInArrow(

@@ -1,4 +1,4 @@
-"""Remembers where the tasks of every stateful operator ran, and puts them there again."""
+"""Place the tasks of stateful operators on the executors where they ran before."""
 
 from __future__ import annotations
 
@@ -18,38 +18,43 @@ from rechannel.model.configuration import OperatorConfiguration
 _LOG = logging.getLogger(__name__)
 
 Open = Callable[[], Anchors | None]
-"""Makes what holds tasks in place; None where Spark offers nothing for it."""
+"""Opens the means to place tasks; returns None if Spark offers none."""
 
 Shares = Callable[[OperatorConfiguration], bool]
-"""Whether an operator's tasks run on the session's own executors (terms.shares_executors)."""
+"""Returns whether an operator's tasks run on the session's own executors (`terms.shares_executors`)."""
 
 
 @dataclass(frozen=True)
 class _Held:
-    """Where an operator's tasks are, what that was decided from, and what holds them there."""
+    """Where an operator's tasks are, and what that was decided from."""
 
     tasks: int
+    """Tasks of the operator."""
     wanted: Mapping[int, str]
+    """Executor that a placement asks for, by task."""
     executors: tuple[Executor, ...]
+    """Executors that could be used."""
     places: Mapping[int, str] = field(default_factory=dict)
+    """Executor of each task."""
     anchor: Anchor | None = None
+    """What makes Spark run the tasks there; None means anywhere."""
 
     def follows(self, tasks: int, wanted: Mapping[int, str], executors: Sequence[Executor]) -> bool:
-        """Whether deciding again would change nothing."""
+        """Return whether a new decision would be the same."""
         return (self.tasks, self.wanted, self.executors) == (tasks, wanted, executors)
 
 
 class Placing:
-    """Places tasks, timestep after timestep. Decides only when executors, tasks or wishes have changed.
+    """Places tasks, timestep after timestep. It decides again only if executors, tasks or wanted places have changed.
 
-    executors: those alive now; asked once per timestep. On one executor nothing is placed and nothing is spent.
-    Executors that come for a change get tasks from its border on, those that go with one get none from there on.
+    With a single executor, no task is placed. Executors that start for a change get tasks from the change's timestep
+    boundary on; executors that leave with a change get none from there on.
     """
 
     def __init__(
         self, executors: Callable[[], Sequence[Executor]], open_anchors: Open, shares: Shares
     ) -> None:
-        """Nothing is asked of Spark yet."""
+        """executors: returns those alive; called once per timestep. Spark is not called yet."""
         self._ask = executors
         self._open = open_anchors
         self._shares = shares
@@ -66,10 +71,10 @@ class Placing:
         self._lock = threading.Lock()
 
     def look(self, executors: int | None = None) -> None:
-        """See which executors are alive, and which of them are to be used.
+        """Update which executors are alive and which of them are used.
 
-        executors: how many the timestep's Configuration asks for; where that changes is the border of a change.
-        Where Spark cannot tell, tasks stay with those known: a place is a wish.
+        executors: how many the timestep's Configuration asks for; if this number changes, a change begins here. If
+        Spark does not answer, tasks stay on the executors known: placement is only a preference.
         """
         alive = self._see()
         with self._lock:
@@ -80,7 +85,10 @@ class Placing:
             self._use(alive)
 
     def keep(self, id_: str, executors: int) -> None:
-        """From now on executors that come are kept for a change that asks for so many, until its border."""
+        """Reserve executors that start from now on for a change, until it begins.
+
+        id_: of the change. executors: how many it asks for.
+        """
         alive = self._see()
         with self._lock:
             if not self._kept_for:
@@ -89,10 +97,10 @@ class Placing:
             self._kept_for[id_] = executors
 
     def release(self, id_: str, executors: int | None = None) -> None:
-        """The change is over, whatever came of it: who is alive and not on its way out is there for all.
+        """End the reservation of a change that is over: all executors that stay can be used.
 
-        executors: how many hold from it on, where it was made. On an idle stream no timestep has begun with them,
-        and the first one that does is no border of a change any more.
+        executors: how many the Configuration asks for if the change was made. On an idle stream no timestep has begun
+        with that number yet, and the next timestep must not count as the beginning of a change.
         """
         with self._lock:
             self._kept_for.pop(id_, None)
@@ -102,7 +110,7 @@ class Placing:
                 self._total = executors
 
     def _border(self, executors: int | None) -> None:
-        """From here on so many are asked for: those that were kept for that are used."""
+        """Begin to use the executors that were reserved for changes to this number."""
         waiting = self._kept_for.items()
         self._kept_for = {id_: total for id_, total in waiting if total != executors}
         self._most = executors or self._most
@@ -121,12 +129,12 @@ class Placing:
         self._executors = admitted(staying, known, self._most) if self._kept_for else staying
 
     def _surplus(self, executors: int | None, alive: Sequence[Executor]) -> frozenset[str]:
-        """Those that a change to so many executors gives back."""
+        """Return the executors that a change to this number gives back."""
         places = {name: held.places for name, held in self._held.items()}
         return frozenset() if executors is None else frozenset(surplus(executors, alive, places))
 
     def anchor(self, operator: str, configuration: OperatorConfiguration) -> Anchor | None:
-        """What holds the operator's tasks where they are to run; None = anywhere."""
+        """Return what makes Spark run the operator's tasks where they belong; None means anywhere."""
         with self._lock:
             if len(self._alive) < 2 or not self._shares(configuration):
                 self._held.pop(operator, None)
@@ -135,12 +143,12 @@ class Placing:
             return None if anchors is None else self._decide(operator, configuration, anchors)
 
     def anchors(self) -> Anchors | None:
-        """What holds tasks in place, for a caller that places others; None where Spark offers nothing for it."""
+        """Return the means to place tasks, for other callers; None if Spark offers none."""
         with self._lock:
             return self._opened_once()
 
     def _opened_once(self) -> Anchors | None:
-        # Looking Spark's classes up takes longer than using them.
+        # Looking up Spark's classes takes longer than using them.
         if not self._opened:
             self._anchors, self._opened = self._open(), True
         return self._anchors
@@ -162,7 +170,7 @@ class Placing:
         return held.anchor
 
     def _least_first(self, operator: str, executors: Sequence[Executor]) -> list[Executor]:
-        """Executors with the fewest tasks of other operators first: what ties is not settled alike for all."""
+        """Sort executors by their tasks of other operators, so that ties do not all go to the same executor."""
         others = [held for name, held in self._held.items() if name != operator]
         load = Counter(at for held in others for at in held.places.values())
         return sorted(executors, key=lambda executor: load[executor.id] / executor.cores)
@@ -170,7 +178,7 @@ class Placing:
     def _places(
         self, operator: str, configuration: OperatorConfiguration, usable: Sequence[Executor]
     ) -> dict[int, str]:
-        """Executor of every task; empty where there is none to place them on."""
+        """Return the executor of each task; empty if no executor can be used."""
         if len(usable) == 1:
             return dict.fromkeys(range(configuration.tasks), usable[0].id)
         before = self._before(operator, configuration.tasks)
@@ -180,7 +188,7 @@ class Placing:
     def expected(
         self, operator: str, configuration: OperatorConfiguration, executors: int | None = None
     ) -> dict[int, Executor]:
-        """Where the operator's tasks would run under a configuration; empty where nothing is placed.
+        """Return where the operator's tasks would run under a configuration; empty if tasks are not placed.
 
         executors: how many the whole Configuration asks for.
         """
@@ -199,7 +207,7 @@ class Placing:
             return {task: known[at] for task, at in places.items()}
 
     def present(self, operator: str, tasks: int) -> Mapping[int, str]:
-        """Executor of every task, as far as it is known: all are on the only one there is to use."""
+        """Return the executor of each task, as far as it is known; with a single executor, all tasks are there."""
         with self._lock:
             return dict(self._before(operator, tasks))
 
@@ -211,7 +219,7 @@ class Placing:
 
     @property
     def places(self) -> dict[str, dict[int, str]]:
-        """Executor of every task that is placed, by operator."""
+        """Executor of each placed task, by operator."""
         with self._lock:
             return {name: dict(held.places) for name, held in self._held.items()}
 
@@ -219,7 +227,7 @@ class Placing:
 def _usable(
     executors: Sequence[Executor], configuration: OperatorConfiguration
 ) -> tuple[Executor, ...]:
-    """Executors by how many of the operator's tasks they run at a time; none that can run none."""
+    """Return the executors that can run a task of the operator, with the number that each can run at once as cores."""
     cpus = configuration.resources.cpus if configuration.resources else 1
     return tuple(
         replace(executor, cores=executor.cores // cpus)

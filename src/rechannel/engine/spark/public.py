@@ -1,4 +1,4 @@
-"""The same capabilities from public API only: slower, right, and all that Spark Connect offers."""
+"""The capabilities of `private.py` on public API only: slower, with the same results. Spark Connect offers no more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 
 class PersistedExchange:
-    """A shuffle whose result is cached, so that every reader finds it run; a reader filters what it wants."""
+    """A shuffle whose result is cached, so that it runs once; each reader filters the partitions it wants."""
 
     def __init__(self, spark: SparkSession, rows: DataFrame, partitions: int) -> None:
         """Plan the exchange of `rows` by their integer column `p`; nothing runs yet."""
@@ -16,9 +16,9 @@ class PersistedExchange:
         self.partitions = partitions
 
     def read(self, first: int, stop: int, anchor: object = None) -> DataFrame:
-        """Rows of partitions [first, stop); partition i of the result is partition first + i.
+        """Return the rows of partitions [first, stop); partition i of the result is partition first + i.
 
-        anchor: public API has none: tasks run where Spark likes.
+        anchor: ignored; without private API, Spark chooses where tasks run.
         """
         del anchor
         if (first, stop) == (0, self.partitions):
@@ -27,8 +27,8 @@ class PersistedExchange:
         return wanted.repartitionById(stop - first, F.col("p") - first)
 
     def submit(self) -> None:
-        """Nothing to start ahead of time without private API."""
+        """Do nothing: without private API, a shuffle cannot be started ahead of its readers."""
 
     def release(self) -> None:
-        """Drop the cached rows; Spark's cleaner removes the shuffle when the plan is collected as garbage."""
+        """Drop the cached rows. Spark's cleaner removes the shuffle when its plan is garbage-collected."""
         self._frame.unpersist()

@@ -1,10 +1,9 @@
-"""Stages executed on Spark: every unit is one job over shared exchanges.
+"""Execute stages on Spark: every unit is one job over shared exchanges.
 
-    frame -> front task (mapInArrow) -> exchange (repartitionById) -> stateful task (mapInArrow) -> exchange -> ...
+    frame -> source task (mapInArrow) -> exchange (repartitionById) -> stateful task (mapInArrow) -> exchange -> ...
 
-Rows of every exchange are (partition, blob). A stage that later stages of the timestep wait for returns its
-reports through
-one partition of its own, which the unit's action reads; the last stage's action reads what the tasks emit.
+Rows of every exchange are (partition, blob). A stage with downstream stages returns its reports in an extra partition
+of its exchange, which the unit's action reads; the action of the last stage reads what its tasks emit.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from rechannel.engine.program.steps import layout_of, partitions_of
 from rechannel.engine.spark.calls import (
     BLOCK,
     FILE,
-    FrameFrontCall,
-    NativeFrontCall,
+    FrameSourceCall,
+    NativeSourceCall,
     Shipped,
     StatefulCall,
     plain_path,
@@ -78,7 +77,7 @@ Profile = Callable[[Resources | None], ResourceProfile | None]
 
 @dataclass
 class _Open:
-    """What a timestep holds while it is under way."""
+    """What a timestep in flight holds."""
 
     decided: Timestep
     exchanges: dict[str, Exchange] = field(default_factory=dict)
@@ -88,30 +87,31 @@ class _Open:
 
 @dataclass
 class SparkRunner:
-    """Runs units as Spark jobs.
-
-    stages: how calls and exchanges are put together. ahead: where several timesteps are in flight, start fronts at once
-    instead of with their first reader. placing: puts tasks where their state is warm; None = Spark chooses. profile:
-    what becomes of an operator's resources.
-    """
+    """Runs units as Spark jobs."""
 
     spark: SparkSession
     plan: PhysicalPlan
     programs: Mapping[str, StageProgram]
     readers: Mapping[str, SourceReader]
     stages: Stages
+    """Composes calls and exchanges."""
     jobs: Jobs
     job: str
+    """Name of the job, for descriptions and tags."""
     keeps_order: Callable[[DataFrame], bool]
+    """Returns whether a plan keeps the order of rows."""
     ahead: bool = False
+    """With several timesteps in flight, start source stages at once, not with their first reader."""
     placing: Placing | None = None
+    """Places tasks where their state is cached; None lets Spark choose."""
     profile: Profile = field(default=lambda resources: None)
+    """Turns an operator's resources into Spark's resource profile."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, timestep: Timestep) -> None:
-        """Remember what the timestep reads, and see where it can run."""
+        """Remember what the timestep reads, and update the executors."""
         self._open[timestep.number] = _Open(timestep)
         if self.placing is not None:
             self.placing.look(timestep.configuration.executors)
@@ -123,8 +123,8 @@ class SparkRunner:
         try:
             return self._run(self._open[timestep], self.plan.stage(stage), step)
         except Exception as error:
-            told = explained(error, self.readers.values())
-            raise told or translate(error, stage, timestep) from error
+            known = explained(error, self.readers.values())
+            raise known or translate(error, stage, timestep) from error
         finally:
             self.jobs.untag(self._tag)
 
@@ -134,7 +134,7 @@ class SparkRunner:
 
     def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[Report]:
         if stage.logic is None:
-            rows = self._front(held, stage, step)
+            rows = self._source_rows(held, stage, step)
         else:
             call = StatefulCall(self._ship(stage.name), step)
             rows = self._map(held, stage, self._inbox(held, stage), call)
@@ -162,13 +162,12 @@ class SparkRunner:
         return self.profile(held.decided.configuration.operators[stage.name].resources)
 
     def _joins_others(self, stage: Stage) -> bool:
-        """Whether all of a front's rows go to one operator that has other producers too: one exchange serves
-        them all."""
+        """Return whether all rows go to one operator that has other producers too: they share one exchange."""
         operators = {operator for operator, _ in stage.consumers}
         return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
 
     def _inbox(self, held: _Open, stage: Stage) -> Rows:
-        """Blobs for a stateful stage: partition i is for task i, and is computed where the task is placed."""
+        """Return the blobs for a stateful stage: partition i is for task i and is computed where the task is placed."""
         operator = held.decided.configuration.operators[stage.name]
         tasks = operator.tasks
         anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
@@ -189,7 +188,7 @@ class SparkRunner:
         first = next(first for (name, _), (first, _) in layout.items() if name == consumer)
         return held.exchanges.get(producer), first
 
-    def _front(self, held: _Open, stage: Stage, step: StageStep) -> Rows:
+    def _source_rows(self, held: _Open, stage: Stage, step: StageStep) -> Rows:
         frame = stage.frame
         shipped = self._ship(stage.name)
         if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
@@ -199,7 +198,7 @@ class SparkRunner:
             source = self.readers[frame.source.name]
             reader = source.split_reader(part.start, part.end, list(part.layout))
             reader = only(reader, source.schema, tuple(stage.root.schema.names))
-            call = NativeFrontCall(shipped, step, reader, splits)
+            call = NativeSourceCall(shipped, step, reader, splits)
             return self._map(held, stage, self.stages.numbers(len(splits)), call)
         if frame is None:
             msg = f"stage {stage.name!r} reads nothing"
@@ -211,15 +210,15 @@ class SparkRunner:
         names = [*stage.root.schema.names, *((FILE, BLOCK) if order == "file" else ())]
         if names != rows.columns:
             rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
-        return self._map(held, stage, rows, FrameFrontCall(shipped, step, order, files))
+        return self._map(held, stage, rows, FrameSourceCall(shipped, step, order, files))
 
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
     ) -> tuple[DataFrame, str, dict[str, int]]:
-        """Add hidden columns that say which file and block a row is from, if that gives rows a place.
+        """Add hidden columns with the file and block of a row, if they define the order of rows.
 
-        Spark also tells the file behind a shuffle, where rows come in another order every time:
-        then, and wherever there is no file, rows are put in an order of their own.
+        Spark also knows the file after a shuffle, but there the order differs from run to run. In that case, and if
+        there is no file, rows are sorted by their own hash.
         """
         origins = list(leaves(frame))
         if len(origins) == 1 and isinstance(origins[0], SourceFrame) and self.keeps_order(rows):
@@ -260,12 +259,12 @@ class SparkRunner:
     def frame(
         self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]
     ) -> DataFrame:
-        """Rows of a frame, for sinks. decided: needed only by frames over sources."""
+        """Return the rows of a frame, for sinks. decided: only needed for frames over sources."""
         slices = {} if decided is None else decided.slices
         return self._frame(slices, kept, frame)
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
-        """Remember a node's outbox files."""
+        """Remember the sink-buffer files of a node."""
         self._open[timestep].kept[node] = keys
 
     def _ship(self, stage: str) -> Shipped:
@@ -280,7 +279,7 @@ class SparkRunner:
         programs: Mapping[str, StageProgram],
         readers: Mapping[str, SourceReader],
     ) -> None:
-        """Run another version of the dataflow from now on; programs that stay are not shipped again."""
+        """Switch to another version of the dataflow; programs that stay are not shipped again."""
         with self._lock:
             same = {name for name, new in programs.items() if self.programs.get(name) is new}
             self._shipped = {name: s for name, s in self._shipped.items() if name in same}
@@ -297,11 +296,11 @@ class SparkRunner:
         self.jobs.cancel(self._tag)
 
     def gone(self) -> str | None:
-        """Whether Spark's JVM has died."""
+        """Return why nothing can run any more if Spark's JVM has died; None while it lives."""
         return gone(self.spark)
 
     def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
-        """What an error of a sink means; see `Meaning`. A JVM that has died comes first, then what a source knows."""
+        """Return what an error of a sink means (see `Meaning`): a dead JVM first, then what a source knows."""
         if not isinstance(error, Exception):
             return error
         why = settled(error, self.gone)
@@ -318,7 +317,7 @@ class SparkRunner:
 
 
 def reports_of(blobs: Iterable[bytes]) -> list[Report]:
-    """Reports among blobs."""
+    """Return the reports among blobs."""
     bodies = Inbox.of(unpack(pa.py_buffer(blob)) for blob in blobs).reports
     return [decode_report(body) for body in bodies]
 
@@ -331,7 +330,7 @@ class NoJobs:
         self._spark = spark
 
     def describe(self, text: str) -> None:
-        """Nothing to describe."""
+        """Do nothing: such sessions have no job descriptions."""
 
     def tag(self, tag: str) -> None:
         """Tag operations of this thread."""

@@ -21,14 +21,14 @@ BATCH_ROWS = 200_000
 
 @dataclass(frozen=True)
 class ScanCall:
-    """mapInArrow function: numbers of ranges in, rows of state out."""
+    """mapInArrow function from numbers of ranges to rows of state."""
 
     shipped: Shipped
     tasks: tuple[TaskState, ...]
     clock: Clock
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row per range in."""
+        """Take one row per range, yield rows of state."""
         settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -40,7 +40,7 @@ class ScanCall:
 def scan_frame(
     spark: SparkSession, program: StageProgram, tasks: list[TaskState], clock: Clock
 ) -> DataFrame:
-    """Live state as a DataFrame; it reads immutable files, which the caller must hold until it is read."""
+    """Return live state as a DataFrame. It reads immutable files, which the caller must pin until it is read."""
     count = len(tasks)
     call: Any = ScanCall(Shipped.of(program), tuple(tasks), clock)
     schema = from_arrow_schema(logic_of(program).shown_schema)

@@ -1,4 +1,4 @@
-"""Calls and exchanges as DataFrames: what Spark plans anew every time, and offers everywhere."""
+"""Calls and exchanges as DataFrames: available in every session, but Spark plans them anew in every timestep."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ ROWS = StructType(
 """(partition, blob)."""
 
 Rows: TypeAlias = Any
-"""Rows that are not there yet: a DataFrame, or what else a `Stages` makes of one."""
+"""Rows that are not computed yet: a DataFrame, or another form that a `Stages` uses."""
 
 Call: TypeAlias = Callable[[Any], Any]
 """Arrow batches -> Arrow batches of `ROWS`."""
 
 
 class Exchange(Protocol):
-    """A shuffle run once and read by many (private.SharedExchange, public.PersistedExchange)."""
+    """A shuffle that runs once and has several readers (`private.SharedExchange`, `public.PersistedExchange`)."""
 
     partitions: int
 
     def read(self, first: int, stop: int, anchor: Any = None) -> Rows:
-        """Rows of a range of partitions; anchor: where they are computed (private.Anchor)."""
+        """Return the rows of partitions [first, stop). anchor: where tasks run (`private.Anchor`)."""
 
     def submit(self) -> None:
-        """Start it ahead of its readers, where possible."""
+        """Start it ahead of its readers, if the session allows that."""
 
     def release(self) -> None:
-        """Free it."""
+        """Free its files."""
 
 
 class Stages(Protocol):
-    """How the stages of a timestep are put together. Rows may also be any DataFrame where they are only called."""
+    """Composes the stages of a timestep. `call` also takes any DataFrame as rows."""
 
     def numbers(self, tasks: int) -> Rows:
-        """One row per task: its number."""
+        """Return one row per task: its number."""
 
     def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> Rows:
-        """What a function makes of every partition's rows."""
+        """Apply a function to the rows of every partition."""
 
     def joined(self, parts: Sequence[tuple[Rows, int]]) -> Rows:
-        """(partition, blob) rows of several, each with how much less its partitions are from now on."""
+        """Return the union of several (partition, blob) rows; each part's number is subtracted from its partitions."""
 
     def exchange(self, rows: Rows, partitions: int) -> Exchange:
-        """Rows by their partition."""
+        """Shuffle rows by their partition."""
 
     def collect(self, rows: Rows) -> list[bytes]:
-        """The blobs themselves: now it runs."""
+        """Run the job and return the blobs."""
 
 
 class FrameStages:
-    """Stages as DataFrames. make_exchange: (session, rows, partitions) -> exchange."""
+    """Stages as DataFrames."""
 
     def __init__(
         self, spark: SparkSession, make_exchange: Callable[[SparkSession, DataFrame, int], Exchange]
     ) -> None:
-        """Nothing is planned yet."""
+        """make_exchange: (session, rows, partitions) -> exchange."""
         self._spark, self._make_exchange = spark, make_exchange
         self._ranges: dict[int, DataFrame] = {}
         self._lock = threading.Lock()
 
     def numbers(self, tasks: int) -> DataFrame:
-        """One row per task; made once, because planning a range costs as much as planning its use."""
+        """Return one row per task; kept, because planning a range costs as much as planning its use."""
         with self._lock:
             if tasks not in self._ranges:
                 self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)
@@ -100,6 +100,6 @@ class FrameStages:
 
 
 def blobs_of(rows: DataFrame) -> list[bytes]:
-    """The blobs of (partition, blob) rows."""
+    """Return the blobs of (partition, blob) rows."""
     blobs: list[bytes] = rows.toArrow().column("blob").to_pylist()
     return blobs

@@ -1,4 +1,4 @@
-"""Chooses private or public API for a session and builds the runner."""
+"""Choose private or public API for a session and build the runner."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def spark_runner(
     job: str,
     cluster: SparkCluster | None = None,
 ) -> tuple[SparkRunner, RowsOf]:
-    """A runner for this session, and what makes rows for sinks.
+    """Return a runner for this session, and the function that makes rows for sinks.
 
-    cluster: the session's; None = look it up. The coordinator asks the same one.
+    cluster: the session's, which the coordinator uses too; None looks it up.
     """
     for sentence in advise(spark):
         _LOG.warning("this Spark session can do better: %s", sentence)
@@ -64,7 +64,7 @@ def spark_runner(
         frame = runner.frame(sink.frame, decided, kept)
         source = sink.frame
         if isinstance(source, SinkBufferFrame):
-            # Sinks that want Arrow rows take them from the files themselves: no job is needed.
+            # A sink that takes Arrow rows reads them from the files, without a Spark job.
             keys = kept.get(source.node, [])
             store = next(iter(programs.values())).store
             return Rows(
@@ -78,14 +78,14 @@ def spark_runner(
 
 
 def _stages(spark: Any, *, connect: bool) -> Stages:
-    """Planned once where there is private API, anew by every timestep where there is none."""
+    """Return stages that are planned once if private API is there, else stages that every timestep plans anew."""
     if connect:
         return FrameStages(spark, PersistedExchange)
     return planned_stages(spark) or FrameStages(spark, SharedExchange)
 
 
 def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
-    """Only where there can be several executors."""
+    """Return the placing of tasks; None if there cannot be several executors."""
     terms = cluster.terms
     if not terms.has_executors:
         return None
@@ -97,6 +97,6 @@ def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
 
 
 def _cannot_tell(frame: DataFrame) -> bool:
-    """Without private API a plan does not show whether it shuffles: rows get an order of their own."""
+    """Return False: without private API a plan does not show whether it shuffles."""
     del frame
     return False
