@@ -14,6 +14,7 @@ import rechannel as rc
 from benchmarks.clock_source import scattered
 from benchmarks.harness import Parameters
 from benchmarks.two_hosts import store
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 from rechannel.model.routing import Routing, even_starts
 from rechannel.operators.process.track_frame import KeyedFrame
@@ -82,7 +83,7 @@ def flow(spark: Any, parameters: Parameters, *, new: bool = False) -> Stream:
     }
     if parameters["change"] == "logic":
         return keyed.track_batches(add_again if new else add, state=STATE, **own)
-    return keyed.aggregate(count=rc.count(), total=rc.sum("value"), **own)
+    return keyed.aggregate(count=agg.count(), total=agg.sum("value"), **own)
 
 
 def start(spark: Any, parameters: Parameters, *, new: bool = False) -> rc.RunningJob:
@@ -122,21 +123,23 @@ def first_changes(parameters: Parameters) -> list[Any]:
     placed = first_places(parameters)
     if parameters["change"] != "move":
         return placed
-    return [rc.assign_workload(OPERATOR, first_routing(parameters["bins"])), *placed]
+    return [rc.changes.assign_workload(OPERATOR, first_routing(parameters["bins"])), *placed]
 
 
 def first_places(parameters: Parameters) -> list[Any]:
     """On which host every task runs: half of them on each. They hold as long as these executors live."""
     tasks, hosts = first_tasks(parameters), parameters["hosts"]
     several = range(tasks) if hosts > 1 else ()  # one executor has them all
-    return [rc.place(OPERATOR, task, str(task * hosts // tasks)) for task in several]
+    return [rc.changes.place(OPERATOR, task, str(task * hosts // tasks)) for task in several]
 
 
 def changes(parameters: Parameters) -> Sequence[Any]:
     """The changes that are measured; each is asked for when the one before is done."""
     if parameters["change"] == "logic":
-        return [rc.change_logic(OPERATOR, add_again)]
+        return [rc.changes.change_logic(OPERATOR, add_again)]
     if parameters["change"] == "rescale":
-        return [rc.rescale(OPERATOR, tasks) for tasks in parameters["rescale"][1:]]
+        return [rc.changes.rescale(OPERATOR, tasks) for tasks in parameters["rescale"][1:]]
     routing, count = first_routing(parameters["bins"]), parameters["bins"] // 8
-    return [[rc.move(OPERATOR, routing.bins_of(task)[-count:], task + 2) for task in (0, 1)]]
+    return [
+        [rc.changes.move(OPERATOR, routing.bins_of(task)[-count:], task + 2) for task in (0, 1)]
+    ]

@@ -60,7 +60,7 @@ def set_out(job: rc.RunningJob, parameters: Parameters) -> None:
 def at_once(job: rc.RunningJob, changes: list[Any]) -> None:
     """Make changes, if there are any."""
     if changes:
-        job.reconfigure(changes, rc.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
+        job.reconfigure(changes, rc.strategies.all_at_once(prepare=False)).wait(PATIENCE_SECONDS)
 
 
 def started(spark: Any, parameters: Parameters) -> rc.RunningJob:
@@ -80,7 +80,7 @@ def capacity(parameters: Parameters) -> Measurement:
         spark = session(made.url, parameters)
         job = started(spark, {**parameters, "rate": None, "load": True})
         # The interval is state: the loaded job's holds until it is changed.
-        job.reconfigure(rc.set_interval(0))
+        job.reconfigure(rc.changes.set_interval(0))
         until(job, time.time() + parameters["capacity_seconds"])
         job.stop()
         spark.stop()

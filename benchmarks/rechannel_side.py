@@ -21,6 +21,7 @@ from benchmarks.nexmark.events import SCHEMAS
 from benchmarks.nexmark.query import Tables, query
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 from rechannel.kernels.functions.python_rows import Rows
 from rechannel.operators.process.track_frame import KeyedFrame
@@ -36,7 +37,7 @@ def keyed_state(parameters: Parameters) -> BatchMeasurement:
     counted = (
         read_batches(spark, parameters)
         .key_by("key")
-        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals")
+        .aggregate(count=agg.count(), total=agg.sum("value"), name="totals")
     )
     return run_batches(parameters, counted)
 
@@ -49,7 +50,7 @@ def bins(parameters: Parameters) -> BatchMeasurement:
     spark = session(parameters)
     keyed = read_batches(spark, parameters).key_by("key")
     return run_batches(
-        parameters, keyed.aggregate(count=rc.count(), name="counts", bins=parameters["bins"])
+        parameters, keyed.aggregate(count=agg.count(), name="counts", bins=parameters["bins"])
     )
 
 
@@ -66,7 +67,7 @@ def big_timestep(parameters: Parameters) -> dict[str, Any]:
             name="rows",
         )
         totals = rows.key_by("key").aggregate(
-            count=rc.count(), total=rc.sum("value"), last=rc.last("text"), name="totals"
+            count=agg.count(), total=agg.sum("value"), last=agg.last("text"), name="totals"
         )
         settings = rc.Settings(
             tasks=parameters["tasks"],
@@ -103,9 +104,9 @@ def pipelining(parameters: Parameters) -> BatchMeasurement:
     counted = (
         read_batches(spark, parameters)
         .key_by("key")
-        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals")
+        .aggregate(count=agg.count(), total=agg.sum("value"), name="totals")
     )
-    spread = counted.key_by("count").aggregate(keys=rc.count(), name="spread")
+    spread = counted.key_by("count").aggregate(keys=agg.count(), name="spread")
     return run_batches(parameters, spread)
 
 
@@ -187,7 +188,7 @@ def state_growth(parameters: Parameters) -> BatchMeasurement:
     counted = (
         read_batches(spark, parameters)
         .key_by("key")
-        .aggregate(count=rc.count(), total=rc.sum("value"), name="totals", preload=initial)
+        .aggregate(count=agg.count(), total=agg.sum("value"), name="totals", preload=initial)
     )
     return run_batches(parameters, counted)
 
@@ -199,7 +200,7 @@ def latency(parameters: Parameters) -> LatencyMeasurement:
     options = {name: parameters[name] for name in ("rate", "keys", "partitions")}
     rows = rc.read(spark).python(ClockSource, options={"start_ns": start_ns, **options})
     counted = rows.key_by("key").aggregate(
-        count=rc.count(), name="counts", tasks=parameters["tasks"]
+        count=agg.count(), name="counts", tasks=parameters["tasks"]
     )
     # The front reads several source partitions per task: a task costs more than 100 rows do.
     job = start(parameters, counted, tasks=parameters["cores"])

@@ -16,6 +16,7 @@ from benchmarks.outputs import OutputMeasurement, sampled
 from benchmarks.rechannel_side import commits, session, start
 from benchmarks.timeline import rows_of
 from benchmarks.variant import report
+from rechannel import aggregates as agg
 
 OPERATOR = "counts"
 SOURCE = "rows"
@@ -46,7 +47,7 @@ def run(parameters: Parameters) -> OutputMeasurement:
         name=SOURCE,
     )
     counted = rows.key_by("key").aggregate(
-        count=rc.count(), last_row=rc.max("number"), name=OPERATOR, tasks=before
+        count=agg.count(), last_row=agg.max("number"), name=OPERATOR, tasks=before
     )
     job = start(parameters, counted, tasks=before)
     while not job.committed_offset(SOURCE).get("rows"):
@@ -54,8 +55,8 @@ def run(parameters: Parameters) -> OutputMeasurement:
     until(job, time.time() + parameters["warmup_seconds"] + parameters["before_seconds"])
     report("now")
     asked = time.time()
-    strategy = rc.fluid(parameters["bins_per_step"])
-    job.reconfigure(rc.rescale(OPERATOR, after), strategy).wait(PATIENCE_SECONDS)
+    strategy = rc.strategies.fluid(parameters["bins_per_step"])
+    job.reconfigure(rc.changes.rescale(OPERATOR, after), strategy).wait(PATIENCE_SECONDS)
     done = time.time()
     report(f"rescaled after {done - asked:.2f} s")
     end_ms = (asked + parameters["during_seconds"] + parameters["after_seconds"]) * 1e3

@@ -49,7 +49,7 @@ def run_rechannel(parameters: Parameters) -> Measurement:
     )
     rows = script(schema)
     stream = rc.read().memory(rows, name="rows").event_time("at")
-    window = rc.sliding(timedelta(seconds=parameters["slides"]), timedelta(seconds=1))
+    window = rc.windows.sliding(timedelta(seconds=parameters["slides"]), timedelta(seconds=1))
     made = aggregates(parameters["kind"])
     harness = Harness(
         stream.key_by("key").window(window).aggregate(made, name="w").write.memory("o", name="o"),
@@ -73,11 +73,11 @@ def run_rechannel(parameters: Parameters) -> Measurement:
 
 def aggregates(kind: str) -> dict[str, AggregateFunction]:
     """Of those that what leaves can be taken out of, or not."""
-    import rechannel as rc
+    from rechannel import aggregates as agg
 
     if kind == "totals":
-        return {"total": rc.sum("value"), "n": rc.count(), "mean": rc.mean("value")}
-    return {"least": rc.min("value"), "most": rc.max("value")}
+        return {"total": agg.sum("value"), "n": agg.count(), "mean": agg.mean("value")}
+    return {"least": agg.min("value"), "most": agg.max("value")}
 
 
 def rows_of(

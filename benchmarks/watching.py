@@ -37,6 +37,7 @@ def run_job(parameters: Parameters) -> Measurement:
     """Milliseconds of timesteps by turn, and the share of time for which the thread that looks was at work."""
     import rechannel as rc
     from benchmarks import rechannel_side as side
+    from rechannel import aggregates as agg
 
     spark = side.session(parameters)
     numbers = rc.read(spark).generator(
@@ -45,7 +46,7 @@ def run_job(parameters: Parameters) -> Measurement:
         per_timestep=parameters["rows"],
         partitions=parameters["tasks"],
     )
-    counted = numbers.key_by("key").aggregate(n=rc.count(), total=rc.sum("value"))
+    counted = numbers.key_by("key").aggregate(n=agg.count(), total=agg.sum("value"))
     job = side.start(parameters, counted, tasks=parameters["tasks"])
     turns: list[tuple[float, bool]] = []
     busy, windows = 0.0, 0

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess
 from rechannel.testing import script
 
@@ -30,8 +31,8 @@ def main(folder: Path) -> None:
     timed = rc.read().memory(readings, name="readings").event_time("at", delay="2 seconds")
     highest = (
         timed.key_by("sensor")
-        .window(rc.tumbling("10 seconds"))
-        .aggregate(n=rc.count(), highest=rc.max("degrees"), name="highest")
+        .window(rc.windows.tumbling("10 seconds"))
+        .aggregate(n=agg.count(), highest=agg.max("degrees"), name="highest")
     )
     flows = [highest.write.memory("windows"), highest.late.write.memory("late")]
     job = rc.Job("sensors", flows, state=folder / "state").start(in_process=InProcess())

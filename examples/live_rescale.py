@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess
 from rechannel.testing import script
 
@@ -25,7 +26,7 @@ def main(folder: Path) -> None:
         rc.read()
         .memory(clicks, name="clicks")
         .key_by("user")
-        .aggregate(n=rc.count(), name="users", tasks=2, bins=16)
+        .aggregate(n=agg.count(), name="users", tasks=2, bins=16)
     )
     job = rc.Job("clicks", users.write.memory("out"), state=folder / "state")
     running = job.start(in_process=InProcess())
@@ -33,7 +34,7 @@ def main(folder: Path) -> None:
     running.process_all_available()
 
     # A plan says what would happen, and does nothing.
-    plan = running.plan(rc.rescale("users", tasks=4), rc.fluid(bins=2))
+    plan = running.plan(rc.changes.rescale("users", tasks=4), rc.strategies.fluid(bins=2))
     print(str(plan).splitlines()[0])
 
     change = running.reconfigure(plan).wait(60)
@@ -42,9 +43,9 @@ def main(folder: Path) -> None:
     print(f"the job has {running.configuration.operators['users'].tasks} tasks")
 
     # The new aggregate starts with the next row; the old one goes on with its state.
-    aggregates = {"n": rc.count(), "slowest": rc.max("ms")}
-    migration = rc.migrate(add={"slowest": None})
-    running.reconfigure(rc.change_logic("users", aggregates, migrate=migration)).wait(60)
+    aggregates = {"n": agg.count(), "slowest": agg.max("ms")}
+    migration = rc.changes.migrate(add={"slowest": None})
+    running.reconfigure(rc.changes.change_logic("users", aggregates, migrate=migration)).wait(60)
     clicks.push([{"user": "ann", "ms": 9}, {"user": "ann", "ms": 4}])
     running.process_all_available()
     state: Any = running.state("users")  # a table of Arrow; on Spark a DataFrame

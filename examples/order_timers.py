@@ -20,7 +20,7 @@ from rechannel.testing import script
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def pay(_order: str, state: Any, rows: rc.Rows) -> tuple[int, int, str]:
+def pay(_order: str, state: Any, rows: rc.frames.Rows) -> tuple[int, int, str]:
     """Add up what was paid: the state of an order after the rows of a timestep."""
     paid = (state.paid if state else 0) + sum(rows["amount"])
     price = max(rows["price"])

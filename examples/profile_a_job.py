@@ -16,7 +16,7 @@ from rechannel.job import InProcess
 from rechannel.testing import script
 
 
-def slowly(_carrier: str, total: int | None, rows: rc.Rows) -> int:
+def slowly(_carrier: str, total: int | None, rows: rc.frames.Rows) -> int:
     """Add up delays, a millisecond each."""
     time.sleep(0.001 * len(rows))
     delays: list[int] = rows["delay"]

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess
 
 USERS = ["ann", "bob", "eve"]
@@ -41,7 +42,7 @@ class Database:
                 "CREATE TABLE seen (sink, timestep, digest, PRIMARY KEY (sink, timestep))"
             )
 
-    def write(self, rows: pa.Table, timestep: int, batch: rc.Batch) -> None:
+    def write(self, rows: pa.Table, timestep: int, batch: rc.sinks.Batch) -> None:
         """Take the rows of a timestep, unless they are there. On Spark, `rows` is a DataFrame."""
         identity = (batch.incarnation, timestep)
         with sqlite3.connect(self.path) as connection:
@@ -65,16 +66,16 @@ class Database:
 def main(folder: Path) -> None:
     """Run two timesteps, deliver the second one again, and print the table."""
     database = Database(folder / "counts.db")
-    delivered: list[tuple[pa.Table, int, rc.Batch]] = []
+    delivered: list[tuple[pa.Table, int, rc.sinks.Batch]] = []
 
-    def write(rows: pa.Table, timestep: int, batch: rc.Batch) -> None:
+    def write(rows: pa.Table, timestep: int, batch: rc.sinks.Batch) -> None:
         delivered.append((rows, timestep, batch))
         database.write(rows, timestep, batch)
 
     stream = rc.read().generator(
         clicks, schema="user STRING", rows=40, per_timestep=20, name="clicks"
     )
-    counts = stream.key_by("user").aggregate(n=rc.count(), name="counts")
+    counts = stream.key_by("user").aggregate(n=agg.count(), name="counts")
     flow = counts.write.for_each_batch(write, name="database")
     job = rc.Job("clicks", flow, state=folder / "state").start(in_process=InProcess())
     job.process_all_available()

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import OtherDataflowError
 from rechannel.job import InProcess
 
@@ -39,7 +40,7 @@ def run(folder: Path, clean: Callable[[Any], tuple[str, str]], key: str) -> dict
         f"{folder}/clicks/*.parquet", schema="user STRING, page STRING", name="clicks"
     )
     cleaned = clicks.map(clean, "user STRING, page STRING", name="cleaned")
-    counts = cleaned.key_by(key).aggregate(n=rc.count(), name="counts")
+    counts = cleaned.key_by(key).aggregate(n=agg.count(), name="counts")
     job = rc.Job("clicks", counts.write.parquet(str(folder / "out")), state=folder / "state")
     running = job.start(in_process=InProcess())
     running.process_all_available()

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import rechannel as rc
+from rechannel import aggregates as agg
 
 LINES = ["the stream is the input", "a stream of rows", "the end"]
 
@@ -27,7 +28,7 @@ def main(folder: Path) -> None:
         f"{texts}/*.txt", schema="value STRING", per_timestep=2, name="texts"
     )
     words = lines.flat_map(lambda row: [(word,) for word in row.value.split()], "word STRING")
-    counts = words.key_by("word").aggregate(n=rc.count(), name="counts")
+    counts = words.key_by("word").aggregate(n=agg.count(), name="counts")
 
     job = rc.Job(
         "word-count", counts.write.parquet(str(folder / "out")), state=folder / "state"

@@ -12,6 +12,7 @@ import pyarrow.json as pj
 
 import rechannel as rc
 from benchmarks.yahoo.events import COLUMN, VIEW, ads_of
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 
 OPERATOR = "counts"
@@ -46,9 +47,9 @@ def counts(
     joined = parsed.map_batches(Campaigns(campaigns=campaigns, ads=ads), JOINED, name="campaigns")
     timed = joined.event_time("event_time", delay_ms, name="timed")
     windows = timed.key_by("campaign_id").window(
-        rc.tumbling(f"{seconds} seconds"), emit="on_update"
+        rc.windows.tumbling(f"{seconds} seconds"), emit="on_update"
     )
-    return windows.aggregate(count=rc.count(), name=OPERATOR, tasks=tasks)
+    return windows.aggregate(count=agg.count(), name=OPERATOR, tasks=tasks)
 
 
 def parse_views(batch: pa.RecordBatch) -> pa.RecordBatch:

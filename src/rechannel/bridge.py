@@ -2,7 +2,7 @@
 that Spark has.
 
     events = rc.read(spark).handover("user string, amount long", name="events")
-    totals = events.key_by("user").aggregate(total=rc.sum("amount"), name="totals")
+    totals = events.key_by("user").aggregate(total=rc.aggregates.sum("amount"), name="totals")
     bridge = rc.for_each_batch("totals", totals.write.parquet("out"), state="state/totals")
     query = kafka.selectExpr("...").writeStream.foreachBatch(bridge).option("checkpointLocation", "...").start()
 

@@ -34,6 +34,39 @@ RechannelError
 
 from __future__ import annotations
 
+__all__ = [
+    "ClusterError",
+    "DamagedStateError",
+    "DataflowError",
+    "DuplicateNameError",
+    "FencedError",
+    "JavaError",
+    "KeyTooLargeError",
+    "MissingFileError",
+    "NewerFormatError",
+    "NoAnswerError",
+    "NonDeterministicError",
+    "NotPermittedError",
+    "NotReadyError",
+    "OldProgramError",
+    "OtherDataflowError",
+    "OtherHistoryError",
+    "RechannelError",
+    "RefusedError",
+    "SchemaDriftError",
+    "SerialisationError",
+    "SessionError",
+    "SetUpError",
+    "SourceError",
+    "StateInUseError",
+    "StorageError",
+    "TimestepError",
+    "TraceError",
+    "UnknownColumnError",
+    "UnknownOperatorError",
+    "UserFunctionError",
+]
+
 
 class RechannelError(Exception):
     """Root of the tree. The message names the thing that is wrong and the next step to try."""

@@ -48,8 +48,8 @@ class Job:
         name: of the job, in messages and files. flows: one or several ends (`stream.write...`, or an
         operator whose state is
         queried only). state: a directory of its own, on a file system that all executors see, or the URL of a folder
-        in an object store. migrations: functions that `rc.migrate(using=...)` was given while the job ran, for as long
-        as state of before is stored; those in modules that the dataflow is written in are found without.
+        in an object store. migrations: functions that `rc.changes.migrate(using=...)` was given while the job ran, for
+        as long as state of an earlier version is stored; those in modules of the dataflow are found without.
         Raises DataflowError, RefusedError, SetUpError.
         """
         if not name or not isinstance(name, str):
@@ -90,9 +90,9 @@ class Job:
 
         takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the
         program of before a live change, and that is meant: it leads back, also where the change converted state.
-        mended: functions of `rc.migrate(using=...)` whose digests differ are meant to take the place of those that
-        failed. replan: timesteps that earlier drivers intended and could not commit are withdrawn and planned anew, in
-        the bounds that this program has. fresh: sources that
+        mended: functions of `rc.changes.migrate(using=...)` whose digests differ are meant to take the place of those
+        that failed. replan: timesteps that earlier drivers intended and could not commit are withdrawn and planned
+        anew, in the bounds that this program has. fresh: sources that
         this state directory does not know and that are meant to be read from their beginning, beside the state that
         there is; without: sources that it knows and that are given up with their offsets, and sinks
         in quarantine that are given up with the rows that they owe. remove_later_output: the

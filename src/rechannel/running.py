@@ -200,7 +200,9 @@ class RunningJob:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
-        """Rows of a node of the running dataflow, to build a branch on: `rc.add(job.stream("delays").write...)`.
+        """Return the rows of a node of the running dataflow, to build a branch on.
+
+        `job.reconfigure(rc.changes.add(job.stream("delays").write.parquet(path)))`
 
         Raises UnknownOperatorError.
         """
@@ -219,8 +221,8 @@ class RunningJob:
 
         change: one change, a list that is one atomic change, or a plan that was made before. strategy: how gently
         (default: all at once). at: the timestep that it shall hold from, a time (of the stream, as timesteps are
-        stamped), or an event time (`rc.event_time`); default: the next possible border. supersede: in place of what is
-        still open for the same operators.
+        stamped), or an event time (`rc.changes.watermark`); default: the next possible timestep boundary. supersede: in
+        place of what is still open for the same operators.
         Raises RefusedError, UnknownOperatorError with the reason and what would be accepted; nothing has happened then.
         """
         fixed = change if isinstance(change, Plan) else None

@@ -119,7 +119,7 @@ class Settings:
     def _other_rhythm(self, configuration: Configuration) -> list[str]:
         return [
             f"{name} stays {held}: the stream has its own since it began, and the {asked} of the settings is not looked"
-            f" at; job.reconfigure(rc.{change}({asked})) changes it"
+            f" at; job.reconfigure(rc.changes.{change}({asked})) changes it"
             for name, change in (("interval_ms", "set_interval"), ("in_flight", "set_in_flight"))
             if (held := getattr(configuration, name)) != (asked := getattr(self, name))
         ]
@@ -133,7 +133,8 @@ def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration
     if tasks:
         yield (
             f"tasks of {tasks} stay as they are: the stream has its own since it began, and the {settings.tasks} of the"
-            f" settings is not looked at; job.reconfigure(rc.rescale({tasks[0]!r}, {settings.tasks})) changes it"
+            " settings is not looked at;"
+            f" job.reconfigure(rc.changes.rescale({tasks[0]!r}, {settings.tasks})) changes it"
         )
     bins = [
         name
@@ -143,5 +144,6 @@ def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration
     if bins:
         yield (
             f"bins of {bins} stay as they are: the stream has its own since it began, and the {settings.bins} of the"
-            f" settings is not looked at; job.reconfigure(rc.split({bins[0]!r}, bin)) and rc.merge change them"
+            f" settings is not looked at; job.reconfigure(rc.changes.split({bins[0]!r}, bin)) and"
+            " rc.changes.merge change them"
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.settings import Settings
 from rechannel.testing import Harness, ManualClock, MemoryStore, script
 
@@ -44,8 +45,8 @@ def flows(feed: Any) -> list[Any]:
     events = rc.read().memory(feed, name="events").event_time("at", delay="5 seconds", name="timed")
     keyed = events.key_by("item")
     made = [
-        keyed.aggregate(n=rc.count(), mean=rc.mean("price"), name="totals"),
-        keyed.window(rc.tumbling("20 seconds")).aggregate(n=rc.count(), name="windows"),
+        keyed.aggregate(n=agg.count(), mean=agg.mean("price"), name="totals"),
+        keyed.window(rc.windows.tumbling("20 seconds")).aggregate(n=agg.count(), name="windows"),
         keyed.track(spent, state="total double", name="spent"),
     ]
     return [stream.write.memory(stream.name, name=f"{stream.name}-out") for stream in made]
@@ -65,7 +66,7 @@ def begin() -> MemoryStore:
     bench = harness(store, BEFORE)
     bench._names = map("second{}".format, count())
     process = bench.start()
-    process.reconfigure(rc.rescale("totals", tasks=4), rc.fluid())
+    process.reconfigure(rc.changes.rescale("totals", tasks=4), rc.strategies.fluid())
     while not (process.journal.state.open_intents and _moving(process)):
         assert process.step()
     return store

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.merging import MergePolicy
@@ -229,7 +230,7 @@ def _stateless(made: Mapping[str, Any]) -> list[Any]:
         sold.write.noop(name="sold-out"),
         _file(numbers, "numbers"),
         _file(numbers.dead_letters, "not-numbers"),
-        digits.key_by("digit").aggregate(n=rc.count(), name="digit-counts").write.memory("digits"),
+        digits.key_by("digit").aggregate(n=agg.count(), name="digit-counts").write.memory("digits"),
         parts["cheap"].union(parts["dear"], name="extremes").write.memory("extremes"),
         parts["usual"].key_by("item").latest(by="at", name="usual-latest").write.memory("usual"),
     ]
@@ -238,45 +239,51 @@ def _stateless(made: Mapping[str, Any]) -> list[Any]:
 def _windows(made: Mapping[str, Any]) -> list[Any]:
     events = made["events"]
     by_user, by_item = events.key_by("user"), events.key_by("item")
-    tumbling = by_user.window(rc.tumbling("20 seconds")).aggregate(
-        n=rc.count(),
-        total=rc.sum("price"),
-        mean=rc.mean("price"),
-        low=rc.min("price"),
-        high=rc.max("price"),
-        spread=rc.stddev("price"),
-        items=rc.count_distinct("item", k=16),
+    tumbling = by_user.window(rc.windows.tumbling("20 seconds")).aggregate(
+        n=agg.count(),
+        total=agg.sum("price"),
+        mean=agg.mean("price"),
+        low=agg.min("price"),
+        high=agg.max("price"),
+        spread=agg.stddev("price"),
+        items=agg.count_distinct("item", k=16),
         name="tumbling",
     )
-    sliding = by_item.window(rc.sliding("30 seconds", "10 seconds")).aggregate(
-        n=rc.count(), total=rc.sum("item"), name="sliding"
+    sliding = by_item.window(rc.windows.sliding("30 seconds", "10 seconds")).aggregate(
+        n=agg.count(), total=agg.sum("item"), name="sliding"
     )
-    ordered = by_item.window(rc.sliding("20 seconds", "10 seconds")).aggregate(
-        first=rc.first("price"), last=rc.last_n("note", 2), name="ordered-sliding"
+    ordered = by_item.window(rc.windows.sliding("20 seconds", "10 seconds")).aggregate(
+        first=agg.first("price"), last=agg.last_n("note", 2), name="ordered-sliding"
     )
     lasting = by_item.window(
-        rc.tumbling("10 seconds", offset="5 seconds"), lateness="30 seconds", emit="on_update"
-    ).aggregate(n=rc.count("user"), name="lasting")
-    sessions = by_user.window(rc.sessions("6 seconds"), lateness="20 seconds").aggregate(
-        n=rc.count(), last=rc.last("price"), name="sessions"
+        rc.windows.tumbling("10 seconds", offset="5 seconds"),
+        lateness="30 seconds",
+        emit="on_update",
+    ).aggregate(n=agg.count("user"), name="lasting")
+    sessions = by_user.window(rc.windows.sessions("6 seconds"), lateness="20 seconds").aggregate(
+        n=agg.count(), last=agg.last("price"), name="sessions"
     )
-    counting = by_item.window(rc.counting(6, 3)).aggregate(total=rc.sum("price"), name="counting")
+    counting = by_item.window(rc.windows.counting(6, 3)).aggregate(
+        total=agg.sum("price"), name="counting"
+    )
     reduced = (
         events.select("user", "price", "item", "at", name="plain")
         .key_by("user")
-        .window(rc.tumbling("30 seconds"))
+        .window(rc.windows.tumbling("30 seconds"))
         .reduce(larger, name="window-reduce")
     )
-    grouped = by_user.window(rc.tumbling("20 seconds")).apply_batches(
+    grouped = by_user.window(rc.windows.tumbling("20 seconds")).apply_batches(
         span, "rows bigint", name="applied"
     )
-    best = tumbling.window(rc.same_window()).top(2, by="total", name="best-users")
-    everything = events.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="all-rows")
-    processing = by_item.window(rc.tumbling("3 seconds"), time="processing").aggregate(
-        n=rc.count(), name="processing"
+    best = tumbling.window(rc.windows.same_window()).top(2, by="total", name="best-users")
+    everything = events.window(rc.windows.tumbling("10 seconds")).aggregate(
+        n=agg.count(), name="all-rows"
     )
-    early = by_item.window(rc.tumbling("1 minute"), emit=rc.every("2 seconds")).aggregate(
-        n=rc.count(), name="early"
+    processing = by_item.window(rc.windows.tumbling("3 seconds"), time="processing").aggregate(
+        n=agg.count(), name="processing"
+    )
+    early = by_item.window(rc.windows.tumbling("1 minute"), emit=rc.every("2 seconds")).aggregate(
+        n=agg.count(), name="early"
     )
     return [
         _file(tumbling, "tumbling"),
@@ -292,8 +299,8 @@ def _windows(made: Mapping[str, Any]) -> list[Any]:
 
 def aggregates(*, changed: bool) -> dict[str, Any]:
     """Of the operator `totals`."""
-    kept = {"n": rc.count(), "total": rc.sum("price"), "variance": rc.variance("price")}
-    return {**kept, "high": rc.max("price")} if changed else kept
+    kept = {"n": agg.count(), "total": agg.sum("price"), "variance": agg.variance("price")}
+    return {**kept, "high": agg.max("price")} if changed else kept
 
 
 def _keyed(made: Mapping[str, Any], *, changed: bool) -> list[Any]:
@@ -321,13 +328,13 @@ def _keyed(made: Mapping[str, Any], *, changed: bool) -> list[Any]:
     )
     batches = events.key_by("user", "item").track_batches(counted, state="n bigint", name="batches")
     running = events.key_by("user").running(
-        before=rc.lag("price", default=0.0),
-        change=rc.difference("price"),
-        n=rc.cumulative(rc.count()),
+        before=agg.lag("price", default=0.0),
+        change=agg.difference("price"),
+        n=agg.cumulative(agg.count()),
         name="running",
     )
     in_order = events.key_by("item").running(
-        before=rc.lag("note"), time_column="at", name="in-order"
+        before=agg.lag("note"), time_column="at", name="in-order"
     )
     return [
         _file(totals, "totals"),
@@ -351,13 +358,13 @@ def _meetings(made: Mapping[str, Any], *, changed: bool) -> list[Any]:
         offers, "item", within=rc.between("-4 seconds", "4 seconds"), how="full", name="joined"
     )
     windows = events.join(
-        offers, "item", within=rc.tumbling("10 seconds"), how="anti", name="without-offer"
+        offers, "item", within=rc.windows.tumbling("10 seconds"), how="anti", name="without-offer"
     )
     latest = events.asof_join(twice, "item", tolerance="8 seconds", name="at-offer")
     rated = events.lookup(rates, "item", how="left", name="rated")
-    together = events.cogroup(offers, "item", within=rc.tumbling("20 seconds")).apply_batches(
-        both, "sold bigint, offered bigint", name="together"
-    )
+    together = events.cogroup(
+        offers, "item", within=rc.windows.tumbling("20 seconds")
+    ).apply_batches(both, "sold bigint, offered bigint", name="together")
     return [
         _file(joined, "joined"),
         joined.late.write.memory("joined-late"),
@@ -366,7 +373,7 @@ def _meetings(made: Mapping[str, Any], *, changed: bool) -> list[Any]:
 
 
 def _added(events: Any) -> Any:
-    counts = events.key_by("note").aggregate(n=rc.count(), name="note-counts")
+    counts = events.key_by("note").aggregate(n=agg.count(), name="note-counts")
     return counts.write.memory("note-counts", name="note-counts-out")
 
 
@@ -375,37 +382,41 @@ def _added(events: Any) -> Any:
 
 def first_changes(process: Process) -> None:
     """Of the Configuration, done when the stream is idle."""
-    process.reconfigure(rc.rescale("totals", tasks=3))
-    process.reconfigure([rc.split("tumbling", 0, into=2), rc.move("sliding", [1, 2], 0)])
-    process.reconfigure(rc.rescale("joined", tasks=4), rc.batched(2))
+    process.reconfigure(rc.changes.rescale("totals", tasks=3))
+    process.reconfigure(
+        [rc.changes.split("tumbling", 0, into=2), rc.changes.move("sliding", [1, 2], 0)]
+    )
+    process.reconfigure(rc.changes.rescale("joined", tasks=4), rc.strategies.batched(2))
 
 
 def change_of_logic(process: Process) -> None:
     """Other aggregates, which keep another column, and another function."""
     process.reconfigure(
         [
-            rc.change_logic(
-                "totals", aggregates(changed=True), migrate=rc.migrate(add={"high": 0.0})
+            rc.changes.change_logic(
+                "totals", aggregates(changed=True), migrate=rc.changes.migrate(add={"high": 0.0})
             ),
-            rc.change_logic("doubled", tripled),
+            rc.changes.change_logic("doubled", tripled),
         ]
     )
 
 
 def new_program(process: Process, feeds: Feeds) -> None:
     """The whole dataflow anew, with an operator more."""
-    migrate = {"spending": rc.migrate(add={"n": 0})}
-    process.reconfigure(rc.change_dataflow(*flows(feeds, changed=True), migrate=migrate))
+    migrate = {"spending": rc.changes.migrate(add={"n": 0})}
+    process.reconfigure(rc.changes.change_dataflow(*flows(feeds, changed=True), migrate=migrate))
 
 
 def unfinished_changes(process: Process) -> None:
     """Of which one is under way and one waits when the driver dies."""
-    process.reconfigure(rc.rescale("tracked", tasks=4), rc.fluid())
-    process.reconfigure(rc.rewrite("batches"), at=10_000)
+    process.reconfigure(rc.changes.rescale("tracked", tasks=4), rc.strategies.fluid())
+    process.reconfigure(rc.changes.rewrite("batches"), at=10_000)
 
 
 def last_changes(process: Process) -> None:
     """By the driver that goes on."""
-    process.reconfigure([rc.merge("tumbling", [0, 1]), rc.combine("totals", "off")])
-    process.reconfigure([rc.set_interval(5), rc.set_in_flight(1), rc.set_bound("events", 1)])
-    process.reconfigure(rc.rewrite("totals"))
+    process.reconfigure([rc.changes.merge("tumbling", [0, 1]), rc.changes.combine("totals", "off")])
+    process.reconfigure(
+        [rc.changes.set_interval(5), rc.changes.set_in_flight(1), rc.changes.set_bound("events", 1)]
+    )
+    process.reconfigure(rc.changes.rewrite("totals"))

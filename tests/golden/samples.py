@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.check import fingerprint
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.schema import resolve
@@ -132,24 +133,24 @@ def _stateless() -> dict[str, Any]:
 
 def _aggregates() -> dict[str, Any]:
     return {
-        "n": rc.count(),
-        "users": rc.count("note"),
-        "sum": rc.sum("price"),
-        "mean": rc.mean("price"),
-        "min": rc.min("note"),
-        "max": rc.max("price"),
-        "variance": rc.variance("price"),
-        "variance_all": rc.variance("price", population=True),
-        "stddev": rc.stddev("price"),
-        "stddev_all": rc.stddev("price", population=True),
-        "first": rc.first("note"),
-        "first_there": rc.first("note", ignore_nulls=True),
-        "last": rc.last("note"),
-        "last_there": rc.last("note", ignore_nulls=True),
-        "last_n": rc.last_n("note", 3),
-        "last_n_there": rc.last_n("note", 3, ignore_nulls=True),
-        "distinct": rc.count_distinct("note"),
-        "distinct_few": rc.count_distinct("note", k=16),
+        "n": agg.count(),
+        "users": agg.count("note"),
+        "sum": agg.sum("price"),
+        "mean": agg.mean("price"),
+        "min": agg.min("note"),
+        "max": agg.max("price"),
+        "variance": agg.variance("price"),
+        "variance_all": agg.variance("price", population=True),
+        "stddev": agg.stddev("price"),
+        "stddev_all": agg.stddev("price", population=True),
+        "first": agg.first("note"),
+        "first_there": agg.first("note", ignore_nulls=True),
+        "last": agg.last("note"),
+        "last_there": agg.last("note", ignore_nulls=True),
+        "last_n": agg.last_n("note", 3),
+        "last_n_there": agg.last_n("note", 3, ignore_nulls=True),
+        "distinct": agg.count_distinct("note"),
+        "distinct_few": agg.count_distinct("note", k=16),
     }
 
 
@@ -187,12 +188,12 @@ def _keyed() -> dict[str, Any]:
         "latest": keyed.latest(name="n"),
         "latest-by": keyed.latest(by="at", name="n"),
         "running": keyed.running(
-            lag=rc.lag("price", 2, default=1.5),
-            change=rc.difference("price", 2),
-            n=rc.cumulative(rc.count()),
+            lag=agg.lag("price", 2, default=1.5),
+            change=agg.difference("price", 2),
+            n=agg.cumulative(agg.count()),
             name="n",
         ),
-        "running-in-order": by_time.running(before=rc.lag("price"), time_column="at", name="n"),
+        "running-in-order": by_time.running(before=agg.lag("price"), time_column="at", name="n"),
         "deduplicate": events.deduplicate("user", name="n"),
         "deduplicate-within": timed.deduplicate("user", within="5 seconds", name="n"),
         "distinct": events.distinct(name="n"),
@@ -203,31 +204,33 @@ def _keyed() -> dict[str, Any]:
 def _windows() -> dict[str, Any]:
     keyed = _timed().key_by("user")
     kinds = {
-        "tumbling": keyed.window(rc.tumbling("10 seconds")),
+        "tumbling": keyed.window(rc.windows.tumbling("10 seconds")),
         "tumbling-offset": keyed.window(
-            rc.tumbling("10 seconds", "3 seconds"), lateness="5 seconds"
+            rc.windows.tumbling("10 seconds", "3 seconds"), lateness="5 seconds"
         ),
-        "tumbling-change": keyed.window(rc.tumbling("10 seconds"), emit="on_update"),
-        "tumbling-early": keyed.window(rc.tumbling("10 seconds"), emit=rc.every("2 seconds")),
-        "tumbling-processing": keyed.window(rc.tumbling("10 seconds"), time="processing"),
-        "sliding": keyed.window(rc.sliding("10 seconds", "4 seconds")),
+        "tumbling-change": keyed.window(rc.windows.tumbling("10 seconds"), emit="on_update"),
+        "tumbling-early": keyed.window(
+            rc.windows.tumbling("10 seconds"), emit=rc.every("2 seconds")
+        ),
+        "tumbling-processing": keyed.window(rc.windows.tumbling("10 seconds"), time="processing"),
+        "sliding": keyed.window(rc.windows.sliding("10 seconds", "4 seconds")),
         "sliding-lateness": keyed.window(
-            rc.sliding("10 seconds", "5 seconds"), lateness="5 seconds"
+            rc.windows.sliding("10 seconds", "5 seconds"), lateness="5 seconds"
         ),
         "sliding-processing": keyed.window(
-            rc.sliding("10 seconds", "5 seconds"), time="processing"
+            rc.windows.sliding("10 seconds", "5 seconds"), time="processing"
         ),
-        "sessions": keyed.window(rc.sessions("10 seconds")),
+        "sessions": keyed.window(rc.windows.sessions("10 seconds")),
         "sessions-kept": keyed.window(
-            rc.sessions("10 seconds"), lateness="5 seconds", emit=rc.every("1 second")
+            rc.windows.sessions("10 seconds"), lateness="5 seconds", emit=rc.every("1 second")
         ),
-        "sessions-change": keyed.window(rc.sessions("10 seconds"), emit="on_update"),
-        "sessions-processing": keyed.window(rc.sessions("10 seconds"), time="processing"),
-        "counting": keyed.window(rc.counting(6, 2)),
-        "counting-in-order": keyed.window(rc.counting(6), time_column="at"),
-        "whole-stream": _timed().window(rc.tumbling("10 seconds")),
+        "sessions-change": keyed.window(rc.windows.sessions("10 seconds"), emit="on_update"),
+        "sessions-processing": keyed.window(rc.windows.sessions("10 seconds"), time="processing"),
+        "counting": keyed.window(rc.windows.counting(6, 2)),
+        "counting-in-order": keyed.window(rc.windows.counting(6), time_column="at"),
+        "whole-stream": _timed().window(rc.windows.tumbling("10 seconds")),
     }
-    made = {f"{k}-n": window.aggregate(n=rc.count(), name="n") for k, window in kinds.items()}
+    made = {f"{k}-n": window.aggregate(n=agg.count(), name="n") for k, window in kinds.items()}
     for kind in ("tumbling", "sliding", "sessions", "tumbling-processing", "counting"):
         made[f"{kind}-all"] = kinds[kind].aggregate(_aggregates(), name="n")
     for kind in ("tumbling", "sliding", "sessions"):
@@ -237,7 +240,9 @@ def _windows() -> dict[str, Any]:
     tumbling, sliding = kinds["tumbling"], kinds["sliding"]
     made["window-top"] = tumbling.top(2, by="price", ties=True, ranking="rank", name="n")
     made["sliding-top"] = sliding.top(None, by="price", ranking="dense_rank", name="n")
-    made["same-window"] = made["tumbling-n"].window(rc.same_window()).top(1, by="n", name="m")
+    made["same-window"] = (
+        made["tumbling-n"].window(rc.windows.same_window()).top(1, by="n", name="m")
+    )
     return made
 
 
@@ -251,7 +256,7 @@ def _meetings() -> dict[str, Any]:
         **{f"join-{how}": left.join(right, "item", how=how, **within) for how in hows},
         "join-for-ever": left.join(right, "item", name="n"),
         "join-windows": left.join(
-            right, {"item": "item"}, within=rc.tumbling("5 seconds"), name="n"
+            right, {"item": "item"}, within=rc.windows.tumbling("5 seconds"), name="n"
         ),
         "asof": left.asof_join(right, "item", name="n"),
         "asof-inner": left.asof_join(right, "item", how="inner", tolerance="3 seconds", name="n"),
@@ -262,7 +267,7 @@ def _meetings() -> dict[str, Any]:
             program.both, "sold bigint, offered bigint", name="n"
         ),
         "cogroup-windows": left.cogroup(
-            right, "item", within=rc.tumbling("5 seconds")
+            right, "item", within=rc.windows.tumbling("5 seconds")
         ).apply_batches(program.both, "sold bigint, offered bigint", name="n"),
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.sources.connectors import MemoryConnector
 
 SCHEMA = "k bigint, v bigint, w string"
@@ -130,7 +131,7 @@ class Text:
     def flows(self, feeds: Mapping[str, MemoryConnector]) -> list[Any]:
         """The dataflow. feeds: by source and incarnation."""
         source = rc.read().memory(feeds["in"], name="in")
-        aggregates = {"n": rc.count(), "t": rc.sum("v"), "w": rc.max("w")}
+        aggregates = {"n": agg.count(), "t": agg.sum("v"), "w": agg.max("w")}
         sums = source.key_by("k").aggregate(**aggregates, name="sums")
         copied = source.map_batches(same, schema=SCHEMA, name="copied")
         flows = [
@@ -148,7 +149,7 @@ def _flows(part: Part, source: Any, sums: Any, feeds: Any) -> list[Any]:
         writer = sums.write.on_failure("dead_letter", path=part.letters, attempts=2)
         return [writer.json(part.path, name=part.name)]
     if part.kind == "counts":
-        operator = source.key_by("k").aggregate(n=rc.count(), name=part.name)
+        operator = source.key_by("k").aggregate(n=agg.count(), name=part.name)
         return [operator.write.json(part.path, name=f"{part.name}-out")]
     if part.kind == "liked":
         rows = _liked(part, source)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.kernels.tasks import stateful_task
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS
@@ -39,7 +40,7 @@ def stream(seed: int, timesteps: int) -> int:
     left, right = script("k bigint, v bigint"), script("k bigint, w bigint")
     rows = rc.read().memory(left, name="left")
     joined = rows.join(rc.read().memory(right, name="right"), "k", how="inner", name="joined")
-    counted = rows.key_by("k").aggregate(n=rc.count(), name="counted")
+    counted = rows.key_by("k").aggregate(n=agg.count(), name="counted")
     harness = Harness(
         [joined.write.memory("a", name="a"), counted.write.memory("b", name="b")],
         settings=Settings(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy
@@ -76,7 +77,7 @@ class Schedule:
         self.harness.start()
 
     def aggregates(self, extras: tuple[str, ...]) -> dict[str, object]:
-        return {"n": rc.count()} | {name: rc.sum("v") for name in extras}
+        return {"n": agg.count()} | {name: agg.sum("v") for name in extras}
 
     def text(self, extras: tuple[str, ...]) -> Harness:
         keyed = rc.read().memory(self.source, name="in").key_by("k")
@@ -109,7 +110,7 @@ class Schedule:
         odds = {name: kept if name in self.twin.now else 0.5 for name in EXTRAS}
         extras = tuple(name for name in EXTRAS if self.rng.random() < odds[name])
         try:
-            wanted = rc.change_logic("op", self.aggregates(extras))
+            wanted = rc.changes.change_logic("op", self.aggregates(extras))
             self.harness.process.reconfigure(wanted)
         except RefusedError:
             assert extras == tuple(self.twin.now)
@@ -150,7 +151,7 @@ class Schedule:
         self.check()
 
     def rewrite(self) -> None:
-        self.harness.process.reconfigure(rc.rewrite("op"))
+        self.harness.process.reconfigure(rc.changes.rewrite("op"))
         self.harness.process.run()
         self.feed()
         self.happened["rewritten"] += 1

@@ -57,7 +57,7 @@ def integers(schema: pa.Schema) -> list[str]:
 
 @st.composite
 def changes(draw: st.DrawFn, old: pa.Schema, number: int) -> Change:
-    """Any of what `rc.migrate` can say, for these columns."""
+    """Any of what `rc.changes.migrate` can say, for these columns."""
     how = draw(st.sampled_from(["value", "expression", "rename", "drop", "retype", "using"]))
     column = draw(st.sampled_from(old.names))
     name, place = f"c{number}", old.get_field_index(column)

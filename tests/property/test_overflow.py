@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import TimestepError
 from rechannel.model.configuration import Combine
 from rechannel.settings import Settings
@@ -65,7 +66,7 @@ def run(make, steps, columns, partitions, combine, tasks):
 @given(steps=STEPS, partitions=st.integers(1, 3), tasks=st.integers(1, 2))
 def test_integers_fit_if_their_total_does(combine, steps, partitions, tasks):
     def make(stream):
-        flow = stream.key_by("k").aggregate(t=rc.sum("v"), n=rc.count(), name="op")
+        flow = stream.key_by("k").aggregate(t=agg.sum("v"), n=agg.count(), name="op")
         return flow.write.memory("out", name="out")
 
     wanted = expected(steps, fits=lambda total: -(2**63) <= total < 2**63)
@@ -87,7 +88,7 @@ def test_decimals_fit_if_their_total_does(combine, steps, partitions):
     given_ = [[(k, shapes.get(v, v)) for k, v in rows] for rows in steps]
 
     def make(stream):
-        return stream.key_by("k").aggregate(t=rc.sum("v"), name="op").write.memory("out")
+        return stream.key_by("k").aggregate(t=agg.sum("v"), name="op").write.memory("out")
 
     exact = [[(k, None if v is None else int(v)) for k, v in rows] for rows in given_]
     wanted = expected(exact, fits=lambda total: abs(total) < 10**38)
@@ -100,10 +101,10 @@ def test_decimals_fit_if_their_total_does(combine, steps, partitions):
 
 
 WINDOWS = {
-    "tumbling": (rc.tumbling("10 seconds"), True),
-    "sliding": (rc.sliding("10 seconds", "5 seconds"), True),
-    "sessions": (rc.sessions("10 seconds"), True),
-    "rows": (rc.counting(6), False),
+    "tumbling": (rc.windows.tumbling("10 seconds"), True),
+    "sliding": (rc.windows.sliding("10 seconds", "5 seconds"), True),
+    "sessions": (rc.windows.sessions("10 seconds"), True),
+    "rows": (rc.windows.counting(6), False),
 }
 
 
@@ -116,7 +117,7 @@ def test_windows_fit_if_their_totals_do(how, combine, partitions):
     def make(stream):
         stream = stream.event_time("at")
         flow = stream.key_by("k").window(window, **({"time_column": "at"} if timed else {}))
-        return flow.aggregate(t=rc.sum("v"), name="op").write.memory("out", name="out")
+        return flow.aggregate(t=agg.sum("v"), name="op").write.memory("out", name="out")
 
     values = [TOP, 1, -TOP, TOP - 5, 7, -TOP]
     source = script("k STRING, v BIGINT, at TIMESTAMP", partitions=partitions)

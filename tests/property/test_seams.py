@@ -264,9 +264,9 @@ class Schedule:
     def change_numbers(self, life: Life) -> None:
         """Ask for something that is done at once, now and then for something that waits for a timestep."""
         process, at = life.process, None
-        change: Any = rc.set_in_flight(self.rng.randint(1, 3))
+        change: Any = rc.changes.set_in_flight(self.rng.randint(1, 3))
         if self.rng.random() < 0.1:
-            change = rc.combine("sums", self.rng.choice(("on", "off", "auto")))
+            change = rc.changes.combine("sums", self.rng.choice(("on", "off", "auto")))
             at = process.driver.place().timestep + self.rng.randint(1, 8)
         open_ = process.journal.state.coordination.open
         waiting = [record.id for record in open_ if "sums" in record.touches]

@@ -7,6 +7,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from tests.property.twin_values import AGGREGATES, Row, plain
 from tests.property.twin_windows import TIME, ms_of
 from tests.property.twins import Keyed, Step, tie
@@ -27,10 +28,10 @@ class Function:
     @property
     def made(self) -> Any:
         if self.how == "lag":
-            return rc.lag(self.of, self.n, default=self.default)
+            return agg.lag(self.of, self.n, default=self.default)
         if self.how == "difference":
-            return rc.difference(self.of, self.n)
-        return rc.cumulative(AGGREGATES[self.how].function(self.of))
+            return agg.difference(self.of, self.n)
+        return agg.cumulative(AGGREGATES[self.how].function(self.of))
 
     def behind(self, values: list[Any]) -> Any:
         """Of the last row, given the values of all rows up to it."""
@@ -153,7 +154,7 @@ class Counted(Keyed):
 
     def build(self, *inputs: Any) -> Any:
         made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
-        windows = inputs[0].key_by(*self.keys).window(rc.counting(self.size, self.every))
+        windows = inputs[0].key_by(*self.keys).window(rc.windows.counting(self.size, self.every))
         return windows.aggregate(made, **self.options)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:

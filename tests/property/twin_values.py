@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.kernels.protocol.logic import AggregateFunction
 
 Row = tuple[Any, ...]
@@ -166,24 +166,24 @@ class Column:
 NUMBERS = ("long", "double")
 
 AGGREGATES = {
-    "count": Column(lambda _: rc.count(), len, "long"),
-    "count_of": Column(rc.count, lambda values: len(present(values)), "long"),
-    "sum": Column(rc.sum, exact_sum, "long", ("long",)),
-    "sum_of_floats": Column(rc.sum, exact_sum, "double", ("double",), near=True),
-    "mean": Column(rc.mean, exact_mean, "double", NUMBERS, near=True),
-    "min": Column(rc.min, lambda v: min(present(v), key=rank, default=None), "?"),
-    "max": Column(rc.max, lambda v: max(present(v), key=rank, default=None), "?"),
-    "variance": Column(rc.variance, exact_variance, "double", NUMBERS, near=True),
-    "stddev": Column(rc.stddev, exact_deviation, "double", ("long",), near=True),
-    "first": Column(rc.first, lambda values: values[0], "?"),
-    "last": Column(rc.last, lambda values: values[-1], "?"),
+    "count": Column(lambda _: agg.count(), len, "long"),
+    "count_of": Column(agg.count, lambda values: len(present(values)), "long"),
+    "sum": Column(agg.sum, exact_sum, "long", ("long",)),
+    "sum_of_floats": Column(agg.sum, exact_sum, "double", ("double",), near=True),
+    "mean": Column(agg.mean, exact_mean, "double", NUMBERS, near=True),
+    "min": Column(agg.min, lambda v: min(present(v), key=rank, default=None), "?"),
+    "max": Column(agg.max, lambda v: max(present(v), key=rank, default=None), "?"),
+    "variance": Column(agg.variance, exact_variance, "double", NUMBERS, near=True),
+    "stddev": Column(agg.stddev, exact_deviation, "double", ("long",), near=True),
+    "first": Column(agg.first, lambda values: values[0], "?"),
+    "last": Column(agg.last, lambda values: values[-1], "?"),
     "first_value": Column(
-        lambda column: rc.first(column, ignore_nulls=True),
+        lambda column: agg.first(column, ignore_nulls=True),
         lambda values: next(iter(present(values)), None),
         "?",
     ),
-    "last_n": Column(lambda column: rc.last_n(column, 3), lambda v: v[-3:], "array"),
+    "last_n": Column(lambda column: agg.last_n(column, 3), lambda v: v[-3:], "array"),
     "distinct": Column(
-        rc.count_distinct, lambda values: len({repr(plain(v)) for v in present(values)}), "long"
+        agg.count_distinct, lambda values: len({repr(plain(v)) for v in present(values)}), "long"
     ),
 }

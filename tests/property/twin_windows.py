@@ -36,7 +36,7 @@ def starts_of(at: datetime | None, size: int, every: int | None = None) -> list[
 
 
 def windows_of(size: int, every: int | None = None) -> Any:
-    return rc.tumbling(size) if every is None else rc.sliding(size, every)
+    return rc.windows.tumbling(size) if every is None else rc.windows.sliding(size, every)
 
 
 def small(column: pa.Array) -> pa.Array:
@@ -112,7 +112,7 @@ class Window(Keyed):
         return "on_close" if self.complete else "on_update"
 
     def windows(self) -> Any:
-        return rc.tumbling(self.size)
+        return rc.windows.tumbling(self.size)
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
@@ -201,7 +201,7 @@ class Copied(Window):
     every: int
 
     def windows(self) -> Any:
-        return rc.sliding(self.size, self.every)
+        return rc.windows.sliding(self.size, self.every)
 
     def starts(self, at: datetime | None) -> list[int | None]:
         return starts_of(at, self.size, self.every)
@@ -221,7 +221,7 @@ class Sliding(Window):
         return gcd(self.size, self.every)
 
     def windows(self) -> Any:
-        return rc.sliding(self.size, self.every)
+        return rc.windows.sliding(self.size, self.every)
 
     @property
     def hashed(self) -> tuple[str, ...]:
@@ -379,7 +379,7 @@ class Sessions(Window):
         self.shown_early = self.arrived = 0
 
     def windows(self) -> Any:
-        return rc.sessions(self.size)
+        return rc.windows.sessions(self.size)
 
     def build(self, *inputs: Any) -> Any:
         if not self.processing:
@@ -496,7 +496,7 @@ class Processing(Window):
             inputs[0]
             .key_by(*self.user_keys)
             .window(
-                rc.sliding(self.size, self.every),
+                rc.windows.sliding(self.size, self.every),
                 emit="on_close" if self.complete else "on_update",
                 time="processing",
             )

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import FencedError, RechannelError, StateInUseError
 from rechannel.job import InProcess, Job
 from rechannel.running import RunningJob
@@ -27,10 +28,10 @@ from rechannel.state.merging import MergePolicy
 ROWS = "k STRING, v BIGINT"
 PATIENCE = 300
 STRATEGIES = (
-    lambda: rc.fluid(bins=1),
-    lambda: rc.fluid(bins=1, gap=1),
-    lambda: rc.batched(bins=3),
-    rc.all_at_once,
+    lambda: rc.strategies.fluid(bins=1),
+    lambda: rc.strategies.fluid(bins=1, gap=1),
+    lambda: rc.strategies.batched(bins=3),
+    rc.strategies.all_at_once,
 )
 
 
@@ -41,8 +42,10 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
 def flows(folder: Path) -> list[Any]:
     """Rows as they are, an operator, and another one after it."""
     rows = rc.read().files(str(folder / "in/*.parquet"), schema=ROWS, per_timestep=2, name="rows")
-    keys = rows.key_by("k").aggregate(n=rc.count(), t=rc.sum("v"), latest=rc.last("v"), name="keys")
-    sizes = keys.key_by("n").aggregate(c=rc.count(), name="sizes")
+    keys = rows.key_by("k").aggregate(
+        n=agg.count(), t=agg.sum("v"), latest=agg.last("v"), name="keys"
+    )
+    sizes = keys.key_by("n").aggregate(c=agg.count(), name="sizes")
     return [
         rows.map_batches(same, schema=ROWS).write.json(folder / "copied", name="copied"),
         keys.write.parquet(folder / "keys", name="keys-out"),
@@ -70,17 +73,17 @@ def change(rng: Random, job: RunningJob) -> Any:
     assert routing is not None
     bins, first = routing.bins, rng.randrange(routing.bins)
     kinds = (
-        lambda: rc.rescale(name, tasks=rng.choice((1, 2, 3, 5))),
-        lambda: rc.rebalance(name),
-        lambda: rc.split(name, first, into=rng.choice((2, 3, 9))),
-        lambda: rc.merge(name, list(range(first, min(bins, first + rng.randrange(2, 20))))),
-        lambda: rc.move(name, [first, rng.randrange(bins)], rng.randrange(operator.tasks)),
-        lambda: rc.rewrite(name),
-        lambda: rc.combine("sizes", rng.choice(("on", "off", "auto"))),
-        lambda: rc.set_in_flight(rng.choice((1, 2, 4))),
-        lambda: rc.set_interval(rng.choice((0, 1, 5))),
-        lambda: rc.change_logic(
-            "keys", {"n": rc.count(), "t": rc.sum("v"), "latest": rc.last("v")}
+        lambda: rc.changes.rescale(name, tasks=rng.choice((1, 2, 3, 5))),
+        lambda: rc.changes.rebalance(name),
+        lambda: rc.changes.split(name, first, into=rng.choice((2, 3, 9))),
+        lambda: rc.changes.merge(name, list(range(first, min(bins, first + rng.randrange(2, 20))))),
+        lambda: rc.changes.move(name, [first, rng.randrange(bins)], rng.randrange(operator.tasks)),
+        lambda: rc.changes.rewrite(name),
+        lambda: rc.changes.combine("sizes", rng.choice(("on", "off", "auto"))),
+        lambda: rc.changes.set_in_flight(rng.choice((1, 2, 4))),
+        lambda: rc.changes.set_interval(rng.choice((0, 1, 5))),
+        lambda: rc.changes.change_logic(
+            "keys", {"n": agg.count(), "t": agg.sum("v"), "latest": agg.last("v")}
         ),
     )
     return rng.choice(kinds)()

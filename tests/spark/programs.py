@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.state.stores.local import Durability, LocalStore
@@ -84,14 +85,14 @@ def ledger(
     )
     booked = source.map_batches(front, name="front")
     balances = booked.key_by("account").aggregate(
-        n=rc.count(), total=rc.sum("amount"), spread=rc.stddev("amount"), latest=rc.last("amount"),
+        n=agg.count(), total=agg.sum("amount"), spread=agg.stddev("amount"), latest=agg.last("amount"),
         name="balances",
     )  # fmt: skip
     columns = "account BIGINT, n BIGINT, total DOUBLE, spread DOUBLE, latest DOUBLE, branch BIGINT"
     branches = (
         balances.map_batches(behind, schema=columns, name="behind")
         .key_by("branch")
-        .aggregate(updates=rc.count(), top=rc.max("total"), sum=rc.sum("total"), name="branches")
+        .aggregate(updates=agg.count(), top=agg.max("total"), sum=agg.sum("total"), name="branches")
     )
     followed = booked.key_by("account").track(
         update, state="seen BIGINT, latest BIGINT", name="followed"

@@ -17,8 +17,8 @@ def test_what_rows_meet_is_what_a_batch_says(spark, tmp_path, tolerance, how):
     settings = rc.Settings(tasks=2, bins=8, interval_ms=80)
     job = rc.Job("asof", ends, state=tmp_path / "state", settings=settings).start()
     try:
-        first = job.reconfigure(rc.rescale("joined", 4), rc.fluid(1))
-        job.reconfigure(rc.split("joined", 0))
+        first = job.reconfigure(rc.changes.rescale("joined", 4), rc.strategies.fluid(1))
+        job.reconfigure(rc.changes.split("joined", 0))
         assert first.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
         assert job.configuration.operators["joined"].tasks == 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, UnknownOperatorError
 
 pytestmark = pytest.mark.spark
@@ -17,7 +18,7 @@ SMALL = rc.Settings(tasks=2, bins=8)
 
 
 def totals_of(stream: Any) -> Any:
-    return stream.key_by("user").aggregate(n=rc.count(), total=rc.sum("amount"), name="totals")
+    return stream.key_by("user").aggregate(n=agg.count(), total=agg.sum("amount"), name="totals")
 
 
 def write_orders(spark: Any, folder: Path, parts: int) -> None:
@@ -62,7 +63,7 @@ def test_a_batch_run_refuses_what_never_ends_and_what_is_not_there(spark: Any) -
         raise AssertionError
 
     endless = rc.read(spark).generator(numbers, schema="n bigint", per_timestep=10, name="numbers")
-    flow = endless.key_by("n").aggregate(c=rc.count(), name="counts").write.noop()
+    flow = endless.key_by("n").aggregate(c=agg.count(), name="counts").write.noop()
     with pytest.raises(DataflowError, match=r"numbers.*never ends"):
         rc.run_batch(flow)
     with pytest.raises(UnknownOperatorError, match="elsewhere"):

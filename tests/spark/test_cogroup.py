@@ -17,15 +17,15 @@ def summary(left, right):
 
 def test_what_a_function_makes_of_windows_is_what_a_batch_says(spark, tmp_path):
     left, right = sides(spark)
-    grouped = left.cogroup(right, "k", within=rc.tumbling(90))
+    grouped = left.cogroup(right, "k", within=rc.windows.tumbling(90))
     made = grouped.apply_batches(summary, FIELDS, name="made")
     ends = [made.write.parquet(tmp_path / "out", name="out")]
     ends.append(made.late.write.parquet(tmp_path / "late", name="late"))
     settings = rc.Settings(tasks=2, bins=8, interval_ms=80)
     job = rc.Job("cogroup", ends, state=tmp_path / "state", settings=settings).start()
     try:
-        first = job.reconfigure(rc.rescale("made", 4), rc.fluid(1))
-        job.reconfigure(rc.split("made", 0))
+        first = job.reconfigure(rc.changes.rescale("made", 4), rc.strategies.fluid(1))
+        job.reconfigure(rc.changes.split("made", 0))
         assert first.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
     finally:

@@ -19,6 +19,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from tests.spark.programs import as_bytes, published, run
 
 FILES, ROWS, PER_TIMESTEP = 6, 300, 2
@@ -130,38 +131,38 @@ def check(ours, plain, *keys):
 NOT_NULL = "filter (where {0} is not null)"
 
 AGGREGATES = {
-    "n": (rc.count(), "count(*)"),
-    "n_item": (rc.count("item"), "count(item)"),
-    "s_int": (rc.sum("amount"), "sum(amount)"),
-    "s_big": (rc.sum("big"), "sum(big)"),
-    "s_float": (rc.sum("price"), "sum(price)"),
-    "s_decimal": (rc.sum("cost"), "sum(cost)"),
-    "m_int": (rc.mean("amount"), "avg(amount)"),
-    "m_float": (rc.mean("price"), "avg(price)"),
-    "m_decimal": (rc.mean("cost"), "avg(cost)"),
-    "lo_int": (rc.min("amount"), "min(amount)"),
-    "hi_odd": (rc.max("odd"), "max(odd)"),
-    "lo_odd": (rc.min("odd"), "min(odd)"),
-    "lo_text": (rc.min("note"), "min(note)"),
-    "hi_text": (rc.max("note"), "max(note)"),
-    "hi_day": (rc.max("day"), "max(day)"),
-    "hi_decimal": (rc.max("cost"), "max(cost)"),
-    "var": (rc.variance("amount"), "var_samp(amount)"),
-    "var_all": (rc.variance("price", population=True), "var_pop(price)"),
-    "dev": (rc.stddev("price"), "stddev_samp(price)"),
-    "first": (rc.first("note"), "min_by(note, seq)"),
+    "n": (agg.count(), "count(*)"),
+    "n_item": (agg.count("item"), "count(item)"),
+    "s_int": (agg.sum("amount"), "sum(amount)"),
+    "s_big": (agg.sum("big"), "sum(big)"),
+    "s_float": (agg.sum("price"), "sum(price)"),
+    "s_decimal": (agg.sum("cost"), "sum(cost)"),
+    "m_int": (agg.mean("amount"), "avg(amount)"),
+    "m_float": (agg.mean("price"), "avg(price)"),
+    "m_decimal": (agg.mean("cost"), "avg(cost)"),
+    "lo_int": (agg.min("amount"), "min(amount)"),
+    "hi_odd": (agg.max("odd"), "max(odd)"),
+    "lo_odd": (agg.min("odd"), "min(odd)"),
+    "lo_text": (agg.min("note"), "min(note)"),
+    "hi_text": (agg.max("note"), "max(note)"),
+    "hi_day": (agg.max("day"), "max(day)"),
+    "hi_decimal": (agg.max("cost"), "max(cost)"),
+    "var": (agg.variance("amount"), "var_samp(amount)"),
+    "var_all": (agg.variance("price", population=True), "var_pop(price)"),
+    "dev": (agg.stddev("price"), "stddev_samp(price)"),
+    "first": (agg.first("note"), "min_by(note, seq)"),
     "first_value": (
-        rc.first("note", ignore_nulls=True), f"min_by(note, seq) {NOT_NULL.format('note')}",
+        agg.first("note", ignore_nulls=True), f"min_by(note, seq) {NOT_NULL.format('note')}",
     ),
-    "last": (rc.last("price"), "max_by(price, seq)"),
+    "last": (agg.last("price"), "max_by(price, seq)"),
     "last_value": (
-        rc.last("day", ignore_nulls=True), f"max_by(day, seq) {NOT_NULL.format('day')}",
+        agg.last("day", ignore_nulls=True), f"max_by(day, seq) {NOT_NULL.format('day')}",
     ),
     "last_3": (
-        rc.last_n("amount", 3),
+        agg.last_n("amount", 3),
         "reverse(slice(reverse(array_sort(collect_list(struct(seq, amount as v)))), 1, 3)).v",
     ),
-    "kinds": (rc.count_distinct("note"), "count(distinct note)"),
+    "kinds": (agg.count_distinct("note"), "count(distinct note)"),
 }  # fmt: skip
 
 
@@ -199,13 +200,13 @@ def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, 
             stream(place)
             .transform(lambda df: df.where("amount > 0").drop("odd"), name="in-front")
             .key_by("shop", "item")
-            .aggregate(n=rc.count(), total=rc.sum("amount"), name="items")
+            .aggregate(n=agg.count(), total=agg.sum("amount"), name="items")
         )
         shops = (
             items.transform(lambda df: df.withColumn("double", F.col("total") * 2), name="between")
             .key_by("shop")
             .aggregate(
-                updates=rc.count(), rows=rc.sum("n"), top=rc.max("total"), both=rc.sum("double"),
+                updates=agg.count(), rows=agg.sum("n"), top=agg.max("total"), both=agg.sum("double"),
                 name="shops",
             )
         )  # fmt: skip
@@ -250,14 +251,14 @@ def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path):
         again = both.union(kept, name="again")
         return [
             both.key_by("shop").aggregate(
-                n=rc.count(),
-                s=rc.sum("price"),
-                first=rc.first("seq"),
-                last=rc.last("seq"),
+                n=agg.count(),
+                s=agg.sum("price"),
+                first=agg.first("seq"),
+                last=agg.last("seq"),
                 name="both-by-shop",
             ),
-            both.key_by("day").aggregate(n=rc.count(), m=rc.max("cost"), name="both-by-day"),
-            again.key_by("item").aggregate(n=rc.count(), b=rc.sum("big"), name="again-by-item"),
+            both.key_by("day").aggregate(n=agg.count(), m=agg.max("cost"), name="both-by-day"),
+            again.key_by("item").aggregate(n=agg.count(), b=agg.sum("big"), name="again-by-item"),
             both.transform(lambda df: df.select("seq")).write.parquet(home / "both"),
         ]
 
@@ -373,8 +374,8 @@ def test_a_result_that_is_kept_is_the_same_for_everybody(spark, batch, place, tm
             lambda df: df.withColumn("r", F.rand()), name="drawn", materialise=True
         )
         return [
-            drawn.key_by("shop").aggregate(n=rc.count(), r=rc.sum("r"), name="by-shop"),
-            drawn.key_by("seq").aggregate(r=rc.last("r"), name="by-seq"),
+            drawn.key_by("shop").aggregate(n=agg.count(), r=agg.sum("r"), name="by-shop"),
+            drawn.key_by("seq").aggregate(r=agg.last("r"), name="by-seq"),
             drawn.transform(lambda df: df.select("seq", "r")).write.parquet(home / "out"),
         ]
 
@@ -409,7 +410,10 @@ def test_order_behind_a_shuffle_does_not_depend_on_the_run(spark, place, tmp_pat
         rows = stream(place).transform(shuffling, name="shuffled")
         return [
             rows.key_by("shop").aggregate(
-                first=rc.first("seq"), last=rc.last("seq"), some=rc.last_n("seq", 20), name="ends"
+                first=agg.first("seq"),
+                last=agg.last("seq"),
+                some=agg.last_n("seq", 20),
+                name="ends",
             )
         ]
 
@@ -422,7 +426,7 @@ def test_every_timestep_is_written_once(spark, place, tmp_path):
 
     def flows(home):
         counts = (
-            stream(place).key_by("shop").aggregate(n=rc.count(), s=rc.sum("price"), name="counts")
+            stream(place).key_by("shop").aggregate(n=agg.count(), s=agg.sum("price"), name="counts")
         )
         return [counts.write.parquet(home / "out")]
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import (
     DamagedStateError,
     DataflowError,
@@ -43,7 +44,7 @@ def flows(timesteps=6, front=as_it_is, update=count, key="account"):
         entries, schema="number BIGINT, account BIGINT, amount DOUBLE",
         rows=timesteps * PER_TIMESTEP, per_timestep=PER_TIMESTEP, partitions=2, name="entries",
     ).map_batches(front, name="front")  # fmt: skip
-    sums = source.key_by(key).aggregate(n=rc.count(), total=rc.sum("amount"), name="sums")
+    sums = source.key_by(key).aggregate(n=agg.count(), total=agg.sum("amount"), name="sums")
     seen = source.key_by(key).track(update, state="seen BIGINT", name="seen")
     return [sums, seen]
 
@@ -282,7 +283,7 @@ def test_a_file_whose_columns_drifted(spark, state, tmp_path, transformed):
         stream = rc.read(spark).files(place, format="parquet", per_timestep=1, name="files")
         if transformed:
             stream = stream.transform(lambda df: df.where("amount < 1e300"))
-        return stream.key_by("account").aggregate(total=rc.sum("amount"), name="sums")
+        return stream.key_by("account").aggregate(total=agg.sum("amount"), name="sums")
 
     run(spark, dataflow(), state)
     drifted = table(200, 300).set_column(2, "amount", pa.array(["?"] * 100))

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import rechannel as rc
+from rechannel import aggregates as agg
 
 PER_TIMESTEP, TIMESTEPS = 300, 14
 ROWS = PER_TIMESTEP * TIMESTEPS
@@ -101,8 +102,8 @@ def test_windows_are_those_of_a_batch(spark, tmp_path, size_ms, every_ms, change
         stream.event_time("at", DELAY_MS)
         .transform(doubled)
         .key_by("k")
-        .window(rc.sliding(size_ms, every_ms))
-        .aggregate(n=rc.count(), total=rc.sum("value"), name="windows")
+        .window(rc.windows.sliding(size_ms, every_ms))
+        .aggregate(n=agg.count(), total=agg.sum("value"), name="windows")
     )
     ends = [windows.write.parquet(tmp_path / "out", name="out")]
     if wanted:
@@ -111,8 +112,8 @@ def test_windows_are_those_of_a_batch(spark, tmp_path, size_ms, every_ms, change
     job = rc.Job("windows", ends, state=tmp_path / "state", settings=settings).start()
     try:
         if changed:
-            first = job.reconfigure(rc.rescale("windows", 4), rc.fluid(1))
-            job.reconfigure(rc.split("windows", 0))
+            first = job.reconfigure(rc.changes.rescale("windows", 4), rc.strategies.fluid(1))
+            job.reconfigure(rc.changes.split("windows", 0))
             assert first.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
         assert job.configuration.operators["windows"].tasks == (4 if changed else 2)

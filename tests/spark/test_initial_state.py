@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 
 pytestmark = pytest.mark.spark
@@ -27,7 +28,7 @@ def job(spark: Any, folder: Path, initial: Any) -> rc.Job:
         numbers, schema="key bigint, value bigint", rows=300, per_timestep=100
     )
     totals = stream.key_by("key").aggregate(
-        n=rc.count(), total=rc.sum("value"), name="totals", preload=initial
+        n=agg.count(), total=agg.sum("value"), name="totals", preload=initial
     )
     return rc.Job("initial", totals.write.noop(), state=folder / "state", settings=SMALL)
 

@@ -87,7 +87,7 @@ WINDOW_DUE = "(coalesce(l.us, r.us) DIV 90000 + 1) * 90000"
 CASES = {
     "inner, near, left alone": ("inner", rc.between(-60, 100), NEAR, NEAR_DUE, False),
     "full, near, changed": ("full", rc.between(-60, 100), NEAR, NEAR_DUE, True),
-    "left, windows, changed": ("left", rc.tumbling(90), SAME_WINDOW, WINDOW_DUE, True),
+    "left, windows, changed": ("left", rc.windows.tumbling(90), SAME_WINDOW, WINDOW_DUE, True),
     "anti, near, changed": (
         "anti",
         rc.between(-60, 100),
@@ -118,8 +118,8 @@ def test_pairs_are_those_of_a_batch(spark, tmp_path, how, within, condition, due
     job = rc.Job("joins", ends, state=tmp_path / "state", settings=settings).start()
     try:
         if changed:
-            first = job.reconfigure(rc.rescale("joined", 4), rc.fluid(1))
-            job.reconfigure(rc.split("joined", 0))
+            first = job.reconfigure(rc.changes.rescale("joined", 4), rc.strategies.fluid(1))
+            job.reconfigure(rc.changes.split("joined", 0))
             assert first.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
         assert job.configuration.operators["joined"].tasks == (4 if changed else 2)

@@ -64,7 +64,7 @@ def drain(job):
 
 
 def change(job):
-    job.reconfigure(rc.set_interval(1))
+    job.reconfigure(rc.changes.set_interval(1))
 
 
 def metrics(job):
@@ -136,7 +136,7 @@ def clicks(start, stop):
 
 spark = rc.session("local[2]", spark__driver__memory="600m")
 stream = rc.read(spark).generator(clicks, schema="user STRING", rows_per_second=100)
-users = stream.key_by("user").aggregate(n=rc.count(), name="users")
+users = stream.key_by("user").aggregate(n=rc.aggregates.count(), name="users")
 job = rc.Job("clicks", users, state=os.environ["STATE"])
 """
 

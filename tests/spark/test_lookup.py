@@ -18,7 +18,7 @@ def test_rows_find_the_newest_row_that_the_table_had_by_then(spark, tmp_path):
     settings = rc.Settings(tasks=2, bins=8, interval_ms=80)
     job = rc.Job("lookups", ends, state=tmp_path / "state", settings=settings).start()
     try:
-        change = job.reconfigure(rc.rescale("found", 4), rc.fluid(1))
+        change = job.reconfigure(rc.changes.rescale("found", 4), rc.strategies.fluid(1))
         assert change.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
         state = job.state("found").select("k", "number").collect()

@@ -20,6 +20,7 @@ COUNT, PER_TIMESTEP = 60_000, 3_000
 TIMESTEPS = COUNT // PER_TIMESTEP
 ORDERS = {"in order": Events(rate=1_000), "out of order": Events(rate=1_000, jitter_ms=3_000)}
 PATIENCE = 240
+STRATEGIES = (rc.strategies.all_at_once(), rc.strategies.fluid(2), rc.strategies.optimized(1))
 
 
 @pytest.fixture(
@@ -75,10 +76,19 @@ def change(job, rng):
         return
     name = rng.choice(operators)
     wanted = rng.choice(
-        [rc.rescale(name, rng.randint(1, 4)), rc.split(name, rng.randrange(4)), rc.rebalance(name)]
+        [
+            rc.changes.rescale(name, rng.randint(1, 4)),
+            rc.changes.split(name, rng.randrange(4)),
+            rc.changes.rebalance(name),
+        ]
     )
     try:
-        job.reconfigure(wanted, rng.choice([rc.all_at_once(), rc.fluid(2), rc.optimized(1)]))
+        job.reconfigure(
+            wanted,
+            rng.choice(
+                [rc.strategies.all_at_once(), rc.strategies.fluid(2), rc.strategies.optimized(1)]
+            ),
+        )
     except RefusedError:
         return
 

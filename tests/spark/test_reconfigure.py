@@ -5,6 +5,7 @@ import time
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import OldProgramError, RefusedError
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished
@@ -52,11 +53,11 @@ def moved(facts):
 
 
 STRATEGIES = {
-    "all_at_once": rc.all_at_once(),
-    "batched": rc.batched(5),
-    "fluid": rc.fluid(3, gap=1),
-    "optimized": rc.optimized(2),
-    "budget": rc.fluid(4, budget_bytes=2_000),
+    "all_at_once": rc.strategies.all_at_once(),
+    "batched": rc.strategies.batched(5),
+    "fluid": rc.strategies.fluid(3, gap=1),
+    "optimized": rc.strategies.optimized(2),
+    "budget": rc.strategies.fluid(4, budget_bytes=2_000),
 }
 OFTEN = ("budget",)
 """Tried whenever tests run; the others take long, and the simulation has them all."""
@@ -68,9 +69,9 @@ OFTEN = ("budget",)
 )
 def test_rescaling_up_and_down(spark, state, out, undisturbed, name):
     job = start(spark, ledger(out), state, bins=16, **SLOW)
-    first = job.reconfigure(rc.rescale("balances", 5), STRATEGIES[name], at=6)
+    first = job.reconfigure(rc.changes.rescale("balances", 5), STRATEGIES[name], at=6)
     first.wait(PATIENCE)
-    second = job.reconfigure(rc.rescale("balances", 1), STRATEGIES[name])
+    second = job.reconfigure(rc.changes.rescale("balances", 1), STRATEGIES[name])
     history = finish(job)
     assert [body["id"] for body in history] == [first.id, second.id]
     up, down = map(moved, history)
@@ -86,10 +87,10 @@ def test_rescaling_up_and_down(spark, state, out, undisturbed, name):
 @pytest.mark.slow
 def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=16, **SLOW)
-    everything = rc.move("balances", list(range(16)), 0)
+    everything = rc.changes.move("balances", list(range(16)), 0)
     job.reconfigure(everything, at=4)
     until(lambda: (job.status["timestep"] or 0) >= 6, "some timesteps")
-    job.reconfigure(rc.rebalance("balances"), rc.batched(4)).wait(PATIENCE)
+    job.reconfigure(rc.changes.rebalance("balances"), rc.strategies.batched(4)).wait(PATIENCE)
     owners = job.configuration.operators["balances"].routing.owners
     finish(job)
     assert set(owners) == {0, 1}
@@ -99,13 +100,13 @@ def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
 def test_moving_and_planning(spark, state, out, undisturbed, tmp_path):
     job = start(spark, ledger(out), state, bins=8, **SLOW)
     until(lambda: (job.status["timestep"] or 0) >= 3, "some timesteps")
-    plan = job.plan(rc.move("balances", [0, 1, 2], 1), rc.fluid())
+    plan = job.plan(rc.changes.move("balances", [0, 1, 2], 1), rc.strategies.fluid())
     assert plan.bins == 3
     assert len(plan.steps) == 3
     assert plan.size > 0
     assert job.reconfigurations == []
     plan.save(tmp_path / "plan.json")
-    handle = job.reconfigure(rc.Plan.load(tmp_path / "plan.json")).wait(PATIENCE)
+    handle = job.reconfigure(rc.changes.Plan.load(tmp_path / "plan.json")).wait(PATIENCE)
     assert handle.summary()["bins"] == 3
     with pytest.raises(RefusedError, match="plan again"):
         job.reconfigure(plan)
@@ -116,9 +117,9 @@ def test_moving_and_planning(spark, state, out, undisturbed, tmp_path):
 @pytest.mark.slow
 def test_splitting_and_merging_bins(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=4, **SLOW)
-    job.reconfigure(rc.split("balances", 1, into=3), at=5)
-    job.reconfigure(rc.merge("branches", [0, 1]), at=6)
-    job.reconfigure([rc.split("followed", 0), rc.merge("followed", [2, 3])], at=7)
+    job.reconfigure(rc.changes.split("balances", 1, into=3), at=5)
+    job.reconfigure(rc.changes.merge("branches", [0, 1]), at=6)
+    job.reconfigure([rc.changes.split("followed", 0), rc.changes.merge("followed", [2, 3])], at=7)
     history = finish(job)
     assert [body["phase"] for body in history] == ["done"] * 3
     routings = {n: o.routing.bins for n, o in job.configuration.operators.items() if o.routing}
@@ -130,11 +131,15 @@ def test_splitting_and_merging_bins(spark, state, out, undisturbed):
 def test_several_changes_at_once_and_side_by_side(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=12, in_flight=2, **SLOW)
     job.reconfigure(
-        [rc.rescale("balances", 3), rc.combine("branches", "off"), rc.set_in_flight(3)],
-        rc.fluid(2),
+        [
+            rc.changes.rescale("balances", 3),
+            rc.changes.combine("branches", "off"),
+            rc.changes.set_in_flight(3),
+        ],
+        rc.strategies.fluid(2),
         at=5,
     )
-    job.reconfigure(rc.rescale("followed", 4), rc.fluid(1), at=5)
+    job.reconfigure(rc.changes.rescale("followed", 4), rc.strategies.fluid(1), at=5)
     history = finish(job)
     spans = [moved(body)[1:] for body in history]
     assert spans[0][0] == spans[1][0] == 5
@@ -145,7 +150,7 @@ def test_several_changes_at_once_and_side_by_side(spark, state, out, undisturbed
 def test_an_aborted_change_leads_back(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=32, **SLOW)
     before = job.configuration.operators["balances"]
-    handle = job.reconfigure(rc.rescale("balances", 4), rc.fluid(1, gap=1), at=4)
+    handle = job.reconfigure(rc.changes.rescale("balances", 4), rc.strategies.fluid(1, gap=1), at=4)
     until(lambda: handle.phase == "moving" and len(handle.record.taken) > 1, "it moves")
     handle.abort()
     with pytest.raises(RefusedError, match="undone"):
@@ -166,7 +171,7 @@ def follow_otherwise(key, state, rows):
 @pytest.mark.slow
 def test_other_logic_with_the_same_state(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
-    handle = job.reconfigure(rc.change_logic("followed", follow_otherwise), at=8)
+    handle = job.reconfigure(rc.changes.change_logic("followed", follow_otherwise), at=8)
     finish(job)
     assert handle.phase == "done"
     assert job.configuration.dataflow == 2
@@ -192,7 +197,10 @@ def test_logic_with_other_state_takes_it_over(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     spec = TrackSpec(update=since, state=schema_of("seen BIGINT, latest BIGINT, more BIGINT"))
     job.reconfigure(
-        rc.change_logic("followed", spec, migrate=rc.migrate(add={"more": "seen * 0"})), at=9
+        rc.changes.change_logic(
+            "followed", spec, migrate=rc.changes.migrate(add={"more": "seen * 0"})
+        ),
+        at=9,
     )
     history = finish(job)
     assert moved(history[0])[1] == 9
@@ -210,11 +218,11 @@ def test_branches_come_and_go(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     late = job.stream("balances").write.parquet(f"{out}/late", name="late")
     counts = job.stream("front").key_by("account").aggregate(
-        n=rc.count(), name="counts", preload=lambda: spark.sql("SELECT -1L AS account, 40L AS n")
+        n=agg.count(), name="counts", preload=lambda: spark.sql("SELECT -1L AS account, 40L AS n")
     )  # fmt: skip
-    added = job.reconfigure(rc.add(late, counts), at=7)
+    added = job.reconfigure(rc.changes.add(late, counts), at=7)
     added.wait(PATIENCE)
-    removed = job.reconfigure(rc.remove("to-branches"))
+    removed = job.reconfigure(rc.changes.remove("to-branches"))
     finish(job)
     assert removed.phase == "done"
     expected = undisturbed[1]
@@ -258,7 +266,7 @@ def test_only_affected_tasks_do_anything_more(spark, tmp_path, undisturbed):
         flows = ledger(place / "out", rows=timesteps * PER_TIMESTEP)
         job = start(spark, flows, place / "state", bins=16, tasks=4, **SLOW)
         if name == "moved":
-            job.reconfigure(rc.move("balances", [0, 1], 3), at=8)
+            job.reconfigure(rc.changes.move("balances", [0, 1], 3), at=8)
         history = finish(job)
         held[name] = states(job)
         for sink, shown in outputs(place / "out").items():
@@ -281,7 +289,7 @@ def moving_driver(state, out, place):
     from tests.spark.programs import session
 
     job = start(session(place), ledger(out), state, bins=64, interval_ms=100)
-    handle = job.reconfigure(rc.rescale("balances", 6), rc.fluid(1), at=4)
+    handle = job.reconfigure(rc.changes.rescale("balances", 6), rc.strategies.fluid(1), at=4)
     until(lambda: len(handle.record.taken) >= 3, "some steps are made")
     tell(moving=handle.id)
     time.sleep(PATIENCE)
@@ -307,12 +315,12 @@ def test_a_killed_driver_goes_on_moving(spark, state, out, undisturbed, child, t
 def test_what_is_refused_is_refused_before_anything_happens(spark, state, out):
     job = start(spark, ledger(out, rows=600), state, bins=8)
     asked = [
-        (rc.rescale("balances", 9), "8 bins"),
-        (rc.move("balances", 8, 0), "bins 0 to 7"),
-        (rc.executors(4), "local"),
-        (rc.place("balances", 0, "7"), "one executor"),
-        (rc.assign_resources("balances", cpus=2), "local"),
-        (rc.rescale("front", 2), "balances"),
+        (rc.changes.rescale("balances", 9), "8 bins"),
+        (rc.changes.move("balances", 8, 0), "bins 0 to 7"),
+        (rc.changes.executors(4), "local"),
+        (rc.changes.place("balances", 0, "7"), "one executor"),
+        (rc.changes.assign_resources("balances", cpus=2), "local"),
+        (rc.changes.rescale("front", 2), "balances"),
     ]
     for change, reason in asked:
         with pytest.raises((RefusedError, rc.RechannelError), match=reason):

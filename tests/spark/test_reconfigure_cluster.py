@@ -53,7 +53,7 @@ def travel(place, master):
     routing = job.configuration.operators["balances"].routing
     giving = [b for task, e in at.items() if e == here for b in routing.bins_of(task)]
     taker = next(task for task, e in at.items() if e == there)
-    plan = job.plan(rc.move("balances", giving[::2], taker), rc.fluid(2))
+    plan = job.plan(rc.changes.move("balances", giving[::2], taker), rc.strategies.fluid(2))
     handle = job.reconfigure(plan)
     until(lambda: len(handle.record.taken) >= 2, "some steps are made")
     tell(moving={"prepared": dict(handle.record.prepared), "bins": plan.bins, "kill": there})
@@ -94,10 +94,10 @@ def fewer_and_more(place):
     before = executors(cluster, 3)
     job = start(spark, ledger(f"{place}/out"), f"{place}/state", tasks=6, interval_ms=400)
     until(lambda: len(set(places(job, "balances").values())) == 3, "all executors are used")
-    job.reconfigure(rc.executors(2)).wait(PATIENCE)
+    job.reconfigure(rc.changes.executors(2)).wait(PATIENCE)
     left = executors(cluster, 2)
     until(lambda: set(places(job, "balances").values()) == set(left), "two are used")
-    job.reconfigure([rc.executors(3), rc.rescale("balances", 9)]).wait(PATIENCE)
+    job.reconfigure([rc.changes.executors(3), rc.changes.rescale("balances", 9)]).wait(PATIENCE)
     again = executors(cluster, 3)
     until(lambda: set(places(job, "balances").values()) == set(again), "the new one is used")
     job.process_all_available(PATIENCE)

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 
 PER_TIMESTEP, TIMESTEPS = 300, 10
 ROWS = PER_TIMESTEP * TIMESTEPS
@@ -12,14 +13,14 @@ DELAY_MS = 20
 PATIENCE = 240
 
 FUNCTIONS = {
-    "before": (rc.lag("value"), "lag(value) OVER w"),
-    "older": (rc.lag("value", 5, default=-1), "lag(value, 5, -1L) OVER w"),
-    "step": (rc.difference("value", 2), "value - lag(value, 2) OVER w"),
-    "n": (rc.cumulative(rc.count()), "count(*) OVER r"),
-    "total": (rc.cumulative(rc.sum("value")), "sum(value) OVER r"),
-    "mean": (rc.cumulative(rc.mean("value")), "avg(value) OVER r"),
-    "low": (rc.cumulative(rc.min("value")), "min(value) OVER r"),
-    "known": (rc.cumulative(rc.last("value", ignore_nulls=True)), "last(value, true) OVER r"),
+    "before": (agg.lag("value"), "lag(value) OVER w"),
+    "older": (agg.lag("value", 5, default=-1), "lag(value, 5, -1L) OVER w"),
+    "step": (agg.difference("value", 2), "value - lag(value, 2) OVER w"),
+    "n": (agg.cumulative(agg.count()), "count(*) OVER r"),
+    "total": (agg.cumulative(agg.sum("value")), "sum(value) OVER r"),
+    "mean": (agg.cumulative(agg.mean("value")), "avg(value) OVER r"),
+    "low": (agg.cumulative(agg.min("value")), "min(value) OVER r"),
+    "known": (agg.cumulative(agg.last("value", ignore_nulls=True)), "last(value, true) OVER r"),
 }
 
 
@@ -58,8 +59,8 @@ def run(ends, changed, tmp_path):
     settings = rc.Settings(tasks=2, bins=8, interval_ms=80)
     job = rc.Job("order", ends, state=tmp_path / "state", settings=settings).start()
     try:
-        first = job.reconfigure(rc.rescale(changed, 4), rc.fluid(1))
-        job.reconfigure(rc.split(changed, 0))
+        first = job.reconfigure(rc.changes.rescale(changed, 4), rc.strategies.fluid(1))
+        job.reconfigure(rc.changes.split(changed, 0))
         assert first.wait(PATIENCE).phase == "done"
         job.process_all_available(PATIENCE)
     finally:
@@ -112,9 +113,9 @@ def test_windows_of_rows_are_those_of_a_batch(spark, tmp_path, size, every):
     windows = (
         stream(spark)
         .key_by("k")
-        .window(rc.counting(size, every))
+        .window(rc.windows.counting(size, every))
         .aggregate(
-            n=rc.count("value"), total=rc.sum("value"), first=rc.first("number"), name="windows"
+            n=agg.count("value"), total=agg.sum("value"), first=agg.first("number"), name="windows"
         )
     )
     run([windows.write.parquet(tmp_path / "out", name="out")], "windows", tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from tests.support.asking import client_of
 
 PATIENCE = 300
@@ -24,7 +25,7 @@ def job(spark, state):
     stream = rc.read().generator(
         clicks, schema="user STRING", per_timestep=PER_TIMESTEP, rows=ROWS, name="clicks"
     )
-    counts = stream.key_by("user").aggregate(n=rc.count(), name="counts", tasks=2)
+    counts = stream.key_by("user").aggregate(n=agg.count(), name="counts", tasks=2)
     settings = rc.Settings(durability=rc.Durability.PROCESS, bins=16)
     running = rc.Job("clicks", counts, state=state, settings=settings, spark=spark).start()
     yield running

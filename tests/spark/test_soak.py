@@ -9,6 +9,7 @@ from statistics import mean
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.loop.housekeeping import Housekeeper
 from tests.spark.programs import (
     PATIENCE,
@@ -49,25 +50,25 @@ def flows(timesteps_seen):
         entries, schema="number BIGINT, account BIGINT, amount DOUBLE",
         rows_per_second=1000, per_timestep=ROWS, partitions=2, name="entries",
     )  # fmt: skip
-    sums = source.key_by("account").aggregate(n=rc.count(), s=rc.sum("amount"), name="sums")
+    sums = source.key_by("account").aggregate(n=agg.count(), s=agg.sum("amount"), name="sums")
     columns = "account BIGINT, n BIGINT, s DOUBLE, branch BIGINT"
     keyed = sums.map_batches(with_branch, schema=columns).key_by("branch")
-    branches = keyed.aggregate(n=rc.count(), name="branches")
+    branches = keyed.aggregate(n=agg.count(), name="branches")
     return branches.write.for_each_batch(lambda df, timestep: timesteps_seen.append(timestep))
 
 
 CHANGES = (
-    lambda: rc.rescale("sums", 4),
-    lambda: [rc.split("sums", 3), rc.combine("branches", "off")],
-    lambda: rc.move("branches", [0, 1, 2], 1),
-    lambda: rc.rescale("branches", 3),
-    lambda: [rc.merge("sums", [3, 4]), rc.combine("branches", "auto")],
-    lambda: rc.rescale("sums", 2),
-    lambda: rc.rescale("branches", 2),
+    lambda: rc.changes.rescale("sums", 4),
+    lambda: [rc.changes.split("sums", 3), rc.changes.combine("branches", "off")],
+    lambda: rc.changes.move("branches", [0, 1, 2], 1),
+    lambda: rc.changes.rescale("branches", 3),
+    lambda: [rc.changes.merge("sums", [3, 4]), rc.changes.combine("branches", "auto")],
+    lambda: rc.changes.rescale("sums", 2),
+    lambda: rc.changes.rescale("branches", 2),
 )
 LOGIC = (
-    {"n": rc.count(), "s": rc.sum("amount"), "m": rc.max("amount")},
-    {"n": rc.count(), "s": rc.sum("amount")},
+    {"n": agg.count(), "s": agg.sum("amount"), "m": agg.max("amount")},
+    {"n": agg.count(), "s": agg.sum("amount")},
 )
 """Changes that lead back to where they began, so that nothing grows because of what was asked for."""
 
@@ -75,11 +76,11 @@ LOGIC = (
 def change(running, turn):
     """Ask for other logic now, and for the next changes at timesteps that are to come."""
     now = running.status["timestep"] or 0
-    asked = [running.reconfigure(rc.change_logic("sums", LOGIC[turn % 2]))]
+    asked = [running.reconfigure(rc.changes.change_logic("sums", LOGIC[turn % 2]))]
     per_turn = PER_SAMPLE // EVERY - 1
     for i in range(per_turn):
         made = CHANGES[(turn * per_turn + i) % len(CHANGES)]()
-        asked.append(running.reconfigure(made, rc.batched(2), at=now + (i + 1) * EVERY))
+        asked.append(running.reconfigure(made, rc.strategies.batched(2), at=now + (i + 1) * EVERY))
     return asked
 
 

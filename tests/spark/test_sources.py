@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import SchemaDriftError, SourceError
 from rechannel.model.ddl import schema_of
 from rechannel.sources.connectors import (
@@ -385,7 +386,7 @@ def write_orders(folder: Path) -> Path:
 def test_a_record_that_does_not_fit_names_file_and_line(spark, tmp_path, direct):
     place = write_orders(tmp_path / "in")
     read = rc.read(spark).files(place, format="json", schema="user string, v double", name="in")
-    flow = read if direct else read.key_by("user").aggregate(v=rc.sum("v"), name="v")
+    flow = read if direct else read.key_by("user").aggregate(v=agg.sum("v"), name="v")
     job = rc.Job("orders", flow.write.memory("out"), state=tmp_path / "state").start()
     with pytest.raises(
         SourceError, match=rf"^{place}/a\.json, line 3: this is no json record.*abc"

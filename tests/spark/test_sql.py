@@ -9,6 +9,7 @@ import pytest
 from pyspark import RDD
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import RefusedError, UnknownOperatorError
 
 BOTH = """
@@ -31,9 +32,9 @@ def job(spark, tmp_path_factory):
         events, schema="user STRING, item BIGINT", per_timestep=100, name="events"
     )
     ends = [
-        rows.key_by("user").aggregate(n=rc.count(), name="users"),
-        rows.key_by("item").aggregate(n=rc.count(), name="by.item-1"),
-        rows.key_by("item").aggregate(n=rc.max("user"), name="USERS"),
+        rows.key_by("user").aggregate(n=agg.count(), name="users"),
+        rows.key_by("item").aggregate(n=agg.count(), name="by.item-1"),
+        rows.key_by("item").aggregate(n=agg.max("user"), name="USERS"),
     ]
     settings = rc.Settings(
         durability=rc.Durability.PROCESS, tasks=2, bins=16, keep_versions=1, interval_ms=50
@@ -59,15 +60,15 @@ def lower(job):
         wait_for(job, 1)
         with pytest.raises(RefusedError, match="cannot tell operators 'users' and 'USERS' apart"):
             job.sql("SELECT * FROM users")
-        job.reconfigure(rc.remove("USERS")).wait(60)
+        job.reconfigure(rc.changes.remove("USERS")).wait(60)
     return job
 
 
 def test_all_tables_are_of_one_timestep_while_the_stream_is_changed(lower):
     seen = set()
     for tasks in (4, 1, 3):
-        change = [rc.rescale("users", tasks), rc.rescale("by.item-1", 5 - tasks)]
-        asked = lower.reconfigure(change, rc.fluid(4))
+        change = [rc.changes.rescale("users", tasks), rc.changes.rescale("by.item-1", 5 - tasks)]
+        asked = lower.reconfigure(change, rc.strategies.fluid(4))
         for _ in range(3):
             row = lower.sql(BOTH).first()
             assert row.users == row.items

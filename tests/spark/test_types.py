@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import rechannel as rc
+from rechannel import aggregates as agg
 
 pytestmark = pytest.mark.slow
 
@@ -53,14 +54,14 @@ TYPES = {
 }
 
 OURS = {
-    "count": rc.count,
-    "sum": rc.sum,
-    "mean": rc.mean,
-    "variance": rc.variance,
-    "stddev": lambda column: rc.stddev(column, population=True),
-    "min": rc.min,
-    "max": rc.max,
-    "distinct": rc.count_distinct,
+    "count": agg.count,
+    "sum": agg.sum,
+    "mean": agg.mean,
+    "variance": agg.variance,
+    "stddev": lambda column: agg.stddev(column, population=True),
+    "min": agg.min,
+    "max": agg.max,
+    "distinct": agg.count_distinct,
 }
 
 SPARKS = {
@@ -118,7 +119,7 @@ def test_types_mean_what_they_mean_to_spark(in_new_york, tmp_path):
         )
     }
     for name in TYPES:
-        counts = rows.key_by(name).aggregate(n=rc.count(), name=f"by-{name}")
+        counts = rows.key_by(name).aggregate(n=agg.count(), name=f"by-{name}")
         once = rows.deduplicate(name, name=f"once-{name}").select(name)
         ends += [
             counts.write.memory(f"n {name}", name=f"n-{name}"),

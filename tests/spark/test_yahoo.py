@@ -20,6 +20,7 @@ EVENTS = AdEvents(start_ns=START_NS, rate=1_000, partitions=2, campaigns=20, ads
 LATE = replace(EVENTS, skewed=True, late_every=200, late_ms=60_000)
 ROWS, PER_TIMESTEP, SECONDS = 40_000, 1_500, 10
 PATIENCE = 240
+STRATEGIES = (rc.strategies.all_at_once(), rc.strategies.fluid(2), rc.strategies.optimized(1))
 SOURCE = "events"
 
 
@@ -85,13 +86,18 @@ def change(job, rng):
     """Other tasks, other bins, or other places of them."""
     wanted = rng.choice(
         [
-            rc.rescale(OPERATOR, rng.randint(1, 4)),
-            rc.split(OPERATOR, rng.randrange(3)),
-            rc.rebalance(OPERATOR),
+            rc.changes.rescale(OPERATOR, rng.randint(1, 4)),
+            rc.changes.split(OPERATOR, rng.randrange(3)),
+            rc.changes.rebalance(OPERATOR),
         ]
     )
     try:
-        job.reconfigure(wanted, rng.choice([rc.all_at_once(), rc.fluid(2), rc.optimized(1)]))
+        job.reconfigure(
+            wanted,
+            rng.choice(
+                [rc.strategies.all_at_once(), rc.strategies.fluid(2), rc.strategies.optimized(1)]
+            ),
+        )
     except RefusedError:
         return
 
@@ -130,10 +136,10 @@ def test_on_spark_while_it_is_rescaled_and_fails(spark, tmp_path):
     found = found.map_batches(DiesOnce(same, tmp_path / "counting died"), name="behind")
     settings = rc.Settings(tasks=2, bins=8, interval_ms=50)
     flow = found.write.parquet(tmp_path / "out", name="out")
-    for tasks, strategy in ((4, rc.fluid(2)), (1, rc.all_at_once())):
+    for tasks, strategy in ((4, rc.strategies.fluid(2)), (1, rc.strategies.all_at_once())):
         job = rc.Job("yahoo", flow, state=tmp_path / "state", settings=settings).start()
         try:
-            job.reconfigure(rc.rescale(OPERATOR, tasks), strategy).wait(PATIENCE)
+            job.reconfigure(rc.changes.rescale(OPERATOR, tasks), strategy).wait(PATIENCE)
             assert 0 < job.committed_offset(SOURCE)["rows"] < ROWS
             if tasks == 1:
                 job.process_all_available(PATIENCE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess, Job
 from rechannel.running import RunningJob
 from rechannel.sources.connectors import MemoryConnector
@@ -38,7 +39,7 @@ class Clicks:
     def job(self) -> Job:
         stream = rc.read().memory(self.rows, name="clicks")
         users = stream.key_by("user").aggregate(
-            n=rc.count(), mean=rc.mean("ms"), name="users", tasks=2
+            n=agg.count(), mean=agg.mean("ms"), name="users", tasks=2
         )
         totals = stream.key_by("user").track(
             keep_until_negative, state="total BIGINT", name="totals", tasks=2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess
 from rechannel.running import RunningJob
 
@@ -21,7 +22,7 @@ def start(directory: Path) -> RunningJob:
     rows = rc.read().generator(
         events, schema="user STRING", per_timestep=50, rows_per_second=2500, name="events"
     )
-    counts = rows.key_by("user").aggregate(n=rc.count(), name="counts", tasks=2)
+    counts = rows.key_by("user").aggregate(n=agg.count(), name="counts", tasks=2)
     settings = rc.Settings(durability=rc.Durability.PROCESS, bins=64, interval_ms=20)
     return rc.Job("endless", counts, state=directory, settings=settings).start(
         in_process=InProcess()

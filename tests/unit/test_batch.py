@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, SourceError, TimestepError
 from rechannel.job import InProcess
 from rechannel.sources import finite
@@ -134,8 +135,8 @@ def run(stream: Any, **options: Any) -> list[tuple[str, int, int]]:
     counts = (
         stream.event_time("at")
         .key_by("user")
-        .window(rc.tumbling("4 seconds"))
-        .aggregate(n=rc.count(), name="counts")
+        .window(rc.windows.tumbling("4 seconds"))
+        .aggregate(n=agg.count(), name="counts")
     )
     flow = counts.write.memory("out", name="out")
     with rc.run_batch(flow, in_process=InProcess(), **options) as found:

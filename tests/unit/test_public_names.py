@@ -3,94 +3,106 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
 import pytest
 
 import rechannel as rc
 
-PUBLIC = [
-    "Batch",
+ROOT = [
     "Durability",
-    "GroupFrame",
+    "InProcess",
     "Job",
-    "KeyedFrame",
-    "MemoryConnector",
     "Patience",
-    "Plan",
     "RechannelError",
     "Reconfiguration",
-    "Rows",
     "RunningJob",
     "Settings",
     "__version__",
-    "add",
     "advise",
-    "all_at_once",
-    "assign_resources",
-    "assign_workload",
-    "batched",
+    "aggregates",
     "between",
-    "change_dataflow",
-    "change_logic",
-    "combine",
+    "changes",
     "computed",
-    "count",
-    "count_distinct",
-    "counting",
-    "cumulative",
-    "difference",
-    "event_time",
+    "errors",
     "every",
-    "executors",
-    "first",
-    "fluid",
     "for_each_batch",
-    "lag",
-    "last",
-    "last_n",
-    "max",
-    "mean",
-    "merge",
-    "migrate",
-    "min",
-    "move",
-    "optimized",
-    "place",
+    "frames",
     "profile",
     "profile_session",
     "read",
-    "rebalance",
-    "remove",
-    "rescale",
-    "rewrite",
     "run_batch",
-    "same_window",
     "session",
-    "sessions",
-    "set_bound",
-    "set_in_flight",
-    "set_interval",
-    "sliding",
-    "split",
-    "stddev",
-    "sum",
-    "tumbling",
-    "variance",
+    "sinks",
+    "sources",
+    "strategies",
+    "testing",
+    "windows",
 ]
 
+GROUPS = {
+    "aggregates": (
+        "count count_distinct cumulative difference first lag last last_n max mean min stddev sum"
+        " variance"
+    ),
+    "changes": (
+        "Plan Routing add assign_logic assign_resources assign_workload change_dataflow"
+        " change_logic combine executors merge migrate move place rebalance remove rescale rewrite"
+        " set_bound set_in_flight set_interval split watermark"
+    ),
+    "frames": "GroupFrame KeyedFrame Rows",
+    "sinks": "Batch",
+    "sources": "MemoryConnector",
+    "strategies": "all_at_once batched fluid optimized",
+    "windows": "counting same_window sessions sliding tumbling",
+}
 
-def test_the_list_is_as_agreed() -> None:
-    assert rc.__all__ == PUBLIC
-    assert dir(rc) == sorted(PUBLIC)
+
+def test_the_root_is_as_agreed() -> None:
+    assert rc.__all__ == ROOT
+    assert dir(rc) == sorted(ROOT)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_every_name_is_there_and_explained(name: str) -> None:
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_groups_are_as_agreed(group: str) -> None:
+    assert sorted(import_module(f"rechannel.{group}").__all__) == sorted(GROUPS[group].split())
+    assert getattr(rc, group) is import_module(f"rechannel.{group}")
+
+
+@pytest.mark.parametrize("name", ROOT)
+def test_every_name_of_the_root_is_there_and_explained(name: str) -> None:
     value = getattr(rc, name)
     if name != "__version__":
         assert inspect.getdoc(value)
 
 
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_name_of_a_group_is_there_and_explained(group: str) -> None:
+    for name in GROUPS[group].split():
+        assert inspect.getdoc(getattr(getattr(rc, group), name)), name
+
+
+def test_every_error_is_public() -> None:
+    classes = {
+        name
+        for name, value in vars(rc.errors).items()
+        if inspect.isclass(value) and value.__module__ == rc.errors.__name__
+    }
+    assert set(rc.errors.__all__) == classes
+
+
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'windows'"):
-        _ = rc.windows
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = rc.nothing
+    for group in (rc.sources, rc.sinks):
+        with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+            _ = group.nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [("count", "aggregates"), ("tumbling", "windows"), ("rescale", "changes"), ("Batch", "sinks")],
+)
+def test_a_name_that_is_in_a_group_is_refused_with_its_group(name: str, home: str) -> None:
+    with pytest.raises(AttributeError, match=f"use rechannel.{home}.{name}$"):
+        getattr(rc, name)

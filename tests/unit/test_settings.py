@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess, Job
 from rechannel.model.configuration import Configuration
 from rechannel.testing import script
@@ -14,7 +15,7 @@ def run_once(state: Path, settings: rc.Settings) -> int:
     """Start a job, run what there is, stop; the interval that it ran by."""
     rows = script("user STRING")
     counts = (
-        rc.read().memory(rows, name="rows").key_by("user").aggregate(n=rc.count(), name="counts")
+        rc.read().memory(rows, name="rows").key_by("user").aggregate(n=agg.count(), name="counts")
     )
     job = Job("counts", counts.write.memory("out"), state=state, settings=settings)
     running = job.start(in_process=InProcess())
@@ -34,7 +35,7 @@ def test_a_restart_keeps_the_interval_and_says_so(tmp_path: Path, caplog: pytest
     assert run_once(tmp_path, other) == 3
     (told,) = caplog.messages
     assert "interval_ms stays 3" in told
-    assert "job.reconfigure(rc.set_interval(7))" in told
+    assert "job.reconfigure(rc.changes.set_interval(7))" in told
 
 
 def test_what_a_stream_does_as_the_settings_say_is_not_told():

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import (
     DataflowError,
     NotReadyError,
@@ -29,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 def counts(*batches: list[dict[str, Any]], **options: Any) -> Harness:
     stream = rc.read().memory(script("k long", batches), name="in")
-    counted = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+    counted = stream.key_by("k").aggregate(n=agg.count(), name="counts")
     flows = [counted.write.memory("a", name="a"), stream.write.memory("b", name="b")]
     return Harness(flows, **options)
 

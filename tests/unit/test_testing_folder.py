@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import MissingFileError, StorageError
 from rechannel.settings import Settings
 from rechannel.sinks.files import FileWriter
@@ -59,7 +60,7 @@ def harness(disk, fault, **options):
     rows = rc.read().memory(script("k long", [[{"k": 1}], [{"k": 2}]]), name="in")
     folder = FaultyFolder(disk, fault)
     return Harness(
-        rows.key_by("k").aggregate(n=rc.count(), name="counts").write.parquet("/out", name="out"),
+        rows.key_by("k").aggregate(n=agg.count(), name="counts").write.parquet("/out", name="out"),
         writer=lambda sink: FileWriter(
             root="/out", owner="job.out", token=str(id(folder)), folder=folder, write=folder.write
         ),
@@ -93,7 +94,7 @@ def test_torn_rows_stay_in_part_and_the_dead_do_nothing():
 
 def test_a_job_sweeps_files_when_so_many_commits_have_passed():
     rows = rc.read().memory(script("k long", [[{"k": 1}]] * 6), name="in")
-    counts = rows.key_by("k").aggregate(n=rc.count(), name="counts").write.memory("out")
+    counts = rows.key_by("k").aggregate(n=agg.count(), name="counts").write.memory("out")
     options = {"settings": Settings(keep_versions=1), "choose": Random(1).randrange}
     swept, kept = Harness(counts, sweep_every=2, **options), Harness(counts, **options)
     for bench in (swept, kept):

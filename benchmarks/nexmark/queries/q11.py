@@ -1,8 +1,9 @@
 """User sessions: bids of a person with less than 10 seconds between them."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import count, sessions
+from rechannel.aggregates import count
 from rechannel.dataflow.stream import Stream
+from rechannel.windows import sessions
 
 
 def make(gap_us: int = 10_000_000) -> Query:

@@ -1,8 +1,9 @@
 """Bids of a person in every 10 seconds of processing time."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import count, tumbling
+from rechannel.aggregates import count
 from rechannel.dataflow.stream import Stream
+from rechannel.windows import tumbling
 
 
 def make(size: str = "10 seconds") -> Query:

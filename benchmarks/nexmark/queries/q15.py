@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 
 from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import computed, max, sum
+from rechannel import computed
+from rechannel.aggregates import max, sum
 from rechannel.dataflow.stream import Stream
 from rechannel.kernels.functions.select import Computed
 

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import computed, count, max, mean, min, sum
+from rechannel import computed
+from rechannel.aggregates import count, max, mean, min, sum
 from rechannel.dataflow.stream import Stream
 
 SQL = """

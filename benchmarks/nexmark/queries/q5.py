@@ -1,8 +1,9 @@
 """Hot items: the auctions with the most bids in the last 10 seconds, every 2 seconds."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import count, same_window, sliding
+from rechannel.aggregates import count
 from rechannel.dataflow.stream import Stream
+from rechannel.windows import same_window, sliding
 
 
 def make(size: str = "10 seconds", every: str = "2 seconds") -> Query:

@@ -1,8 +1,8 @@
 """Highest bid of every 10 seconds."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import tumbling
 from rechannel.dataflow.stream import Stream
+from rechannel.windows import tumbling
 
 SQL = """
 SELECT B.auction, B.price, B.bidder, B.dateTime, B.extra FROM (

@@ -1,8 +1,8 @@
 """New users: people who opened an auction in the 10 seconds in which they came."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel import tumbling
 from rechannel.dataflow.stream import Stream
+from rechannel.windows import tumbling
 
 
 def make(size: str = "10 seconds") -> Query:

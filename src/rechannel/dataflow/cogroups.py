@@ -170,11 +170,11 @@ def cogroup(
     need_sides(what, left, right, pairs, suffix)
     settled = None
     if within is None and times != (None, None):
-        msg = f"{what}: left_time_column= and right_time_column= are for windows; add within=rc.tumbling(...)"
+        msg = f"{what}: left_time_column= and right_time_column= are for windows; add within=rc.windows.tumbling(...)"
         raise DataflowError(msg)
     if within is not None:
         if not isinstance(within, Timed):
-            msg = f"{what}: within is rc.tumbling(...) or rc.sliding(...), not {within!r}"
+            msg = f"{what}: within is rc.windows.tumbling(...) or rc.windows.sliding(...), not {within!r}"
             raise DataflowError(msg)
         if {START, END} & {*pairs, *pairs.values()}:
             msg = f"{what}: a key has the name of a window's column; rename it"

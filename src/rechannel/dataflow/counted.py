@@ -1,4 +1,4 @@
-"""Windows of so many rows of a key: `rc.counting(100)`, `rc.counting(100, every=10)`."""
+"""Windows of so many rows of a key: `rc.windows.counting(100)`, `rc.windows.counting(100, every=10)`."""
 
 from __future__ import annotations
 

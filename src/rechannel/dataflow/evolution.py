@@ -147,7 +147,9 @@ def _changed(node: Node, logic: Logic, schema: Columns | None) -> Node:
 
 def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapBatches:
     if function_of(node) is None:
-        msg = f"{label(node)} has no function of yours: build another branch with rc.add(...)"
+        msg = (
+            f"{label(node)} has no function of yours: build another branch with rc.changes.add(...)"
+        )
         raise RefusedError(msg)
     rows = isinstance(node.function, RowMap | RowFlatMap | RowFilter)
     if isinstance(node.function, Where) and isinstance(logic, Computed) and schema is None:

@@ -178,15 +178,18 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
         msg = f"{what}: how is one of {', '.join(KINDS)}, not {how!r}"
         raise DataflowError(msg)
     if within is not None and not isinstance(within, Between | Windows):
-        msg = f"{what}: within is rc.between(...), rc.tumbling(...) or rc.sliding(...), not {within!r}"
+        msg = f"{what}: within is rc.between(...), rc.windows.tumbling(...) or rc.windows.sliding(...), not {within!r}"
         raise DataflowError(msg)
     if isinstance(within, Windows) and not isinstance(within, Timed):
-        msg = f"{what}: windows of a join are of one length; use rc.tumbling or rc.sliding, or rc.between"
+        msg = (
+            f"{what}: windows of a join have one length; use rc.windows.tumbling,"
+            " rc.windows.sliding or rc.between"
+        )
         raise DataflowError(msg)
     if within is None and (how in OUTER or how == "anti"):
         msg = (
             f"{what}: which rows have no match is known only when event time has passed all that could match; say"
-            " within=rc.between(...) or within=rc.tumbling(...)"
+            " within=rc.between(...) or within=rc.windows.tumbling(...)"
         )
         raise DataflowError(msg)
     if isinstance(within, Timed) and {START, END} & {*pairs, *pairs.values()}:

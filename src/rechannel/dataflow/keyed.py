@@ -261,10 +261,10 @@ class KeyedStream(Generic[Behind]):
         emit: Literal["on_close", "on_update"] | Every = "on_close",
         time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
-        """The rows of every key by windows of event time: `.window(rc.tumbling("10 seconds")).aggregate(...)`.
+        """The rows of every key by windows of event time: `.window(rc.windows.tumbling("10 seconds")).aggregate(...)`.
 
-        window: `rc.tumbling`, `rc.sliding`, `rc.sessions`, or `rc.same_window()` of rows that come out of windows; or
-        `rc.counting(100)`, windows of rows in the order of the stream, or of the event times in
+        window: `rc.windows.tumbling`, `sliding` or `sessions`, or `same_window()` of rows that come out of windows; or
+        `rc.windows.counting(100)`, windows of rows in the order of the stream, or of the event times in
         `time_column`, with none of the other arguments below.
 
         time_column: event times; None = the one that `event_time` was given. lateness: how long, in event time, a

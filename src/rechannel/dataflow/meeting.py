@@ -63,7 +63,7 @@ class Meeting:
             on: key columns: a name, several names, or a mapping of names here to names in `other`.
             how: "inner", "left", "right", "full", "semi" (rows here that have a match) or "anti"
                 (rows here that have none).
-            within: `rc.between(...)` of the event times, or windows such as `rc.tumbling(...)`. It
+            within: `rc.between(...)` of the event times, or windows such as `rc.windows.tumbling(...)`. It
                 bounds the state; rows that are too late are in `.late`. None = keep all rows for
                 ever, for inner and semi joins only.
             left_time_column: event times here; None = as declared with `event_time`.
@@ -156,7 +156,7 @@ class Meeting:
         Args:
             other: the stream to group with.
             on, left_time_column, right_time_column: as in `join`, but null is a key like any other.
-            within: windows such as `rc.tumbling(...)`: the function receives all rows of a window
+            within: windows such as `rc.windows.tumbling(...)`: the function receives all rows of a window
                 when it closes; rows that are too late are in `.late`. None = the rows of each
                 timestep, so that what meets depends on how input is cut into timesteps.
             suffix: appended to columns of `other` whose names this stream has too, in state and in

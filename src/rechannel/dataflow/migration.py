@@ -1,6 +1,6 @@
-"""`rc.migrate(...)`: what becomes of an operator's state when its logic keeps other columns.
+"""`rc.changes.migrate(...)`: what becomes of an operator's state when its logic keeps other columns.
 
-    rc.migrate(add={"total": 0.0}, rename={"n": "flights"}, retype={"flights": "BIGINT"}, drop=["old"])
+    rc.changes.migrate(add={"total": 0.0}, rename={"n": "flights"}, retype={"flights": "BIGINT"}, drop=["old"])
 
 Every column must be accounted for: nothing of a key's state is lost or made up without being said. `bind` holds what
 was said against the columns before and after and makes a `Migration` of it, or refuses with the reason.

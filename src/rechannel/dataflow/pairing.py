@@ -203,7 +203,7 @@ def _time_in(schema: pa.Schema, names: list[str], column: str, keys: list[str]) 
     if column not in plain:
         msg = (
             f"column {column!r} of event times is a key of the join, so rows that match have the same time:"
-            " leave it out of on=, or join within=rc.tumbling(...)"
+            " leave it out of on=, or join within=rc.windows.tumbling(...)"
         )
         raise DataflowError(msg)
     place = plain.index(column)

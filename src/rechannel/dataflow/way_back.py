@@ -2,7 +2,7 @@
 
 The change's own migration tells: a column that it carried over is carried back, one that it added is dropped. A column
 that it gave up, computed anew or stored in another type cannot be had back from what is stored, and no column starts
-empty silently: then a function of the user's is needed, `rc.migrate(back=...)`.
+empty silently: then a function of the user's is needed, `rc.changes.migrate(back=...)`.
 
 When the user goes back is not known when the change is made, so whatever follows from that time has no way back: a
 timeout that comes, goes, or gets longer on the way back.

@@ -246,7 +246,7 @@ class Inherited:
         if asked.by_processing_time():
             raise asked.not_in_processing_time()
         if asked.time_column is not None:
-            msg = f"{asked.what}: rc.same_window() goes by the window that rows have; leave time_column= away"
+            msg = f"{asked.what}: rc.windows.same_window() goes by the window that rows have; leave time_column= away"
             raise DataflowError(msg)
         size_of(asked.what, asked.node)
         return asked.in_event_time(START)

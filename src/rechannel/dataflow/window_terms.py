@@ -93,8 +93,8 @@ class Asked:
         """Raise DataflowError for windows that cannot be shown early."""
         if self.early_ms is not None:
             msg = (
-                f"{self.what}: emit=rc.every(...) is for rc.tumbling and rc.sessions, and in event time for"
-                " rc.sliding"
+                f"{self.what}: emit=rc.every(...) is for tumbling windows and sessions, and in event time for"
+                " sliding windows"
             )
             raise DataflowError(msg)
 
@@ -136,8 +136,8 @@ class Asked:
     def not_in_processing_time(self) -> DataflowError:
         """The error for windows that processing time cannot have."""
         return DataflowError(
-            f"{self.what}: windows of processing time are rc.tumbling, rc.sliding or rc.sessions, of no column, and"
-            " nothing is late for them"
+            f"{self.what}: windows of processing time are rc.windows.tumbling, sliding or sessions, of no column, and"
+            " nothing is late for them; leave time_column= and lateness= out"
         )
 
     def in_event_time(self, column: str | None = None) -> Terms:
@@ -182,7 +182,7 @@ def not_shown_once(what: str) -> DataflowError:
     """The error for windows whose rows are not all there when they are shown."""
     return DataflowError(
         f"{what}: windows are of one length and of event time, are shown when complete, and take no lateness;"
-        " use rc.tumbling, rc.sliding or rc.same_window"
+        " use rc.windows.tumbling, rc.windows.sliding or rc.windows.same_window"
     )
 
 

@@ -173,7 +173,10 @@ def windowed(
     """Rows of keys by windows, as `KeyedStream.window` says. Raises DataflowError."""
     what = f"window ({caller()})"
     if not isinstance(window, Windows):
-        msg = f"{what}: say rc.tumbling('10 seconds'), rc.sliding, rc.sessions or rc.counting, not {window!r}"
+        msg = (
+            f"{what}: expected a window such as rc.windows.tumbling('10 seconds'), sliding, sessions or"
+            f" counting, not {window!r}"
+        )
         raise DataflowError(msg)
     asked = Asked(
         what=what,

@@ -1,4 +1,4 @@
-"""Windows as users name them: `rc.tumbling("10 seconds")`, `rc.sessions("5 minutes")`, ..."""
+"""Windows as users name them: `rc.windows.tumbling("10 seconds")`, `rc.windows.sessions("5 minutes")`, ..."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def every(interval: Duration) -> Every:
 
 
 def same_window() -> Inherited:
-    """The windows that rows come out of: `counts.window(rc.same_window()).top(1, by="bids")`."""
+    """The windows that rows come out of: `counts.window(rc.windows.same_window()).top(1, by="bids")`."""
     return Inherited()
 
 

@@ -102,7 +102,7 @@ class Writer:
     def for_each_batch(self, function: BatchWriter, *, name: str | None = None) -> Flow:
         """Your own function (df, timestep), at least once per timestep with the same number.
 
-        A third argument, (df, timestep, batch), gets the `rechannel.Batch`: incarnation of the sink and digest of the
+        A third argument, (df, timestep, batch), gets the `rc.sinks.Batch`: incarnation of the sink and digest of the
         timestep, by which an outside system can tell this job from another one and from a copy of it.
         """
         called = function_name(function, "for-each-batch")

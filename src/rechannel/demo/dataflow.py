@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 from rechannel.dataflow.writer import Flow
 
@@ -113,21 +113,21 @@ def dataflow(flights: Stream, legs_path: Path) -> list[Flow | Stream]:
     )
     counted = ("late", "came_late", "late_again", "came_on_time", "late_anew")
     hours = legs.key_by("hour").aggregate(
-        {name: rc.sum(name) for name in counted},
-        flights=rc.count(),
-        mean_delay=rc.mean("delay"),
+        {name: agg.sum(name) for name in counted},
+        flights=agg.count(),
+        mean_delay=agg.mean("delay"),
         name="hours",
     )
     days = legs.key_by("carrier", "day").aggregate(
-        {name: rc.sum(name) for name in ("cancelled", "minutes", *counted)},
-        flights=rc.count(),
+        {name: agg.sum(name) for name in ("cancelled", "minutes", *counted)},
+        flights=agg.count(),
         name="days",
     )
     carriers = days.key_by("carrier").aggregate(
-        days=rc.count_distinct("day"),
-        most_flights=rc.max("flights"),
-        most_cancelled=rc.max("cancelled"),
-        most_minutes=rc.max("minutes"),
+        days=agg.count_distinct("day"),
+        most_flights=agg.max("flights"),
+        most_cancelled=agg.max("cancelled"),
+        most_minutes=agg.max("minutes"),
         name="carriers",
     )
     return [legs.write.parquet(legs_path), hours, carriers]

@@ -20,16 +20,16 @@ def strategy_of(given: object) -> Strategy:
     if isinstance(given, AllAtOnce | Batched | Fluid | Optimized):
         return given
     if isinstance(given, FunctionType):
-        msg = f"{given.__name__} is a function: write rc.{given.__name__}()"
+        msg = f"{given.__name__} is a function: write rc.strategies.{given.__name__}()"
         raise RefusedError(msg)
-    msg = f"a strategy is wanted, as rc.fluid(bins=2), not {given!r}"
+    msg = f"a strategy is wanted, as rc.strategies.fluid(bins=2), not {given!r}"
     raise RefusedError(msg)
 
 
 def check_at(at: object) -> None:
     """Refuse what is no moment at which a change could hold."""
     if isinstance(at, bool) or not isinstance(at, int | datetime | EventMoment | None):
-        msg = f"at is a timestep's number, a datetime or rc.event_time(...), not {at!r}"
+        msg = f"at is a timestep's number, a datetime or rc.changes.watermark(...), not {at!r}"
         raise RefusedError(msg)
     if isinstance(at, int) and abs(at) > MOST_TIMESTEP:
         msg = f"at is a timestep's number, at most {MOST_TIMESTEP}"

@@ -1,4 +1,4 @@
-"""How changes and strategies are written in Python: `rc.rescale("counts", tasks=8)`, `rc.fluid(budget_ms=50)`.
+"""How changes and strategies are written in Python: `rc.changes.rescale("counts", tasks=8)`, `rc.strategies.fluid()`.
 
 Every function only makes a value; it raises RefusedError, naming the argument, for one that cannot be.
 """
@@ -96,6 +96,11 @@ def set_bound(source: str, most: int | None, bytes: int | None = None) -> c.SetB
 def executors(total: int) -> c.SetExecutors:
     """Ask Spark for this many executors."""
     return _made(c.SetExecutors, executors=total)
+
+
+def assign_logic(operator: str, function: str) -> c.AssignLogic:
+    """Run the function at an import path ("module:function") under an operator's name: Trisk's first primitive."""
+    return _made(c.AssignLogic, operator=operator, function=function)
 
 
 def assign_workload(operator: str, routing: Routing) -> c.AssignWorkload:

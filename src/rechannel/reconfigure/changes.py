@@ -327,7 +327,7 @@ def one_change(changes: Change | Sequence[Change]) -> Change:
         return changes
     given = changes if isinstance(changes, list | tuple) else ()
     if not given or not all(isinstance(change, _Value) for change in given):
-        msg = f"a change or a list of changes is wanted, as rc.rescale('counts', tasks=8), not {changes!r}"
+        msg = f"a change or a list of changes is wanted, as rc.changes.rescale('counts', tasks=8), not {changes!r}"
         raise RefusedError(msg)
     flat = [part for change in given for part in parts_of(change)]
     return flat[0] if len(flat) == 1 else Together(changes=tuple(flat))

@@ -50,10 +50,17 @@ class EventMoment:
         return cls(us=data["us"], operators=tuple(data["operators"]))
 
 
-def event_time(moment: datetime, operator: str | None = None) -> EventMoment:
-    """For `at=`: when event time has come to `moment` (with a time zone).
+def watermark(moment: datetime, operator: str | None = None) -> EventMoment:
+    """Say when a change holds: `job.reconfigure(change, at=rc.changes.watermark(moment))`.
 
-    operator: whose event time; default: of all operators that the change is about. Raises RefusedError.
+    The change holds from the first timestep in which the watermark has reached `moment`.
+
+    Args:
+        moment: a time of the data, with a time zone.
+        operator: whose watermark; None = those of all operators that the change touches.
+
+    Raises:
+        RefusedError: `moment` is not a datetime with a time zone.
     """
     if not isinstance(moment, datetime):
         msg = f"event time is a datetime with a time zone, not {moment!r}"

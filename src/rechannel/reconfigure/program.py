@@ -115,9 +115,9 @@ def change_logic(
 ) -> ChangeLogic:
     """Run other logic under a name, from one timestep on; state is carried over.
 
-    logic: a function of the same shape as the node's own, new aggregates as {"name": rc.count()}, or the import path
-    "module:function". schema: new output columns, for maps. migrate: what becomes of stored state where its columns
-    change (see `rc.migrate`).
+    logic: a function of the same shape as the node's own, new aggregates as {"name": rc.aggregates.count()}, or the
+    import path "module:function". schema: new output columns, for maps. migrate: what becomes of stored state where its
+    columns change (see `rc.changes.migrate`).
     """
     found = load_logic(logic) if isinstance(logic, str) and ":" in logic else logic
     return ChangeLogic(operator=operator, logic=found, schema=schema, migration=migrate)
@@ -126,7 +126,7 @@ def change_logic(
 def add(*flows: Flow | Stream) -> AddBranch:
     """Add branches: ends that are built on `job.stream(name)`, or on sources of their own."""
     if not flows:
-        msg = "add needs a branch, as in rc.add(job.stream('delays').write.parquet('late'))"
+        msg = "add needs a branch, as in rc.changes.add(job.stream('delays').write.parquet('late'))"
         raise RefusedError(msg)
     return AddBranch(flows=flows)
 
@@ -180,7 +180,9 @@ class Sorted:
         """One change: the program first, then all others. Raises RefusedError when there is nothing."""
         every = (*first, *self.changes)
         if not every:
-            msg = "a change or a list of changes is wanted, as rc.rescale('counts', tasks=8)"
+            msg = (
+                "a change or a list of changes is wanted, as rc.changes.rescale('counts', tasks=8)"
+            )
             raise RefusedError(msg)
         return every[0] if len(every) == 1 else Together(changes=every)
 
@@ -195,7 +197,7 @@ def sort(asked: Asked | Sequence[Asked]) -> Sorted:
             edits.append(one)
             continue
         if not is_change(one):
-            msg = f"a change is wanted, as rc.rescale('counts', tasks=8), not {one!r}"
+            msg = f"a change is wanted, as rc.changes.rescale('counts', tasks=8), not {one!r}"
             raise RefusedError(msg)
         for part in parts_of(one):
             if isinstance(part, AssignLogic):

@@ -17,7 +17,7 @@ from pydantic import (
 
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes import Change, one_change
-from rechannel.reconfigure.moment import EventMoment, event_time
+from rechannel.reconfigure.moment import EventMoment, watermark
 from rechannel.reconfigure.plan import Plan
 from rechannel.reconfigure.resolve import MOST_CHANGES
 from rechannel.reconfigure.strategies import Strategy
@@ -113,7 +113,7 @@ class ReconfigureBody(Body):
     def when(self) -> int | datetime | EventMoment | None:
         """From when on; None = as soon as possible."""
         at = self.at
-        return event_time(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
+        return watermark(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
 
 
 class AbortBody(Body):

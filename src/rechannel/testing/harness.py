@@ -75,7 +75,7 @@ class Harness:
         >>> import rechannel as rc
         >>> from rechannel.testing import Harness, script
         >>> words = script("word string", [[{"word": "a"}, {"word": "b"}], [{"word": "a"}]])
-        >>> counts = rc.read().memory(words).key_by("word").aggregate(n=rc.count(), name="counts")
+        >>> counts = rc.read().memory(words).key_by("word").aggregate(n=rc.aggregates.count(), name="counts")
         >>> harness = Harness(counts.write.memory("out"))
         >>> harness.start().run()
         >>> harness.output().sort_by("word").to_pylist()

@@ -100,7 +100,7 @@ def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
             assert words.pop(0) == "rechannel"
             if "--plan" in words:
                 # A plan is for the configuration behind what was asked for before it.
-                assert rc.Plan.load("plan.json").steps
+                assert rc.changes.Plan.load("plan.json").steps
             reaction = rechannel(*words)
             assert (
                 reaction.code,

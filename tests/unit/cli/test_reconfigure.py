@@ -47,7 +47,7 @@ def test_waiting_for_the_end(rechannel, url, job):
 
 
 def test_what_ends_otherwise_than_done_is_a_bad_answer(rechannel, url, job):
-    job.reconfigure(rc.set_interval(5), at=1000)
+    job.reconfigure(rc.changes.set_interval(5), at=1000)
 
     def aborted_meanwhile():
         while len(job.reconfigurations) < 2:
@@ -91,7 +91,7 @@ def test_a_plan_is_shown_saved_and_replayed(rechannel, url, job, tmp_path):
     assert reaction.lines[0] == "rescale(operator='users', tasks=4) by batched(bins=64)"
     assert "128 bins" in reaction.lines[1]
     assert f"the plan is in {file}" in reaction.err
-    assert rc.Plan.load(file).bins == 128
+    assert rc.changes.Plan.load(file).bins == 128
     assert job.reconfigurations == []
     replayed = rechannel("reconfigure", url, "--plan", file, "--wait", "--json")
     assert replayed.code == 0

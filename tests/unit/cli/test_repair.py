@@ -41,7 +41,7 @@ def test_deleted_entries_at_the_end_are_seen(stopped, rechannel, many):
 
 def test_a_damaged_record_of_a_change_is_seen_and_mended(clicks, rechannel):
     clicks.push([("ann", 1)])
-    clicks.running.reconfigure(rc.rescale("users", 3)).wait(60)
+    clicks.running.reconfigure(rc.changes.rescale("users", 3)).wait(60)
     clicks.running.stop()
     [record] = clicks.files("reconfigurations")
     record.write_bytes(record.read_bytes()[:-5])
@@ -60,7 +60,7 @@ def test_a_damaged_record_of_a_change_is_seen_and_mended(clicks, rechannel):
 
 def test_it_does_nothing_while_a_driver_runs(clicks, rechannel):
     clicks.push([("ann", 1)])
-    clicks.running.reconfigure(rc.rescale("users", 3)).wait(60)
+    clicks.running.reconfigure(rc.changes.rescale("users", 3)).wait(60)
     record = Path(clicks.directory) / "reconfigurations/r1.json"
     record.write_bytes(b"")
     reaction = rechannel("repair", clicks.directory, "--do", "record-r1")

@@ -46,7 +46,7 @@ def clicks(start: int, stop: int) -> pa.RecordBatch:
 
 def users(name, state, **limits):
     stream = rc.read().generator(clicks, schema="user STRING", per_timestep=100, **limits)
-    counted = stream.key_by("user").aggregate(n=rc.count(), name="users")
+    counted = stream.key_by("user").aggregate(n=rc.aggregates.count(), name="users")
     return rc.Job(name, counted, state=state)
 """
 
@@ -214,7 +214,7 @@ def wrong(batch):
     raise ArithmeticError("seven is right out")
 
 stream = rc.read().generator(clicks, schema="user STRING", per_timestep=10, rows=100)
-job = rc.Job("bad", stream.map_batches(wrong).key_by("user").aggregate(n=rc.count()), state=STATE)
+job = rc.Job("bad", stream.map_batches(wrong).key_by("user").aggregate(n=rc.aggregates.count()), state=STATE)
 """
     reaction = rechannel("run", program(more), "--in-process", *options)
     assert reaction.code == 2
@@ -253,7 +253,7 @@ def small(batch):
 
 source = rc.read().generator(numbers, schema="n bigint", rows=40, per_timestep={per}, name="in")
 fits = source.map_batches(small, schema="n bigint", name="fits")
-sums = fits.key_by("n").aggregate(c=rc.count(), name="sums")
+sums = fits.key_by("n").aggregate(c=rc.aggregates.count(), name="sums")
 job = rc.Job("small", sums, state="{state}", settings=rc.Settings(tasks=1))
 """
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.cli.inspect import rows as rows_module
 from rechannel.errors import MissingFileError
 
@@ -93,9 +94,9 @@ def test_all_is_read_again_when_a_running_job_removes_files(clicks, rechannel, m
 
 
 def test_operators_that_were_added_to_a_running_job_are_there(clicks, rechannel):
-    counts = clicks.running.stream("users").key_by("n").aggregate(m=rc.count(), name="by.n")
+    counts = clicks.running.stream("users").key_by("n").aggregate(m=agg.count(), name="by.n")
     clicks.push([("ann", 1)])
-    clicks.running.reconfigure(rc.add(counts)).wait(60)
+    clicks.running.reconfigure(rc.changes.add(counts)).wait(60)
     empty = rechannel("sql", clicks.directory, "SELECT * FROM `by.n`")
     assert "operator 'by.n' has no state yet" in empty.err
     clicks.push([("ann", 1), ("bob", 2)])

@@ -62,6 +62,7 @@ def test_looking_back(stopped, rechannel):
 
 def test_several_keys_of_several_types_are_told_from_the_state(tmp_path, rechannel):
     import rechannel as rc
+    from rechannel import aggregates as agg
     from rechannel.job import InProcess
     from rechannel.sources.connectors import MemoryConnector
 
@@ -76,7 +77,7 @@ def test_several_keys_of_several_types_are_told_from_the_state(tmp_path, rechann
     rows = MemoryConnector(schema=schema)
     stream = rc.read().memory(rows, name="rows")
     keyed = stream.key_by("day", "price", "raw")
-    flow = keyed.aggregate(last=rc.last("at"), two=rc.last_n("price", 2), name="op")
+    flow = keyed.aggregate(last=agg.last("at"), two=agg.last_n("price", 2), name="op")
     job = rc.Job("many", flow, state=tmp_path / "state").start(in_process=InProcess())
     rows.push(
         pa.RecordBatch.from_pylist(

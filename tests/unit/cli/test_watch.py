@@ -82,7 +82,7 @@ def test_figures():
 
 def test_one_frame_of_a_running_job(rechannel, clicks):
     clicks.push([("ann", 1), ("bob", 2)])
-    clicks.running.reconfigure(rc.rescale("users", tasks=4), at=1000)
+    clicks.running.reconfigure(rc.changes.rescale("users", tasks=4), at=1000)
     with clicks.running.serve(port=0) as server:
         for options in (["--once"], []):
             reaction = rechannel("watch", server.url, *options)

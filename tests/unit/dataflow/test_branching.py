@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.evolution import with_logic
 from rechannel.dataflow.graph import Transform
 from rechannel.dataflow.picture import draw_text
@@ -93,7 +94,7 @@ def test_the_text_of_a_branch_excludes_the_ones_before():
 def test_names_follow_the_branches():
     made = stream().branch(cheap=below(4), otherwise="dear")
     assert [branch.name for branch in made.values()] == ["rows.cheap", "rows.dear"]
-    counts = [branch.key_by("k").aggregate(n=rc.count()) for branch in made.values()]
+    counts = [branch.key_by("k").aggregate(n=agg.count()) for branch in made.values()]
     assert [count.name for count in counts] == [
         "rows.cheap.aggregate-by-k",
         "rows.dear.aggregate-by-k",

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.check import check
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError
@@ -33,15 +34,15 @@ MAKES = {
     "made": lambda: rows().select("*", V=rc.computed(lambda v: v, "v")),
     "map": lambda: rows().map(lambda row: (1, 2), "n INT, N INT"),
     "map_batches": lambda: rows().map_batches(lambda batch: batch, "n INT, N INT"),
-    "aggregate names": lambda: rows().key_by("k").aggregate({"N": rc.count(), "n": rc.sum("v")}),
-    "aggregate and key": lambda: rows().key_by("k").aggregate(K=rc.count()),
+    "aggregate names": lambda: rows().key_by("k").aggregate({"N": agg.count(), "n": agg.sum("v")}),
+    "aggregate and key": lambda: rows().key_by("k").aggregate(K=agg.count()),
     "track": lambda: rows().key_by("k").track(lambda *a: None, state="n INT, N INT"),
     "track and key": lambda: rows().key_by("k").track(lambda *a: None, state="K INT"),
     "windows": lambda: (
-        timed().key_by("k").window(rc.tumbling(1)).aggregate(Window_Start=rc.count())
+        timed().key_by("k").window(rc.windows.tumbling(1)).aggregate(Window_Start=agg.count())
     ),
     "top": lambda: rows().key_by("k").top(3, by="v", rank="V"),
-    "running": lambda: rows().key_by("k").running(V=rc.lag("v")),
+    "running": lambda: rows().key_by("k").running(V=agg.lag("v")),
     "join": lambda: timed().join(
         rows("id STRING, V BIGINT, t TIMESTAMP", "others").event_time("t"),
         {"k": "id"},

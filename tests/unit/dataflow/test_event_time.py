@@ -3,6 +3,7 @@
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.difference import refusal
 from rechannel.dataflow.evolution import with_logic
 from rechannel.dataflow.graph import MapBatches, Stateful
@@ -21,8 +22,8 @@ def bids(name="bids", columns=BIDS):
 
 
 def counted(stream, **options):
-    windows = stream.key_by("auction").window(rc.tumbling("10 seconds"), **options)
-    return windows.aggregate(n=rc.count(), name="counts")
+    windows = stream.key_by("auction").window(rc.windows.tumbling("10 seconds"), **options)
+    return windows.aggregate(n=agg.count(), name="counts")
 
 
 def test_columns_are_keys_window_and_aggregates():
@@ -37,8 +38,8 @@ def test_time_comes_from_where_it_was_declared_last():
     )
     counts = counted(stream)
     assert time_inputs(counts.node) == (TimeInput(name="second", delay_us=5_000, idle_ms=7),)
-    again = counts.key_by("n").window(rc.tumbling("1 hour"), time_column="window_start")
-    top = again.aggregate(most=rc.max("auction"), name="top")
+    again = counts.key_by("n").window(rc.windows.tumbling("1 hour"), time_column="window_start")
+    top = again.aggregate(most=agg.max("auction"), name="top")
     assert time_inputs(top.node) == (TimeInput(name="counts"),)
     assert time_names(top.node) == ("top",)
     assert time_names(counts.late.node) == ()
@@ -55,10 +56,10 @@ def test_every_input_counts_once():
 
 def test_operators_without_windows_hand_event_time_on():
     totals = (
-        bids().event_time("at", name="t").key_by("auction").aggregate(n=rc.count(), name="totals")
+        bids().event_time("at", name="t").key_by("auction").aggregate(n=agg.count(), name="totals")
     )
     assert time_names(totals.node) == ("totals",)
-    plain = bids().key_by("auction").aggregate(n=rc.count(), name="plain")
+    plain = bids().key_by("auction").aggregate(n=agg.count(), name="plain")
     assert time_names(plain.node) == ()
 
 
@@ -70,7 +71,7 @@ def test_operators_without_windows_hand_event_time_on():
         (lambda: bids().event_time("at", "soon"), "delay is a timedelta, a text"),
         (lambda: bids().event_time("at", -1), "delay is a timedelta"),
         (lambda: bids().event_time("at", idle=0), "idle is a timedelta"),
-        (lambda: rc.tumbling(0), "size of a window is a timedelta"),
+        (lambda: rc.windows.tumbling(0), "size of a window is a timedelta"),
         (lambda: counted(bids()), "say which column has the event times"),
         (lambda: counted(bids(), time_column="at"), "'bids' get there without one: say stream.event_time"),
         (lambda: counted(bids().event_time("at").union(bids("others")), time_column="at"), "'others' get there"),
@@ -79,18 +80,18 @@ def test_operators_without_windows_hand_event_time_on():
         (lambda: counted(bids().event_time("at"), lateness="a bit"), "lateness is a timedelta"),
         (
             lambda: bids(columns=BIDS + ", window_end INT").event_time("at").key_by("window_end").window(
-                rc.tumbling(5)
-            ).aggregate(n=rc.count()),
+                rc.windows.tumbling(5)
+            ).aggregate(n=agg.count()),
             "key 'window_end' has the name of a window's column",
         ),
         (
-            lambda: bids().event_time("at").key_by("auction").window(rc.tumbling(5)).aggregate(
-                window_end=rc.count()
+            lambda: bids().event_time("at").key_by("auction").window(rc.windows.tumbling(5)).aggregate(
+                window_end=agg.count()
             ),
             "the name of the window's end",
         ),
         (lambda: bids().late, "source 'bids' .* has no late rows"),
-        (lambda: bids().key_by("auction").aggregate(n=rc.count()).late, "has no late rows"),
+        (lambda: bids().key_by("auction").aggregate(n=agg.count()).late, "has no late rows"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(make, message):
@@ -107,14 +108,14 @@ def test_a_missing_column_is_an_unknown_column():
     ("size", "options"),
     [
         ("5 seconds", {}),
-        (rc.tumbling("10 seconds", "1 second"), {}),
+        (rc.windows.tumbling("10 seconds", "1 second"), {}),
         ("10 seconds", {"lateness": 5}),
     ],
 )
 def test_windows_of_a_running_operator_stay(size, options):
-    window = rc.tumbling(size) if isinstance(size, str) else size
+    window = rc.windows.tumbling(size) if isinstance(size, str) else size
     keyed = bids().event_time("at").key_by("auction")
-    other = keyed.window(window, **options).aggregate(n=rc.count(), name="counts")
+    other = keyed.window(window, **options).aggregate(n=agg.count(), name="counts")
     text = refusal(counted(bids().event_time("at")).node, other.node)
     assert text is not None
     assert "its windows cannot change" in text
@@ -136,7 +137,7 @@ def test_nodes_without_a_function_of_the_user_have_none_to_replace():
 
 def test_aggregates_of_windows_can_be_replaced_by_name():
     dataflow = dataflow_of(counted(bids().event_time("at")).write.memory("out"))
-    changed = with_logic(dataflow, "counts", {"n": rc.count(), "most": rc.max("price")})
+    changed = with_logic(dataflow, "counts", {"n": agg.count(), "most": agg.max("price")})
     (node,) = (n for n in changed.nodes if isinstance(n, Stateful))
     assert list(node.spec.aggregates.aggregates) == ["n", "most"]
     with pytest.raises(RefusedError, match="runs aggregates by name"):

@@ -16,7 +16,7 @@ def orders() -> Any:
 
 
 FORMER: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda s: s.window(rc.tumbling("1 hour"), on="at"), "window .* on=; use time_column="),
+    (lambda s: s.window(rc.windows.tumbling("1 hour"), on="at"), "window .* on=; use time_column="),
     (lambda s: s.deduplicate("user", within=5, on="at"), "deduplicate .* on=; use time_column="),
     (
         lambda s: s.key_by("user").track(max, state="n INT", initialise=max),
@@ -46,9 +46,9 @@ def test_a_former_name_of_an_argument_is_refused_with_the_present_one(
 def test_a_former_value_of_emit_is_refused_with_the_present_one(old: Any, new: str) -> None:
     timed = orders().event_time("at")
     with pytest.raises(DataflowError, match=f"emit='{new}' is what emit='{old}' was"):
-        timed.key_by("user").window(rc.tumbling("1 hour"), emit=old)
+        timed.key_by("user").window(rc.windows.tumbling("1 hour"), emit=old)
     with pytest.raises(DataflowError, match=new):
-        timed.key_by("user").window(rc.tumbling("1 hour"), emit=old, time="processing")
+        timed.key_by("user").window(rc.windows.tumbling("1 hour"), emit=old, time="processing")
 
 
 def test_names_are_given_by_keyword() -> None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.picture import draw_text
 from rechannel.dataflow.stream import Stream, dataflow_of
@@ -64,7 +65,7 @@ def test_rows_that_fail_leave_and_the_others_are_counted(make):
     by_name["parse"] = Stream(node=node)
     ends = [
         parsed.key_by("k")
-        .aggregate(total=rc.sum("n"), name="totals")
+        .aggregate(total=agg.sum("n"), name="totals")
         .write.memory("out", name="out"),
         by_name["parse"].dead_letters.write.memory("dead", name="dead"),
     ]
@@ -116,7 +117,7 @@ def test_dead_letters_are_a_stream_like_any_other_and_meet_in_one_sink():
         two.write.noop(),
         dead.write.memory("dead", name="dead"),
         dead.key_by("operator")
-        .aggregate(n=rc.count(), name="told")
+        .aggregate(n=agg.count(), name="told")
         .write.memory("counts", name="counts"),
     ]
     harness = Harness(ends)
@@ -345,17 +346,17 @@ def test_readers_of_dead_letters_come_and_the_last_one_stays():
     process = bench.harness.start()
     bench.feed("a1", "ax")
     node = stream_of(process.exchange.current.program.dataflow, "sums")
-    process.reconfigure(rc.add(node.dead_letters.write.memory("more", name="more")))
+    process.reconfigure(rc.changes.add(node.dead_letters.write.memory("more", name="more")))
     process.run()
     bench.feed("bx")
     assert [row[2] for row in rows_of(bench.harness, "more", 2)] == ['{"k": "b", "v": "bx"}']
-    process.reconfigure(rc.remove("dead"))
+    process.reconfigure(rc.changes.remove("dead"))
     process.run()
     bench.feed("cx")
     assert [row[2] for row in rows_of(bench.harness, "more", 3)] == ['{"k": "c", "v": "cx"}']
     assert 3 not in bench.harness.outputs("dead")
     with pytest.raises(DataflowError, match="nobody reads the dead letters of track 'sums'"):
-        process.reconfigure(rc.remove("more"))
+        process.reconfigure(rc.changes.remove("more"))
 
 
 def test_a_function_that_is_exchanged_still_has_dead_letters():
@@ -372,8 +373,8 @@ def test_a_function_that_is_exchanged_still_has_dead_letters():
     rows.push(text("a1"))
     process.run()
     other = [
-        rc.change_logic("one", lambda row: (row.k, -number(row)[1])),
-        rc.change_logic("two", lambda batch: numbers(batch)),  # noqa: PLW0108
+        rc.changes.change_logic("one", lambda row: (row.k, -number(row)[1])),
+        rc.changes.change_logic("two", lambda batch: numbers(batch)),  # noqa: PLW0108
     ]
     process.reconfigure(other)
     process.run()

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.job import InProcess
 from rechannel.kernels.shuffle.watermarks import MICROS
@@ -41,8 +42,8 @@ class Bench:
         stream = streams[0].union(*streams[1:]) if sources > 1 else streams[0]
         self.windows = (
             stream.key_by("user")
-            .window(rc.tumbling("10 seconds"), **options)
-            .aggregate(n=rc.count(), total=rc.sum("x"), name="windows")
+            .window(rc.windows.tumbling("10 seconds"), **options)
+            .aggregate(n=agg.count(), total=agg.sum("x"), name="windows")
         )
         ends = [self.windows.write.memory("out", name="out")]
         if late:
@@ -137,7 +138,7 @@ def test_late_rows_are_counted_whether_or_not_anybody_wants_them(combined):
     bench, reports = Bench(), []
     run = bench.harness.process.runner.run
     bench.harness.process.runner.run = lambda *step: reports.extend(found := run(*step)) or found
-    bench.harness.process.reconfigure(rc.combine("windows", mode))
+    bench.harness.process.reconfigure(rc.changes.combine("windows", mode))
     bench.step(row("ann", 12))
     bench.step(row("ann", 2), row("ann", 3), row("bob", 1), row("ann", 13))
     assert bench.state() == [("ann", 10, 2)]
@@ -216,8 +217,8 @@ def test_a_source_that_becomes_idle_is_heard_of_behind_other_operators():
         for i, each in enumerate((left, right))
     ]
     first = streams[0].union(streams[1]).deduplicate("user", name="first")
-    windows = first.key_by("x").window(rc.tumbling("10 seconds"), time_column="at")
-    counts = windows.aggregate(n=rc.count(), name="counts")
+    windows = first.key_by("x").window(rc.windows.tumbling("10 seconds"), time_column="at")
+    counts = windows.aggregate(n=agg.count(), name="counts")
     clock = ManualClock()
     harness = Harness(counts.write.memory("out", name="out"), settings=SETTINGS, clock=clock)
     process = harness.start()
@@ -243,10 +244,12 @@ def test_windows_of_windows():
     rows = script("user STRING, x BIGINT, at TIMESTAMP")
     timed = rc.read().memory(rows, name="rows").event_time("at")
     small = (
-        timed.key_by("user").window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="small")
+        timed.key_by("user")
+        .window(rc.windows.tumbling("10 seconds"))
+        .aggregate(n=agg.count(), name="small")
     )
-    windows = small.key_by("n").window(rc.tumbling("1 minute"), time_column="window_start")
-    large = windows.aggregate(users=rc.count(), name="large")
+    windows = small.key_by("n").window(rc.windows.tumbling("1 minute"), time_column="window_start")
+    large = windows.aggregate(users=agg.count(), name="large")
     harness = Harness(large.write.memory("out", name="out"), settings=SETTINGS)
     harness.start()
     for batch in (
@@ -280,12 +283,14 @@ def test_a_restart_goes_on_with_event_time():
 
 
 @pytest.mark.parametrize(
-    "window", [rc.tumbling("10 seconds"), rc.sliding("20 seconds", "10 seconds")], ids=repr
+    "window",
+    [rc.windows.tumbling("10 seconds"), rc.windows.sliding("20 seconds", "10 seconds")],
+    ids=repr,
 )
 def test_over_finished_input_every_window_is_complete(window):
     rows = script("user STRING, x BIGINT, at TIMESTAMP")
     timed = rc.read().memory(rows, name="rows").event_time("at", "1 hour")
-    counts = timed.key_by("user").window(window).aggregate(n=rc.count(), name="windows")
+    counts = timed.key_by("user").window(window).aggregate(n=agg.count(), name="windows")
     columns = {
         name: [each[name] for each in (row("ann", 15), row("ann", 1), row("bob", 99))]
         for name in ROW
@@ -302,7 +307,7 @@ def test_over_finished_input_every_window_is_complete(window):
         )
     tumbling = [("ann", 10, 1), ("ann", 20, 1), ("bob", 100, 1)]
     sliding = [("ann", 10, 1), ("ann", 20, 2), ("ann", 30, 1), ("bob", 100, 1), ("bob", 110, 1)]
-    assert shown == (tumbling if window == rc.tumbling("10 seconds") else sliding)
+    assert shown == (tumbling if window == rc.windows.tumbling("10 seconds") else sliding)
 
 
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
@@ -326,8 +331,10 @@ def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete(
     bench = Bench(delay="5 seconds")
     process = bench.harness.process
     with pytest.raises(RefusedError, match="does not go by event time"):
-        process.reconfigure(rc.rescale("windows", 1), at=rc.event_time(at(20), "rows-0"))
-    process.reconfigure(rc.rescale("windows", 1), at=rc.event_time(at(20)))
+        process.reconfigure(
+            rc.changes.rescale("windows", 1), at=rc.changes.watermark(at(20), "rows-0")
+        )
+    process.reconfigure(rc.changes.rescale("windows", 1), at=rc.changes.watermark(at(20)))
     tasks = []
     for seconds in (1, 24, 25, 26):
         bench.step(row("ann", seconds))
@@ -336,15 +343,17 @@ def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete(
     assert tasks == [2, 2, 1, 1]
     assert process.journal.state.coordination.find("r1").taken[0].timestep == 4
     with pytest.raises(RefusedError, match="is over"):
-        process.reconfigure(rc.rescale("windows", 2), at=rc.event_time(at(20)))
+        process.reconfigure(rc.changes.rescale("windows", 2), at=rc.changes.watermark(at(20)))
 
 
 def test_late_rows_have_a_time_of_their_own_if_it_is_said_again():
     rows = script("user STRING, x BIGINT, at TIMESTAMP")
     first = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
-    windows = first.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="windows")
+    windows = first.window(rc.windows.tumbling("10 seconds")).aggregate(
+        n=agg.count(), name="windows"
+    )
     again = windows.late.event_time("at", "5 seconds", name="again").key_by("user")
-    late = again.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="late")
+    late = again.window(rc.windows.tumbling("10 seconds")).aggregate(n=agg.count(), name="late")
     harness = Harness(late.write.memory("out", name="out"), settings=SETTINGS)
     harness.start()
     for seconds in (100, 1, 2, 25):

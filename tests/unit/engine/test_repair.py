@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.journal.head import write_head
 from rechannel.engine.journal.incarnations import SINKS, incarnation
@@ -43,7 +44,7 @@ def bench(store: MemoryStore, rows: int = 4, **options: object) -> Harness:
     """A sum by key over as many timesteps."""
     connector = script("k long, v long", [[{"k": 1, "v": n}] for n in range(rows)])
     stream = rc.read().memory(connector, name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     settings = Settings(tasks=1, bins=4, snapshot_every=2)
     return Harness(sums.write.memory("out", name="out"), store=store, settings=settings, **options)  # type: ignore[arg-type]
 
@@ -53,7 +54,7 @@ def done() -> MemoryStore:
     store = MemoryStore()
     process = bench(store).start()
     process.run()
-    process.reconfigure(rc.rescale("sums", 2))
+    process.reconfigure(rc.changes.rescale("sums", 2))
     process.run()
     process.stop()
     write_head(store, process.journal.state.number)

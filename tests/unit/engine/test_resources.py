@@ -103,11 +103,11 @@ def test_rows_that_are_made_lazily_are_made_with_the_resource(events):
 def test_another_function_or_another_opening_closes_it(events):
     bench = Bench(open_a)
     bench.step()
-    bench.harness.process.reconfigure([rc.change_logic("calls", shouting)])
+    bench.harness.process.reconfigure([rc.changes.change_logic("calls", shouting)])
     assert bench.step() == "!"
     assert events == ["open a", "use a", "close a", "open a", "use a"]
     del events[:]
-    bench.harness.process.reconfigure([rc.change_dataflow(bench.flow(open_b, shouting))])
+    bench.harness.process.reconfigure([rc.changes.change_dataflow(bench.flow(open_b, shouting))])
     assert bench.step() == "!"
     assert events == ["close a", "open b", "use b"]
 
@@ -116,7 +116,7 @@ def test_a_change_of_something_else_leaves_it_open(events):
     bench = Bench(open_a)
     bench.step()
     calls = stream_of(bench.harness.dataflow, "calls")
-    bench.harness.process.reconfigure([rc.add(calls.write.memory("more", name="more"))])
+    bench.harness.process.reconfigure([rc.changes.add(calls.write.memory("more", name="more"))])
     bench.step()
     assert bench.harness.outputs("more")
     assert events.count("open a") == 1
@@ -150,7 +150,7 @@ def test_functions_that_nobody_can_compare_do_not_share_one(events):
     first, second = (partial(opening, Secret()) for _ in range(2))
     bench = Bench(first)
     bench.step()
-    bench.harness.process.reconfigure([rc.change_dataflow(bench.flow(second, enriched))])
+    bench.harness.process.reconfigure([rc.changes.change_dataflow(bench.flow(second, enriched))])
     bench.step()
     assert events == ["open a", "use a", "close a", "open a", "use a"]
 

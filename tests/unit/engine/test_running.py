@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, TimestepError, UnknownColumnError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
@@ -55,12 +56,12 @@ class Bench:
 def test_every_row_leaves_with_what_was_before_it():
     bench = Bench(
         lambda s: s.key_by("k").running(
-            {"is": rc.cumulative(rc.count())},
-            before=rc.lag("price"),
-            older=rc.lag("price", 3, default=0),
-            change=rc.difference("price"),
-            total=rc.cumulative(rc.sum("price")),
-            most=rc.cumulative(rc.max("price")),
+            {"is": agg.cumulative(agg.count())},
+            before=agg.lag("price"),
+            older=agg.lag("price", 3, default=0),
+            change=agg.difference("price"),
+            total=agg.cumulative(agg.sum("price")),
+            most=agg.cumulative(agg.max("price")),
             name="run",
         )
     )
@@ -87,9 +88,9 @@ def test_every_row_leaves_with_what_was_before_it():
 def test_the_last_value_that_is_known():
     bench = Bench(
         lambda s: s.key_by("k").running(
-            known=rc.cumulative(rc.last("price", ignore_nulls=True)),
-            first=rc.cumulative(rc.first("price")),
-            three=rc.cumulative(rc.last_n("price", 2)),
+            known=agg.cumulative(agg.last("price", ignore_nulls=True)),
+            first=agg.cumulative(agg.first("price")),
+            three=agg.cumulative(agg.last_n("price", 2)),
         )
     )
     bench.step(row("a", None), row("a", 1))
@@ -103,13 +104,13 @@ def test_types_of_values_and_of_differences():
     schema = "k STRING, small TINYINT, d DECIMAL(38, 2), e DECIMAL(5, 1), f FLOAT, day DATE, l ARRAY<INT>"
     bench = Bench(
         lambda s: s.key_by("k").running(
-            small_=rc.difference("small"),
-            d_=rc.difference("d"),
-            e_=rc.difference("e"),
-            f_=rc.difference("f"),
-            day_=rc.lag("day"),
-            l_=rc.lag("l"),
-            e_before=rc.lag("e", default=0),
+            small_=agg.difference("small"),
+            d_=agg.difference("d"),
+            e_=agg.difference("e"),
+            f_=agg.difference("f"),
+            day_=agg.lag("day"),
+            l_=agg.lag("l"),
+            e_before=agg.lag("e", default=0),
             name="run",
         ),
         schema=schema,
@@ -135,7 +136,7 @@ def test_types_of_values_and_of_differences():
 
 
 def test_differences_that_do_not_fit_fail_the_timestep():
-    bench = Bench(lambda s: s.key_by("k").running(change=rc.difference("price"), name="run"))
+    bench = Bench(lambda s: s.key_by("k").running(change=agg.difference("price"), name="run"))
     bench.step(row("a", 2**62))
     with pytest.raises(
         TimestepError, match=r"difference\('price'\) does not fit its result type int64"
@@ -146,7 +147,7 @@ def test_differences_that_do_not_fit_fail_the_timestep():
 def test_the_order_of_event_time():
     bench = Bench(
         lambda s: s.key_by("k").running(
-            before=rc.lag("price"), n=rc.cumulative(rc.count()), time_column="at", name="run"
+            before=agg.lag("price"), n=agg.cumulative(agg.count()), time_column="at", name="run"
         ),
         late=True,
     )
@@ -169,9 +170,11 @@ def test_the_order_of_event_time():
 
 def test_windows_behind_lose_no_row():
     def build(stream):
-        rows = stream.key_by("k").running(step=rc.difference("price"), time_column="at", name="run")
-        windows = rows.key_by("k").window(rc.tumbling("2 seconds"), time_column="at")
-        return windows.aggregate(n=rc.count(), most=rc.max("step"), name="windows")
+        rows = stream.key_by("k").running(
+            step=agg.difference("price"), time_column="at", name="run"
+        )
+        windows = rows.key_by("k").window(rc.windows.tumbling("2 seconds"), time_column="at")
+        return windows.aggregate(n=agg.count(), most=agg.max("step"), name="windows")
 
     bench = Bench(build, late=True, delay="3 seconds")
     shown = []
@@ -185,7 +188,7 @@ def test_a_batch_waits_for_nothing():
     rows = script(SCHEMA)
     rows.push([row("a", 2, 2), row("a", 1, 1), row("a", 9, None)])
     stream = rc.read().memory(rows, name="rows").event_time("at")
-    run = stream.key_by("k").running(before=rc.lag("price"), time_column="at", name="run")
+    run = stream.key_by("k").running(before=agg.lag("price"), time_column="at", name="run")
     ends = [run.write.memory("out", name="out"), run.late.write.memory("late", name="late")]
     with rc.run_batch(ends, in_process=InProcess()) as result:
         assert [r["before"] for r in result.output("out").to_pylist()] == [None, 1]
@@ -194,7 +197,7 @@ def test_a_batch_waits_for_nothing():
 
 def test_rows_that_wait_are_not_read_when_others_come(monkeypatch):
     bench = Bench(
-        lambda s: s.key_by("k").running(before=rc.lag("price"), time_column="at", name="run"),
+        lambda s: s.key_by("k").running(before=agg.lag("price"), time_column="at", name="run"),
         delay="1 hour",
     )
     bench.step(*(row("a", i, i) for i in range(50)))
@@ -210,25 +213,25 @@ def test_rows_that_wait_are_not_read_when_others_come(monkeypatch):
 def test_other_functions_of_a_running_operator():
     bench = Bench(
         lambda s: s.key_by("k").running(
-            before=rc.lag("price"), total=rc.cumulative(rc.sum("price")), name="run"
+            before=agg.lag("price"), total=agg.cumulative(agg.sum("price")), name="run"
         )
     )
     bench.step(row("a", 1), row("a", 2))
     more = {
-        "before": rc.lag("price", default=-1),
-        "n": rc.cumulative(rc.count()),
-        "older": rc.lag("price", 2),
+        "before": agg.lag("price", default=-1),
+        "n": agg.cumulative(agg.count()),
+        "older": agg.lag("price", 2),
     }
-    bench.reconfigure(rc.change_logic("run", more))
+    bench.reconfigure(rc.changes.change_logic("run", more))
     # What is new begins with the rows to come; what is kept goes on; what is gone is forgotten.
     assert bench.step(row("a", 3), row("b", 7)) == [("a", 3, 2, 1, None), ("b", 7, -1, 1, None)]
-    bench.reconfigure(rc.rescale("run", 3))
+    bench.reconfigure(rc.changes.rescale("run", 3))
     assert bench.step(row("a", 4), row("a", 5)) == [("a", 4, 3, 2, None), ("a", 5, 4, 3, 3)]
-    deeper = {**more, "before": rc.lag("price", 2)}
+    deeper = {**more, "before": agg.lag("price", 2)}
     with pytest.raises(RefusedError, match=r"'before' was LastN.*n=1.*would be.*n=2"):
-        bench.reconfigure(rc.change_logic("run", deeper))
+        bench.reconfigure(rc.changes.change_logic("run", deeper))
     with pytest.raises(RefusedError, match="functions of the order of rows"):
-        bench.reconfigure(rc.change_logic("run", lambda x: x))
+        bench.reconfigure(rc.changes.change_logic("run", lambda x: x))
 
 
 def test_another_order_is_refused():
@@ -236,7 +239,7 @@ def test_another_order_is_refused():
 
     def ends(on):
         stream = rc.read().memory(rows, name="rows").event_time("at")
-        run = stream.key_by("k").running(before=rc.lag("price"), time_column=on, name="run")
+        run = stream.key_by("k").running(before=agg.lag("price"), time_column=on, name="run")
         return run.write.memory("out", name="out")
 
     harness = Harness([ends(None)], settings=rc.Settings(tasks=2, bins=4))
@@ -244,7 +247,7 @@ def test_another_order_is_refused():
     rows.push([row("a", 1)])
     process.run()
     with pytest.raises(RefusedError, match="what is gone cannot come back"):
-        process.reconfigure(rc.change_dataflow(ends("at")))
+        process.reconfigure(rc.changes.change_dataflow(ends("at")))
 
 
 def test_what_cannot_be_is_refused():
@@ -252,27 +255,30 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("k")
     for wrong, words in (
         (keyed.running, "at least one function"),
-        (lambda: keyed.running(total=rc.sum("price")), r"say cumulative\("),
+        (lambda: keyed.running(total=agg.sum("price")), r"say cumulative\("),
         (lambda: keyed.running(total=3), "use lag, difference or cumulative"),
-        (lambda: keyed.running(x=rc.lag("cost")), "no column 'cost'"),
-        (lambda: keyed.running(weight=rc.lag("price")), "a column 'weight' already"),
-        (lambda: keyed.running(k=rc.lag("price")), "a column 'k' already"),
-        (lambda: keyed.running(x=rc.lag("price", 0)), "at least 1, not 0"),
-        (lambda: keyed.running(x=rc.difference("price", 1.5)), "at least 1, not 1.5"),
-        (lambda: keyed.running(x=rc.lag(3)), "the name of a column, not 3"),
-        (lambda: keyed.running(x=rc.lag("price", default="none")), "no value of type bigint"),
-        (lambda: keyed.running(x=rc.difference("at")), "cannot take column 'at'"),
-        (lambda: keyed.running(x=rc.difference("k")), "cannot take column 'k'"),
-        (lambda: keyed.running(x=rc.cumulative(rc.sum("at"))), "cannot take column 'at'"),
-        (lambda: rc.cumulative("price"), "takes an aggregate"),
-        (lambda: rc.cumulative(rc.count_distinct("price")), "count_distinct cannot be cumulative"),
-        (lambda: keyed.running(x=rc.lag("price"), time_column="when"), "no column 'when'"),
-        (lambda: keyed.running(x=rc.lag("price"), time_column="price"), "must be timestamps"),
-        (lambda: keyed.running(x=rc.lag("price")).late, "has no late rows"),
-        (lambda: keyed.running(x=rc.lag("price"), tasks=0), "at least 1"),
+        (lambda: keyed.running(x=agg.lag("cost")), "no column 'cost'"),
+        (lambda: keyed.running(weight=agg.lag("price")), "a column 'weight' already"),
+        (lambda: keyed.running(k=agg.lag("price")), "a column 'k' already"),
+        (lambda: keyed.running(x=agg.lag("price", 0)), "at least 1, not 0"),
+        (lambda: keyed.running(x=agg.difference("price", 1.5)), "at least 1, not 1.5"),
+        (lambda: keyed.running(x=agg.lag(3)), "the name of a column, not 3"),
+        (lambda: keyed.running(x=agg.lag("price", default="none")), "no value of type bigint"),
+        (lambda: keyed.running(x=agg.difference("at")), "cannot take column 'at'"),
+        (lambda: keyed.running(x=agg.difference("k")), "cannot take column 'k'"),
+        (lambda: keyed.running(x=agg.cumulative(agg.sum("at"))), "cannot take column 'at'"),
+        (lambda: agg.cumulative("price"), "takes an aggregate"),
+        (
+            lambda: agg.cumulative(agg.count_distinct("price")),
+            "count_distinct cannot be cumulative",
+        ),
+        (lambda: keyed.running(x=agg.lag("price"), time_column="when"), "no column 'when'"),
+        (lambda: keyed.running(x=agg.lag("price"), time_column="price"), "must be timestamps"),
+        (lambda: keyed.running(x=agg.lag("price")).late, "has no late rows"),
+        (lambda: keyed.running(x=agg.lag("price"), tasks=0), "at least 1"),
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
             wrong()
     untimed = rc.read().memory(script(SCHEMA), name="rows")
     with pytest.raises(DataflowError, match="how far event time has come"):
-        untimed.key_by("k").running(x=rc.lag("price"), time_column="at")
+        untimed.key_by("k").running(x=agg.lag("price"), time_column="at")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.check import fingerprint
 from rechannel.dataflow.identity import dataflow_identity
 from rechannel.dataflow.stream import Stream, dataflow_of
@@ -34,10 +35,13 @@ def others() -> Stream:
 
 def windows() -> dict[str, Stream]:
     """Every kind of window, shown in every way."""
-    keyed, n = rows().key_by("k"), {"n": rc.count(), "s": rc.sum("v")}
-    tumbling, sliding = rc.tumbling("10 seconds", "1 second"), rc.sliding("9 seconds", "6 seconds")
+    keyed, n = rows().key_by("k"), {"n": agg.count(), "s": agg.sum("v")}
+    tumbling, sliding = (
+        rc.windows.tumbling("10 seconds", "1 second"),
+        rc.windows.sliding("9 seconds", "6 seconds"),
+    )
     change: Any = {"lateness": "1 second"}
-    counted = keyed.window(rc.tumbling("10 seconds")).aggregate(n, name="inner")
+    counted = keyed.window(rc.windows.tumbling("10 seconds")).aggregate(n, name="inner")
     return {
         "tumbling": keyed.window(tumbling).aggregate(n),
         "tumbling late": keyed.window(tumbling, **change).aggregate(n),
@@ -46,18 +50,20 @@ def windows() -> dict[str, Stream]:
         "tumbling reduce": keyed.window(tumbling).reduce(max),
         "sliding": keyed.window(sliding).aggregate(n),
         "sliding copies": keyed.window(sliding, **change).aggregate(n),
-        "sliding ordered": keyed.window(sliding).aggregate(first=rc.first("v")),
+        "sliding ordered": keyed.window(sliding).aggregate(first=agg.first("v")),
         "sliding processing": keyed.window(sliding, time="processing").aggregate(n),
         "sliding reduce": keyed.window(sliding).reduce(max, inverse=min),
         "sliding keyless": rows().window(sliding).aggregate(n),
-        "sessions": keyed.window(rc.sessions("3 seconds"), **change).aggregate(n),
-        "sessions ordered": keyed.window(rc.sessions("3 seconds")).aggregate(f=rc.first("v")),
-        "sessions processing": keyed.window(rc.sessions(5), time="processing").aggregate(n),
-        "sessions apply": keyed.window(rc.sessions(5)).apply_batches(len, "x BIGINT"),
-        "counting": keyed.window(rc.counting(10)).aggregate(n),
-        "counting by time": keyed.window(rc.counting(10, 4), time_column="t").aggregate(n),
-        "inherited": counted.window(rc.same_window()).aggregate(total=rc.sum("n")),
-        "inherited top": counted.window(rc.same_window()).top(3, by="n"),
+        "sessions": keyed.window(rc.windows.sessions("3 seconds"), **change).aggregate(n),
+        "sessions ordered": keyed.window(rc.windows.sessions("3 seconds")).aggregate(
+            f=agg.first("v")
+        ),
+        "sessions processing": keyed.window(rc.windows.sessions(5), time="processing").aggregate(n),
+        "sessions apply": keyed.window(rc.windows.sessions(5)).apply_batches(len, "x BIGINT"),
+        "counting": keyed.window(rc.windows.counting(10)).aggregate(n),
+        "counting by time": keyed.window(rc.windows.counting(10, 4), time_column="t").aggregate(n),
+        "inherited": counted.window(rc.windows.same_window()).aggregate(total=agg.sum("n")),
+        "inherited top": counted.window(rc.windows.same_window()).top(3, by="n"),
         "top": keyed.window(tumbling).top(3, by="v", ties=True),
         "sliding top": keyed.window(sliding).top(3, by="v", ranking="dense_rank"),
         "apply": keyed.window(tumbling).apply_batches(len, "x BIGINT"),
@@ -70,7 +76,7 @@ def kept_by_key() -> dict[str, Stream]:
     keyed = rows().key_by("k")
     timed: Any = {"time": "event", "timeout": "5 seconds"}
     return {
-        "aggregate": keyed.aggregate(n=rc.count(), m=rc.mean("v"), l=rc.last_n("v", 3)),
+        "aggregate": keyed.aggregate(n=agg.count(), m=agg.mean("v"), l=agg.last_n("v", 3)),
         "reduce": keyed.running_reduce(max),
         "reduce rowwise": keyed.running_reduce(max, rowwise=True),
         "track": keyed.track(len, state="n BIGINT"),
@@ -82,14 +88,17 @@ def kept_by_key() -> dict[str, Stream]:
         "deduplicate within": rows().deduplicate("k", within="5 seconds"),
         "latest": keyed.latest("v"),
         "top": keyed.top(2, by="v"),
-        "running": keyed.running(before=rc.lag("v"), n=rc.cumulative(rc.count())),
-        "running by time": keyed.running(time_column="t", d=rc.difference("v")),
+        "running": keyed.running(before=agg.lag("v"), n=agg.cumulative(agg.count())),
+        "running by time": keyed.running(time_column="t", d=agg.difference("v")),
     }
 
 
 def met() -> dict[str, Stream]:
     """Operators of two streams."""
-    tumbling, sliding = rc.tumbling("10 seconds"), rc.sliding("9 seconds", "3 seconds", "1 second")
+    tumbling, sliding = (
+        rc.windows.tumbling("10 seconds"),
+        rc.windows.sliding("9 seconds", "3 seconds", "1 second"),
+    )
     table = pa.table({"k": [1], "name": ["one"]})
     return {
         "join": rows().join(others(), "k"),

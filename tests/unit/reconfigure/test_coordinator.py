@@ -16,7 +16,7 @@ from rechannel.reconfigure.changes import Together
 from rechannel.reconfigure.coordination import KEPT, KEPT_BYTES, Coordination, Now
 from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
-from rechannel.reconfigure.moment import EventMoment, event_time
+from rechannel.reconfigure.moment import EventMoment, watermark
 from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
@@ -281,13 +281,13 @@ def test_an_event_time_that_is_over_or_that_nobody_has_is_refused():
         paper.ask(ALL_TO_1, at_event=EventMoment(us=1, operators=("sums",)))
     two = datetime(1970, 1, 1, 2, 0, 2, tzinfo=timezone(timedelta(hours=2)))
     with pytest.raises(RefusedError, match=r"00:00:02.* is over: it has come to .*00:00:03"):
-        paper.ask(ALL_TO_1, at_event=event_time(two))
+        paper.ask(ALL_TO_1, at_event=watermark(two))
     paper.event_times["counts"] = ENDED
     with pytest.raises(RefusedError, match="come to the end"):
         paper.ask(ALL_TO_1, at_event=EventMoment(us=1))
     with pytest.raises(RefusedError, match="needs a time zone"):
-        event_time(datetime(1970, 1, 1))  # noqa: DTZ001 - that is what is refused
-    assert event_time(datetime(1970, 1, 1, 0, 0, 0, 7, tzinfo=UTC), "x") == EventMoment(
+        watermark(datetime(1970, 1, 1))  # noqa: DTZ001 - that is what is refused
+    assert watermark(datetime(1970, 1, 1, 0, 0, 0, 7, tzinfo=UTC), "x") == EventMoment(
         us=7, operators=("x",)
     )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent
 from rechannel.kernels.protocol.program import StageStep
 from rechannel.model.configuration import Configuration, OperatorConfiguration
@@ -52,7 +53,7 @@ class Zoo:
         self.clock = ManualClock(0)
         self.connector: MemoryConnector = script("animal string, n long")
         stream = rc.read().memory(self.connector, name="in")
-        sums = stream.key_by("animal").aggregate(total=rc.sum("n"), name="sums")
+        sums = stream.key_by("animal").aggregate(total=agg.sum("n"), name="sums")
         settings = Settings(keep_versions=9)
         self.harness = Harness(
             sums.write.memory("out"), clock=self.clock, configure=all_on_0, settings=settings

@@ -72,7 +72,7 @@ def test_what_a_form_can_send_is_no_request(server, kind):
 
 
 def test_a_request_without_a_body_needs_no_type(server, clicks):
-    clicks.running.reconfigure(rc.set_interval(5), at=1000)
+    clicks.running.reconfigure(rc.changes.set_interval(5), at=1000)
     assert call(server, "POST", "/reconfigurations/r1/abort", {})[0] == 200
     assert call(server, "POST", "/reconfigurations/r1/abort", {}, b"{}")[0] == 415
     assert call(server, "POST", "/plan", {})[0] == 422

@@ -86,14 +86,18 @@ def test_spoiled_changes(survives, change):
 @pytest.mark.parametrize(
     "change",
     [
-        rc.rescale("users", tasks=1),
-        rc.move("users", [0, 1], task=1),
-        [rc.split("users", 0), rc.set_bound("clicks", 5), rc.combine("users", "on")],
+        rc.changes.rescale("users", tasks=1),
+        rc.changes.move("users", [0, 1], task=1),
+        [
+            rc.changes.split("users", 0),
+            rc.changes.set_bound("clicks", 5),
+            rc.changes.combine("users", "on"),
+        ],
     ],
     ids=str,
 )
 def test_spoiled_plans(survives, clicks, change):
-    plan = clicks.running.plan(change, rc.all_at_once()).to_json()
+    plan = clicks.running.plan(change, rc.strategies.all_at_once()).to_json()
     # A few moves and bins are as good as all.
     for step in plan["steps"]:
         step["moves"] = step["moves"][:2]

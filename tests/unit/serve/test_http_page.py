@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.job import InProcess
 from rechannel.serve.failures import KINDS
 from rechannel.serve.outside import OneChange
@@ -28,7 +29,7 @@ def shop(tmp_path):
     """The job of the page."""
     connector = MemoryConnector(schema="item STRING", partitions=2, per_timestep=1)
     rows = rc.read().memory(connector, name="orders")
-    counts = rows.key_by("item").aggregate(n=rc.count(), name="counts", tasks=2)
+    counts = rows.key_by("item").aggregate(n=agg.count(), name="counts", tasks=2)
     settings = rc.Settings(durability=rc.Durability.PROCESS, bins=64)
     shown = counts.write.memory("shown", name="shown")
     job = rc.Job("shop", shown, state=tmp_path / "state", settings=settings)
@@ -128,7 +129,7 @@ def test_every_error_is_told():
 
 def test_every_figure_is_told_and_no_other(shop):
     running, server = shop
-    running.reconfigure(rc.set_interval(1), at=100_000)
+    running.reconfigure(rc.changes.set_interval(1), at=100_000)
     text = get(server, "/metrics").text
     there = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
     told = re.findall(r"`(rechannel_\w+)`", PAGE.partition("## Figures")[2])

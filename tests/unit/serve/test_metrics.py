@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from tests.support.asking import get
 
 NAME = re.compile(r"rechannel(_[a-z]+)+")
@@ -103,7 +104,7 @@ def test_how_things_are_is_a_gauge(clicks, server):
 
 def test_open_reconfigurations_are_counted(clicks, server):
     assert scrape(server)["rechannel_reconfigurations_open",] == 0
-    clicks.running.reconfigure(rc.rescale("users", tasks=3), at=1000)
+    clicks.running.reconfigure(rc.changes.rescale("users", tasks=3), at=1000)
     figures = scrape(server)
     assert figures["rechannel_reconfigurations_open",] == 1
     assert figures["rechannel_reconfiguration_bins_moved", ("id", "r1")] == 0
@@ -112,7 +113,7 @@ def test_open_reconfigurations_are_counted(clicks, server):
 
 def test_names_are_as_prometheus_wants_them(clicks, server):
     """The rules of `promtool check metrics`, and of its page on naming."""
-    clicks.running.reconfigure(rc.set_interval(5), at=1000)
+    clicks.running.reconfigure(rc.changes.set_interval(5), at=1000)
     found = families(server)
     assert len({family.name for family in found}) == len(found)
     for family in found:
@@ -141,7 +142,7 @@ def test_odd_names_are_escaped(tmp_path):
     from rechannel.testing import script
 
     words = script("word string", [[{"word": "a"}]])
-    flow = rc.read().memory(words).key_by("word").aggregate(n=rc.count(), name="count")
+    flow = rc.read().memory(words).key_by("word").aggregate(n=agg.count(), name="count")
     job = rc.Job('a "job"\\\n', flow, state=tmp_path / "state").start(in_process=InProcess())
     with job.serve(port=0) as server:
         job.process_all_available(60)

@@ -18,23 +18,29 @@ def read(plan):
 
 
 CHANGES = [
-    rc.rescale("users", tasks=5),
-    rc.rescale("users", tasks=1),
-    rc.rescale("clicks", tasks=3),
-    rc.move("users", [0, 1], task=1),
-    rc.split("users", 3, into=4),
-    rc.merge("users", [3, 4]),
-    rc.combine("users", "off"),
-    rc.set_interval(250),
-    rc.set_in_flight(2),
-    rc.set_bound("clicks", 10, bytes=1 << 20),
-    [rc.rescale("users", tasks=3), rc.rescale("totals", tasks=3), rc.set_interval(1)],
+    rc.changes.rescale("users", tasks=5),
+    rc.changes.rescale("users", tasks=1),
+    rc.changes.rescale("clicks", tasks=3),
+    rc.changes.move("users", [0, 1], task=1),
+    rc.changes.split("users", 3, into=4),
+    rc.changes.merge("users", [3, 4]),
+    rc.changes.combine("users", "off"),
+    rc.changes.set_interval(250),
+    rc.changes.set_in_flight(2),
+    rc.changes.set_bound("clicks", 10, bytes=1 << 20),
+    [
+        rc.changes.rescale("users", tasks=3),
+        rc.changes.rescale("totals", tasks=3),
+        rc.changes.set_interval(1),
+    ],
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 @pytest.mark.parametrize(
-    "strategy", [rc.all_at_once(), rc.fluid(gap=2), rc.optimized(budget_ms=5)], ids=str
+    "strategy",
+    [rc.strategies.all_at_once(), rc.strategies.fluid(gap=2), rc.strategies.optimized(budget_ms=5)],
+    ids=str,
 )
 def test_every_plan_of_a_job_comes_through(clicks, change, strategy):
     plan = clicks.running.plan(change, strategy)
@@ -43,7 +49,7 @@ def test_every_plan_of_a_job_comes_through(clicks, change, strategy):
 
 @pytest.fixture
 def plan(clicks):
-    return clicks.running.plan(rc.split("users", 3), rc.fluid()).to_json()
+    return clicks.running.plan(rc.changes.split("users", 3), rc.strategies.fluid()).to_json()
 
 
 def wrong_plans():

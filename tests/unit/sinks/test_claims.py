@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.job import InProcess, Job
 from rechannel.sinks.batch import Batch
@@ -236,7 +237,7 @@ def test_a_namesake_in_one_job_may_go_on_where_another_ended():
 
 def job(root, source, name="j", state="state"):
     rows = rc.read().memory(source, name="in")
-    counts = rows.key_by("k").aggregate(n=rc.count(), name="counts")
+    counts = rows.key_by("k").aggregate(n=agg.count(), name="counts")
     return Job(name, [counts.write.json(str(root / "out"), name="o")], state=str(root / state))
 
 
@@ -279,7 +280,7 @@ def test_a_sink_that_owes_timesteps_to_one_path_is_not_started_with_another(tmp_
     source = script("k string")
 
     def text(path: str) -> Job:
-        counts = rc.read().memory(source, name="in").key_by("k").aggregate(n=rc.count(), name="c")
+        counts = rc.read().memory(source, name="in").key_by("k").aggregate(n=agg.count(), name="c")
         flow = counts.write.on_failure("skip", attempts=1).json(str(tmp_path / path), name="o")
         return Job("j", [flow], state=str(tmp_path / "state"))
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.failures.blame import Blame, blame_of
 from rechannel.errors import (
     DataflowError,
@@ -524,7 +525,7 @@ def test_an_old_directory_runs_in_timesteps_that_fit(tmp_path):
 
     def start():
         read = rc.read().files(place, schema="n bigint", name="in")
-        flow = read.key_by("n").aggregate(times=rc.count(), name="times").write.noop()
+        flow = read.key_by("n").aggregate(times=agg.count(), name="times").write.noop()
         return Job("old", flow, state=tmp_path / "state", settings=settings).start(
             in_process=InProcess()
         )
@@ -533,7 +534,7 @@ def test_an_old_directory_runs_in_timesteps_that_fit(tmp_path):
     job.process_all_available(60)
     assert job.status["timestep"] == 10  # three row groups of 8,000 bytes each
     assert set(job.state("times").column("times").to_pylist()) == {6}
-    job.reconfigure(rc.set_bound("in", None, bytes=1)).wait(20)
+    job.reconfigure(rc.changes.set_bound("in", None, bytes=1)).wait(20)
     grouped(tmp_path / "in" / "_6.parquet", 6, 5)
     (tmp_path / "in" / "_6.parquet").rename(tmp_path / "in" / "6.parquet")
     job.process_all_available(60)

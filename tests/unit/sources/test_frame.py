@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.bridge import QUERY_ID, Bridge, query_of
 from rechannel.errors import SourceError
 from rechannel.job import InProcess, Job
@@ -93,7 +94,7 @@ class InThisProcess(Job):
 
 def bridge(state, query: str | None = None) -> Bridge:
     source = rc.read().handover("k string, v bigint", name="events")
-    totals = source.key_by("k").aggregate(t=rc.sum("v"), name="totals")
+    totals = source.key_by("k").aggregate(t=agg.sum("v"), name="totals")
     job = InThisProcess("totals", totals.write.memory("out"), state=state)
     return Bridge(job, source.node.connector.handover, "events", query)
 

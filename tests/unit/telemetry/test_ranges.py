@@ -64,13 +64,13 @@ def test_progress_shows_ranges_also_of_sources_that_come_and_go_and_after_a_rest
     job = Job("j", write(one, "one"), state=store).start(in_process=InProcess())
     push(job)
     assert sources(job) == {"one": {"start": {"batches": 0}, "end": {"batches": 1}}}
-    job.reconfigure(rc.add(write(two, "two"))).wait(60)
+    job.reconfigure(rc.changes.add(write(two, "two"))).wait(60)
     push(job)
     assert sources(job) == {
         "one": {"start": {"batches": 1}, "end": {"batches": 2}},
         "two": {"start": {}, "end": {}},
     }
-    job.reconfigure(rc.remove("out two", "two")).wait(60)
+    job.reconfigure(rc.changes.remove("out two", "two")).wait(60)
     push(job)
     assert sources(job) == {"one": {"start": {"batches": 2}, "end": {"batches": 3}}}
     job.stop(60)

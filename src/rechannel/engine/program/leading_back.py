@@ -135,8 +135,8 @@ def _expected(text: Text, held: Mapping[str, Json], settled: set[str]) -> dict[s
 def _refused(name: str, to: int, why: str) -> str:
     return (
         f"operator {name!r}: state that was written since version {to} of the dataflow cannot be led back to it: {why}."
-        " Go on with the program as it is now: if a function of rc.migrate(using=...) fails, mend it and start with"
-        " mended=True. A change that is asked for with rc.migrate(..., back=function) can be led back"
+        " Go on with the program as it is now: if a function of rc.changes.migrate(using=...) fails, mend it and start"
+        " with mended=True. A change that is asked for with rc.changes.migrate(..., back=function) can be led back"
     )
 
 

@@ -152,13 +152,13 @@ def check_sources(
     elif new:
         why = (
             f"this state directory does not know the sources {new}, which would be read from their beginning, beside"
-            " state of what was read before. Add sources while the job runs, rc.add(...); or, if that is meant,"
+            " state of what was read before. Add sources while the job runs, rc.changes.add(...); or, if that is meant,"
             f" start(fresh={new})"
         )
     else:
         why = (
             f"the program does not have the sources {gone}, whose offsets would be forgotten: they could not go on"
-            " where they were. Remove sources while the job runs, rc.remove(...); or, if that is meant,"
+            " where they were. Remove sources while the job runs, rc.changes.remove(...); or, if that is meant,"
             f" start(without={gone})"
         )
     raise OtherDataflowError(why)

@@ -179,7 +179,7 @@ def open_run(program: StageProgram, run: Run) -> OpenRun:
             f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
             f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
             " migration leads from there. Nothing is guessed: start with the program that wrote it,"
-            " and change its logic while it runs, with rc.migrate(...) where columns change"
+            " and change its logic while it runs, with rc.changes.migrate(...) where columns change"
         )
         raise DamagedStateError(msg)
     return OpenRun(segment, run.clip, base, chain)

@@ -41,7 +41,7 @@ class Placement:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """What `rc.place` takes."""
+        """What `rc.changes.place` takes."""
         return self.operator, self.task, self.executor
 
     @property

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.errors import NotReadyError, StorageError
 from rechannel.job import InProcess, Job
@@ -50,7 +51,7 @@ ROWS = [{"k": 1, "v": 2}, {"k": 2, "v": 3}]
 def started(
     store: MemoryStore, rows: MemoryConnector, sink: Any = None, **failure: Any
 ) -> RunningJob:
-    counts = rc.read().memory(rows, name="in").key_by("k").aggregate(s=rc.sum("v"), name="sums")
+    counts = rc.read().memory(rows, name="in").key_by("k").aggregate(s=agg.sum("v"), name="sums")
     write = counts.write.on_failure(**failure) if failure else counts.write
     end = write.memory("out") if sink is None else write.for_each_batch(sink, name="out")
     settings = Settings(patience=FOR_EVER, tasks=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.engine.journal.incarnations import (
     NOTE,
@@ -26,7 +27,7 @@ from rechannel.testing import Harness, script
 
 def flows(*, path: str = "out/a", sinks: tuple[str, ...] = ("o",)):
     stream = rc.read().memory(script("k string"), name="in")
-    counts = stream.key_by("k").aggregate(n=rc.count(), name="x")
+    counts = stream.key_by("k").aggregate(n=agg.count(), name="x")
     return [counts.write.json(path, name=name) for name in sinks]
 
 
@@ -82,12 +83,12 @@ def test_a_start_tells_only_what_is_new():
 
 def test_a_change_counts_in_the_entry_that_makes_it():
     source = script("k string", [[{"k": "a"}]])
-    counts = rc.read().memory(source, name="in").key_by("k").aggregate(n=rc.count(), name="x")
+    counts = rc.read().memory(source, name="in").key_by("k").aggregate(n=agg.count(), name="x")
     harness = Harness([counts.write.memory("m", name="m"), counts.write.memory("o", name="o")])
     process = harness.start()
     process.run()
     before = harness.journal_state().notes[NOTE]
-    process.reconfigure(rc.remove("o"))
+    process.reconfigure(rc.changes.remove("o"))
     process.run()
     after = harness.journal_state().notes[NOTE]
     assert set(after["sinks"]) == {"m"}
@@ -102,10 +103,10 @@ def swapped():
     """A job whose operator x was removed before timestep 3, and another one of its name added before timestep 4."""
     source = script("k string, v long", [[{"k": "a", "v": 1}]])
     stream = rc.read().memory(source, name="in")
-    op = stream.key_by("k").aggregate(n=rc.count(), name="op").write.memory("m", name="m")
-    old = stream.key_by("k").aggregate(n=rc.count(), name="x").write.memory("mx", name="mx")
+    op = stream.key_by("k").aggregate(n=agg.count(), name="op").write.memory("m", name="m")
+    old = stream.key_by("k").aggregate(n=agg.count(), name="x").write.memory("mx", name="mx")
     some = stream.map_batches(lambda b: b.slice(0), schema="k string, v long", name="some")
-    new = some.key_by("k").aggregate(n=rc.count(), name="x").write.memory("my", name="my")
+    new = some.key_by("k").aggregate(n=agg.count(), name="x").write.memory("my", name="my")
     harness = Harness([op, old], settings=Settings(keep_versions=20))
     process = harness.start()
 
@@ -115,10 +116,10 @@ def swapped():
 
     process.run()
     hit()
-    process.reconfigure(rc.remove("mx", "x"))
+    process.reconfigure(rc.changes.remove("mx", "x"))
     process.run()
     hit()
-    process.reconfigure(rc.add(new))
+    process.reconfigure(rc.changes.add(new))
     process.run()
     hit()
     hit()

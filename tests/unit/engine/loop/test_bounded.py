@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.testing import Harness, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -15,9 +16,9 @@ WORK = ("rows_in", "rows_read", "rows_merged", "runs", "rows_out")
 
 def windowed(window, **options):
     def build(stream, other):
-        made = {"n": rc.count(), "total": rc.sum("x")}
+        made = {"n": agg.count(), "total": agg.sum("x")}
         if options.pop("most", False):
-            made["most"] = rc.max("x")
+            made["most"] = agg.max("x")
         return stream.key_by("k").window(window, **options).aggregate(made, name="bounded")
 
     return build
@@ -29,7 +30,7 @@ def joined(stream, other):
 
 
 def joined_in_windows(stream, other):
-    within = rc.tumbling("2 seconds")
+    within = rc.windows.tumbling("2 seconds")
     return stream.join(other, "k", how="left", within=within, name="bounded")
 
 
@@ -42,7 +43,7 @@ def sizes(*frames):
 
 
 def cogrouped(stream, other):
-    met = stream.cogroup(other, "k", within=rc.tumbling("2 seconds"))
+    met = stream.cogroup(other, "k", within=rc.windows.tumbling("2 seconds"))
     return met.apply_batches(sizes, "n0 BIGINT, n1 BIGINT", name="bounded")
 
 
@@ -55,7 +56,7 @@ def applied(window, **options):
 
 
 def ranked(stream, other):
-    windows = stream.window(rc.tumbling("2 seconds"))
+    windows = stream.window(rc.windows.tumbling("2 seconds"))
     return windows.top(5, by="x", ranking="rank", ties=True, name="bounded")
 
 
@@ -64,17 +65,17 @@ def told_apart(stream, other):
 
 
 OPERATORS = {
-    "tumbling": windowed(rc.tumbling("2 seconds")),
-    "tumbling, late": windowed(rc.tumbling("2 seconds"), lateness="3 seconds"),
-    "tumbling, early": windowed(rc.tumbling("3 seconds"), emit=rc.every("1 second")),
-    "sliding": windowed(rc.sliding("8 seconds", "1 second")),
-    "sliding, rarely": windowed(rc.sliding("12 seconds", "4 seconds")),
-    "sliding, of panes": windowed(rc.sliding("8 seconds", "1 second"), most=True),
-    "sessions": windowed(rc.sessions("2 seconds")),
-    "sessions, late": windowed(rc.sessions("2 seconds"), lateness="3 seconds"),
-    "sessions, early": windowed(rc.sessions("2 seconds"), emit=rc.every("1 second")),
-    "sessions, of all rows": applied(rc.sessions("2 seconds")),
-    "any function": applied(rc.tumbling("2 seconds")),
+    "tumbling": windowed(rc.windows.tumbling("2 seconds")),
+    "tumbling, late": windowed(rc.windows.tumbling("2 seconds"), lateness="3 seconds"),
+    "tumbling, early": windowed(rc.windows.tumbling("3 seconds"), emit=rc.every("1 second")),
+    "sliding": windowed(rc.windows.sliding("8 seconds", "1 second")),
+    "sliding, rarely": windowed(rc.windows.sliding("12 seconds", "4 seconds")),
+    "sliding, of panes": windowed(rc.windows.sliding("8 seconds", "1 second"), most=True),
+    "sessions": windowed(rc.windows.sessions("2 seconds")),
+    "sessions, late": windowed(rc.windows.sessions("2 seconds"), lateness="3 seconds"),
+    "sessions, early": windowed(rc.windows.sessions("2 seconds"), emit=rc.every("1 second")),
+    "sessions, of all rows": applied(rc.windows.sessions("2 seconds")),
+    "any function": applied(rc.windows.tumbling("2 seconds")),
     "top": ranked,
     "deduplicate": told_apart,
     "join": joined,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.in_flight import kept_of
 from rechannel.engine.stages.inprocess import TaskDied
@@ -44,7 +45,7 @@ AFTER = Fault(kind=FaultKind.AFTER)
 def counted(connector: MemoryConnector | None = None, **options: Any) -> Harness:
     """A sum by key over three timesteps."""
     stream = rc.read().memory(connector or script("k long, v long", ROWS), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     return Harness(sums.write.memory("out", name="out"), **options)
 
 
@@ -290,7 +291,7 @@ def test_a_driver_may_die_at_any_write(write: int):
 def test_a_driver_may_die_while_it_loads_initial_state(write: int):
     table = pa.table({"k": [1, 2, 5], "top": [100, 0, 7]})
     stream = rc.read().memory(script("k long, v long", ROWS), name="in")
-    top = stream.key_by("k").aggregate(top=rc.max("v"), name="top", preload=lambda: table)
+    top = stream.key_by("k").aggregate(top=agg.max("v"), name="top", preload=lambda: table)
     harness = Harness(top.write.memory("out"))
     with pytest.raises(Crash):
         harness.start(faults=[*[None] * write, AFTER]).run()
@@ -364,7 +365,7 @@ def test_errors_of_others_are_wrapped_and_keep_their_cause():
 
 def job(connector: MemoryConnector, store: MemoryStore | None = None, **settings: Any) -> Job:
     stream = rc.read().memory(connector, name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     flow = sums.write.memory("out")
     return Job("sums", flow, state=store or MemoryStore(), settings=Settings(tasks=2, **settings))
 
@@ -394,7 +395,7 @@ def waiting_for_its_interval() -> tuple[Harness, ManualClock]:
 
 def test_a_shorter_interval_holds_at_once():
     harness, _ = waiting_for_its_interval()
-    id_ = harness.process.reconfigure(rc.set_interval(0))
+    id_ = harness.process.reconfigure(rc.changes.set_interval(0))
     harness.process.run()
     state = harness.journal_state()
     assert (state.coordination.find(id_).phase, state.last_committed) == ("done", 2)
@@ -402,8 +403,8 @@ def test_a_shorter_interval_holds_at_once():
 
 def test_changes_do_not_wait_for_a_long_interval():
     harness, clock = waiting_for_its_interval()
-    ids = [harness.process.reconfigure(rc.rescale("sums", 3))]
-    ids.append(harness.process.reconfigure(rc.set_interval(7_200_000)))
+    ids = [harness.process.reconfigure(rc.changes.rescale("sums", 3))]
+    ids.append(harness.process.reconfigure(rc.changes.set_interval(7_200_000)))
     for _ in range(3):
         clock.advance(1_000)
         harness.process.run()
@@ -415,7 +416,9 @@ def test_changes_do_not_wait_for_a_long_interval():
 
 def test_the_program_changes_while_the_interval_lasts():
     harness, _ = waiting_for_its_interval()
-    harness.process.reconfigure(rc.change_logic("sums", {"total": rc.sum("v"), "n": rc.count()}))
+    harness.process.reconfigure(
+        rc.changes.change_logic("sums", {"total": agg.sum("v"), "n": agg.count()})
+    )
     harness.process.run()
     assert harness.journal_state().configuration_at(2).dataflow == 2
 
@@ -442,7 +445,7 @@ def test_what_fails_ends_the_job_and_is_raised_from_the_handle():
         raise RuntimeError(msg)
 
     stream = rc.read().memory(script("k long, v long", ROWS), name="in")
-    sums = stream.map_batches(fails, name="bad").key_by("k").aggregate(n=rc.count(), name="sums")
+    sums = stream.map_batches(fails, name="bad").key_by("k").aggregate(n=agg.count(), name="sums")
     store = MemoryStore()
     running = Job("bad", sums.write.noop(), state=store).start(in_process=InProcess())
     with pytest.raises(UserFunctionError, match="no luck"):

@@ -102,7 +102,7 @@ def test_a_job_whose_driver_hangs_in_a_call_to_a_dead_spark_ends(mortal, monkeyp
         with pytest.raises(SessionError):
             job.stop(60)
         with pytest.raises(RefusedError, match="does not run"):
-            job.reconfigure(rc.set_interval(5))
+            job.reconfigure(rc.changes.set_interval(5))
         assert read_lease(store) is None
     finally:
         hang.set()

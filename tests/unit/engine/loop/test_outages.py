@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import StorageError
 from rechannel.settings import Settings
 from rechannel.state.stores.faulty import FaultyStore
@@ -17,7 +18,7 @@ ROWS = [[{"k": (7 * t + i) % 5, "v": t * i} for i in range(6)] for t in range(1,
 
 def summed(**options: Any) -> Harness:
     stream = rc.read().memory(script("k long, v long", ROWS), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     settings = Settings(in_flight=2, snapshot_every=3, tasks=2)
     return Harness(sums.write.memory("out", name="out"), settings=settings, **options)
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
@@ -21,8 +22,8 @@ class Bench:
         stream = rc.read().memory(self.rows, name="rows")
         self.counts = (
             stream.key_by("user")
-            .window(window or rc.tumbling("1 second"), time="processing", **options)
-            .aggregate(n=rc.count(), total=rc.sum("x"), name="counts")
+            .window(window or rc.windows.tumbling("1 second"), time="processing", **options)
+            .aggregate(n=agg.count(), total=agg.sum("x"), name="counts")
         )
         self.clock = 1_000
         self.harness = Harness(
@@ -76,7 +77,7 @@ def test_rows_of_a_later_window_complete_the_one_before():
 
 
 def test_windows_that_overlap():
-    bench = Bench(rc.sliding("2 seconds", "1 second"))
+    bench = Bench(rc.windows.sliding("2 seconds", "1 second"))
     bench.step(1_500, "ann")
     assert bench.step(2_100, "ann") == [("ann", 0, 2_000, 1)]
     assert bench.step(3_000) == [("ann", 1_000, 3_000, 2)]
@@ -86,14 +87,16 @@ def test_windows_that_overlap():
 
 
 def test_sessions_of_the_time_at_which_rows_come():
-    bench = Bench(rc.sessions("2 seconds"))
+    bench = Bench(rc.windows.sessions("2 seconds"))
     assert bench.step(1_500, "ann", "bob") == []
     assert bench.step(3_000, "ann") == []
     assert bench.step(3_499) == []
     assert bench.timesteps == 0
     assert bench.step(3_500) == [("bob", 1_500, 3_500, 1)]
     assert bench.plain(bench.harness.state("counts")) == [("ann", 1_500, 5_000, 2)]
-    bench.harness.process.reconfigure([rc.rescale("counts", 3), rc.split("counts", 0)])
+    bench.harness.process.reconfigure(
+        [rc.changes.rescale("counts", 3), rc.changes.split("counts", 0)]
+    )
     assert bench.step(4_000, "cid") == []
     bench.harness.start()
     assert bench.step(5_000, "ann") == [("ann", 1_500, 5_000, 2)]
@@ -103,7 +106,7 @@ def test_sessions_of_the_time_at_which_rows_come():
 
 
 def test_sessions_that_change_can_be_shown():
-    bench = Bench(rc.sessions("2 seconds"), emit="on_update")
+    bench = Bench(rc.windows.sessions("2 seconds"), emit="on_update")
     assert bench.step(1_500, "ann") == [("ann", 1_500, 3_500, 1)]
     assert bench.step(3_000, "ann") == [("ann", 1_500, 5_000, 2)]
     assert bench.step(5_000, "ann") == [("ann", 5_000, 7_000, 1)]
@@ -120,7 +123,9 @@ def test_every_change_can_be_shown():
 def test_it_goes_on_while_it_is_changed_and_after_a_restart():
     bench = Bench()
     bench.step(1_100, "ann", "bob", "cid", "dan")
-    bench.harness.process.reconfigure([rc.rescale("counts", 4), rc.split("counts", 0)])
+    bench.harness.process.reconfigure(
+        [rc.changes.rescale("counts", 4), rc.changes.split("counts", 0)]
+    )
     bench.step(1_200, "ann", "eve")
     bench.harness.start()
     assert [row[0] for row in bench.step(2_000)] == ["ann", "bob", "cid", "dan", "eve"]
@@ -138,11 +143,11 @@ def test_thousands_of_windows_leave_nothing_behind():
     assert sum(run.rows for run in runs) < 50
 
 
-@pytest.mark.parametrize("kind", [rc.tumbling("1 second"), rc.sessions("1 second")])
+@pytest.mark.parametrize("kind", [rc.windows.tumbling("1 second"), rc.windows.sessions("1 second")])
 def test_over_finished_input_every_window_is_complete(kind):
     rows = rc.read().memory(script("user STRING, x BIGINT"), name="rows")
     counts = (
-        rows.key_by("user").window(kind, time="processing").aggregate(n=rc.count(), name="counts")
+        rows.key_by("user").window(kind, time="processing").aggregate(n=agg.count(), name="counts")
     )
     table = pa.table({"user": ["ann", "bob", "ann"], "x": [1, 2, 3]})
     with rc.run_batch(
@@ -161,21 +166,24 @@ def test_what_cannot_be_is_refused():
     def window(kind, **options):
         return keyed.window(kind, time="processing", **options)
 
-    second = rc.tumbling("1 second")
+    second = rc.windows.tumbling("1 second")
     for wrong, words in (
-        (lambda: window(rc.same_window()), "rc.tumbling, rc.sliding or rc.sessions"),
+        (
+            lambda: window(rc.windows.same_window()),
+            "rc.windows.tumbling, rc.windows.sliding or rc.windows.sessions",
+        ),
         (lambda: window(second, time_column="at"), "of no column"),
         (lambda: window(second, lateness=5), "nothing is late"),
-        (lambda: window(rc.sliding(2000, 1000), emit="on_update"), "do not overlap"),
+        (lambda: window(rc.windows.sliding(2000, 1000), emit="on_update"), "do not overlap"),
         (lambda: window(second).top(1, by="x"), "of event time"),
-        (lambda: window(second).aggregate(n=rc.count()).late, "has no late rows"),
+        (lambda: window(second).aggregate(n=agg.count()).late, "has no late rows"),
         (
             lambda: (
                 window(second)
-                .aggregate(n=rc.count(), name="counts")
+                .aggregate(n=agg.count(), name="counts")
                 .key_by("n")
                 .window(second, time_column="window_start")
-                .aggregate(m=rc.count())
+                .aggregate(m=agg.count())
             ),
             "rows of 'counts' get there without one",
         ),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import SessionError, SourceError, StorageError, UserFunctionError
 from rechannel.job import InProcess, Job
@@ -26,8 +27,8 @@ OPERATORS = ("in", "sums", "tops")
 def chained(**options: Any) -> Harness:
     """Two stateful operators in a row, and a sink behind each."""
     stream = rc.read().memory(script("k long, v long", ROWS, partitions=2), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
-    tops = sums.key_by("k").aggregate(top=rc.max("total"), updates=rc.count(), name="tops")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
+    tops = sums.key_by("k").aggregate(top=agg.max("total"), updates=agg.count(), name="tops")
     ends = [sums.write.memory("a", name="a"), tops.write.memory("b", name="b")]
     return Harness(ends, **options)
 
@@ -246,7 +247,7 @@ def test_a_driver_that_is_given_up_puts_no_sink_in_quarantine():
             return super().stage(*given) if self.published else {}[given]
 
     stream = rc.read().memory(script("k long", [[{"k": 1}]]), name="in").select("k")
-    made = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+    made = stream.key_by("k").aggregate(n=agg.count(), name="counts")
     write = made.write.on_failure("skip", attempts=1)
     harness = Harness(write.memory("out", name="out"), recorders={"out": Broken()})
     process = harness.start()
@@ -257,7 +258,7 @@ def test_a_driver_that_is_given_up_puts_no_sink_in_quarantine():
 
 def test_a_running_job_shows_what_it_tries_again():
     stream = rc.read().memory(script("k long, v long", ROWS), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     settings = Settings(patience=Patience(first_seconds=0.2, most_seconds=0.2))
     job = Job("j", sums.write.memory("out"), state=MemoryStore(), settings=settings)
     running = job.start(in_process=InProcess(fault=deaths(("sums", 3), tries=3)))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.loop.source_tracker import CLOCK
 from rechannel.engine.loop.stream_time import StreamTime
 from rechannel.job import InProcess, Job
@@ -184,7 +185,7 @@ def test_a_wrong_clock_is_a_trouble_until_it_is_right():
 
 def test_a_job_tells_of_a_wrong_clock_in_its_status(tmp_path):
     clock = ManualClock()
-    stream = rc.read().memory(script("k long"), name="in").key_by("k").aggregate(n=rc.count())
+    stream = rc.read().memory(script("k long"), name="in").key_by("k").aggregate(n=agg.count())
     settings = Settings(downtime_ms=1_000, poll_ms=1)
     job = Job("clocked", stream.write.noop(), state=tmp_path, settings=settings)
     running = job.start(in_process=InProcess(), clock=clock)

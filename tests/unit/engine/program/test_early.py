@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.program.early import told
 from rechannel.engine.program.withdrawal import held_back, withdrawal
@@ -63,7 +64,7 @@ def job(store: Any, per: int, outside: Outside | None, *, bad: bool, **settings:
             raise ValueError("no")
 
     if outside is None:
-        kept = source.select("v").key_by("v").aggregate(n=rc.count(), name="n")
+        kept = source.select("v").key_by("v").aggregate(n=agg.count(), name="n")
         ends = [kept.write.for_each_batch(fails, name="z")]
     else:
         ends = [

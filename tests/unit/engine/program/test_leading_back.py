@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow import evolution
 from rechannel.dataflow.specs import TrackSpec
 from rechannel.engine.journal.entries import Note
@@ -87,8 +88,8 @@ def values(harness: Harness) -> dict[str, Any]:
 
 def to_twice(harness: Harness, module: Any, at: int | None = None, **said: Any) -> str:
     spec = TrackSpec(update=module.twice_summed, state=pa.schema([("twice", pa.int64())]))
-    migrate = rc.migrate(using=module.doubled, **said)
-    return harness.process.reconfigure(rc.change_logic("op", spec, migrate=migrate), at=at)
+    migrate = rc.changes.migrate(using=module.doubled, **said)
+    return harness.process.reconfigure(rc.changes.change_logic("op", spec, migrate=migrate), at=at)
 
 
 def running(module: Any, keys: int = 20) -> tuple[Harness, Any]:
@@ -185,8 +186,8 @@ def counts(source: Any, store: MemoryStore, **aggregates: Any) -> Harness:
     return Harness(op.write.memory("out", name="out"), store=store, settings=SETTINGS)
 
 
-ONE = {"n": rc.count()}
-BOTH = {"n": rc.count(), "total": rc.sum("v")}
+ONE = {"n": agg.count()}
+BOTH = {"n": agg.count(), "total": agg.sum("v")}
 
 
 def counted() -> tuple[Harness, Any]:
@@ -209,7 +210,7 @@ def test_an_aggregate_that_was_added_is_dropped_on_the_way_back():
     plain, twin = counted()
     for one, each in ((harness, source), (plain, twin)):
         if one is harness:
-            one.process.reconfigure(rc.change_logic("op", BOTH))
+            one.process.reconfigure(rc.changes.change_logic("op", BOTH))
         feed(each, one, "k1", "k2", "new")
         feed(each, one, "k2")
     assert values(harness)["k2"] == {"n": 3, "total": 2}
@@ -227,7 +228,9 @@ def test_an_aggregate_that_was_added_is_dropped_on_the_way_back():
 def test_after_the_return_state_of_both_eras_is_merged_and_restarts_go_on():
     harness, source = counted()
     for turn in range(3):
-        harness.process.reconfigure(rc.change_logic("op", {**ONE, f"t{turn}": rc.sum("v")}))
+        harness.process.reconfigure(
+            rc.changes.change_logic("op", {**ONE, f"t{turn}": agg.sum("v")})
+        )
         feed(source, harness, "k1", f"in{turn}")
         harness = back_to_counts(harness, source)
         feed(source, harness, "k2", f"out{turn}")
@@ -241,7 +244,7 @@ def test_after_the_return_state_of_both_eras_is_merged_and_restarts_go_on():
     assert sorted(map(int, note)) == list(range(1, 8))
     ends = [passage["to"] for passage in note["7"]["migrations"].get("op", ())]
     assert set(ends) <= {note["7"]["eras"]["op"]}
-    harness.process.reconfigure(rc.rewrite("op"))
+    harness.process.reconfigure(rc.changes.rewrite("op"))
     feed(source, harness, "k4")
     assert {key: values(harness)[key] for key in eras} == {**eras, "k4": 2}
 
@@ -250,7 +253,7 @@ def test_the_same_change_made_again_is_another_era():
     harness, source = counted()
     names = []
     for _ in range(2):
-        harness.process.reconfigure(rc.change_logic("op", BOTH))
+        harness.process.reconfigure(rc.changes.change_logic("op", BOTH))
         feed(source, harness, "k1")
         names.append(harness.journal_state().notes[NOTE][version_of(harness)]["eras"]["op"])
         assert values(harness)["k1"]["total"] == 1
@@ -288,7 +291,7 @@ def test_what_was_given_up_is_led_back_to_in_turn(rules):
 
 def test_a_return_that_gave_something_up_is_not_led_back_itself():
     harness, source = counted()
-    harness.process.reconfigure(rc.change_logic("op", BOTH))
+    harness.process.reconfigure(rc.changes.change_logic("op", BOTH))
     feed(source, harness, "k1")
     harness = back_to_counts(harness, source)
     feed(source, harness, "k1", "k2")
@@ -302,11 +305,11 @@ def test_a_return_that_gave_something_up_is_not_led_back_itself():
 
 def test_several_changes_are_led_back_at_once():
     harness, source = counted()
-    harness.process.reconfigure(rc.change_logic("op", BOTH))
+    harness.process.reconfigure(rc.changes.change_logic("op", BOTH))
     feed(source, harness, "k1")
-    harness.process.reconfigure(rc.change_logic("op", {**BOTH, "most": rc.max("v")}))
+    harness.process.reconfigure(rc.changes.change_logic("op", {**BOTH, "most": agg.max("v")}))
     feed(source, harness, "k1", "k2")
-    stream = rc.add(stream_of(harness).write.memory("extra", name="extra"))
+    stream = rc.changes.add(stream_of(harness).write.memory("extra", name="extra"))
     harness.process.reconfigure(stream)
     feed(source, harness, "k2")
     harness = back_to_counts(harness, source)
@@ -359,7 +362,7 @@ def test_a_column_that_was_dropped_does_not_start_empty():
     harness = counts(source, MemoryStore(), **BOTH)
     harness.start()
     feed(source, harness, "k1", "k2")
-    harness.process.reconfigure(rc.change_logic("op", ONE))
+    harness.process.reconfigure(rc.changes.change_logic("op", ONE))
     feed(source, harness, "k1")
     harness.process.stop()
     again = counts(source, harness.store, **BOTH)
@@ -369,9 +372,9 @@ def test_a_column_that_was_dropped_does_not_start_empty():
 
 def test_an_operator_that_came_with_the_change_goes_with_its_state():
     harness, source = counted()
-    stream = stream_of(harness).key_by("n").aggregate(keys=rc.count(), name="sizes")
-    added = rc.add(stream.write.memory("told", name="told"))
-    harness.process.reconfigure([rc.change_logic("op", BOTH), added])
+    stream = stream_of(harness).key_by("n").aggregate(keys=agg.count(), name="sizes")
+    added = rc.changes.add(stream.write.memory("told", name="told"))
+    harness.process.reconfigure([rc.changes.change_logic("op", BOTH), added])
     feed(source, harness, "k1")
     harness = back_to_counts(harness, source)
     feed(source, harness, "k1")
@@ -390,7 +393,7 @@ def test_an_operator_that_went_with_the_change_does_not_come_back():
     harness = Harness(both(), store=MemoryStore(), settings=SETTINGS)
     harness.start()
     feed(source, harness, "k1")
-    harness.process.reconfigure([rc.change_logic("op", BOTH), rc.remove("mx", "x")])
+    harness.process.reconfigure([rc.changes.change_logic("op", BOTH), rc.changes.remove("mx", "x")])
     feed(source, harness, "k1")
     harness.process.stop()
     with pytest.raises(OtherDataflowError, match="'x'"):
@@ -400,7 +403,9 @@ def test_an_operator_that_went_with_the_change_does_not_come_back():
 def test_a_way_back_is_refused_where_there_is_nothing_to_convert(rules):
     module = rules()
     harness, _ = running(module)
-    same = rc.change_logic("op", module.twice_summed, migrate=rc.migrate(back=module.halved))
+    same = rc.changes.change_logic(
+        "op", module.twice_summed, migrate=rc.changes.migrate(back=module.halved)
+    )
     with pytest.raises(RefusedError, match="there is nothing to convert back"):
         harness.process.reconfigure(same)
 
@@ -411,9 +416,9 @@ def test_a_way_back_is_refused_where_there_is_nothing_to_convert(rules):
 def test_a_source_that_came_with_the_change_goes():
     harness, source = counted()
     other = script("k string, v bigint", [[{"k": "k1", "v": 5}]])
-    more = rc.read().memory(other, name="more").key_by("k").aggregate(n=rc.count(), name="beside")
-    added = rc.add(more.write.memory("told", name="told"))
-    harness.process.reconfigure([rc.change_logic("op", BOTH), added])
+    more = rc.read().memory(other, name="more").key_by("k").aggregate(n=agg.count(), name="beside")
+    added = rc.changes.add(more.write.memory("told", name="told"))
+    harness.process.reconfigure([rc.changes.change_logic("op", BOTH), added])
     feed(source, harness, "k1")
     assert set(harness.journal_state().offsets) == {"in", "more"}
     harness = back_to_counts(harness, source)
@@ -434,7 +439,7 @@ def as_before(record: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("written", [False, True])
 def test_a_journal_of_before_leads_back_where_nothing_has_to_be_converted(written):
     harness, source = counted()
-    harness.process.reconfigure(rc.change_logic("op", BOTH))
+    harness.process.reconfigure(rc.changes.change_logic("op", BOTH))
     harness.process.run()
     if written:
         feed(source, harness, "k1")
@@ -487,7 +492,7 @@ def test_a_job_is_led_back(tmp_path, caplog):
 
     running = job().start(in_process=InProcess())
     push("a", "b")
-    running.reconfigure(rc.change_logic("op", BOTH)).wait(60)
+    running.reconfigure(rc.changes.change_logic("op", BOTH)).wait(60)
     push("a")
     running.stop()
     with pytest.raises(OldProgramError, match=r"start\(revert=True\)"):
@@ -508,13 +513,18 @@ def test_a_job_is_led_back(tmp_path, caplog):
 
 def test_what_is_owed_and_what_is_half_moved_at_the_return():
     harness, source = counted()
-    stream = stream_of(harness).key_by("n").aggregate(keys=rc.count(), name="sizes")
+    stream = stream_of(harness).key_by("n").aggregate(keys=agg.count(), name="sizes")
     harness.process.reconfigure(
-        [rc.change_logic("op", BOTH), rc.add(stream.write.memory("told", name="told"))]
+        [
+            rc.changes.change_logic("op", BOTH),
+            rc.changes.add(stream.write.memory("told", name="told")),
+        ]
     )
     feed(source, harness, "k1")
     moves = [
-        harness.process.reconfigure(rc.rescale(name, 3), strategy=rc.fluid(gap=5))
+        harness.process.reconfigure(
+            rc.changes.rescale(name, 3), strategy=rc.strategies.fluid(gap=5)
+        )
         for name in ("sizes", "op")
     ]
     source.push([{"k": "k1", "v": 70}])

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.schema import resolve
 from rechannel.dataflow.stream import Stream, dataflow_of
 from rechannel.engine.program.physical import (
@@ -38,7 +39,7 @@ def as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def counts(stream: Stream, name: str = "counts") -> Stream:
-    return stream.key_by("k").aggregate(v=rc.count(), name=name)
+    return stream.key_by("k").aggregate(v=agg.count(), name=name)
 
 
 def plan_of(*ends: Any) -> PhysicalPlan:

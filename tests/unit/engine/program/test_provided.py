@@ -70,7 +70,7 @@ def migrated(write, using="doubled"):
     process.run()
     spec = TrackSpec(update=rules.total, state=pa.schema([("twice", pa.int64())]))
     process.reconfigure(
-        rc.change_logic("op", spec, migrate=rc.migrate(using=getattr(rules, using)))
+        rc.changes.change_logic("op", spec, migrate=rc.changes.migrate(using=getattr(rules, using)))
     )
     rows.push([{"k": "a", "v": 3}])
     process.run()

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.schema import resolve
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.engine.program.physical import compile_plan
@@ -52,40 +53,40 @@ def between(stream):
 @pytest.mark.parametrize(
     ("build", "read"),
     [
-        (lambda s: s.key_by("k").aggregate(n=rc.count()), "k"),
-        (lambda s: s.key_by("k").aggregate(n=rc.sum("v")), "k v"),
-        (lambda s: s.event_time("at").key_by("k").aggregate(n=rc.count()), "k at"),
+        (lambda s: s.key_by("k").aggregate(n=agg.count()), "k"),
+        (lambda s: s.key_by("k").aggregate(n=agg.sum("v")), "k v"),
+        (lambda s: s.event_time("at").key_by("k").aggregate(n=agg.count()), "k at"),
         (
             lambda s: (
                 s.event_time("at")
                 .key_by("k")
-                .window(rc.tumbling("1 second"))
-                .aggregate(n=rc.sum("v"))
+                .window(rc.windows.tumbling("1 second"))
+                .aggregate(n=agg.sum("v"))
             ),
             "k v at",
         ),
         (
-            lambda s: s.event_time("at").window(rc.tumbling("1 second")).top(1, by="v"),
+            lambda s: s.event_time("at").window(rc.windows.tumbling("1 second")).top(1, by="v"),
             "k v at text more",
         ),
-        (lambda s: s.select("k", x="v").key_by("k").aggregate(n=rc.sum("x")), "k v"),
-        (lambda s: s.select("k", x="v").key_by("k").aggregate(n=rc.count()), "k"),
-        (lambda s: s.select("*", x="v").key_by("text").aggregate(n=rc.sum("x")), "v text"),
+        (lambda s: s.select("k", x="v").key_by("k").aggregate(n=agg.sum("x")), "k v"),
+        (lambda s: s.select("k", x="v").key_by("k").aggregate(n=agg.count()), "k"),
+        (lambda s: s.select("*", x="v").key_by("text").aggregate(n=agg.sum("x")), "v text"),
         (
             lambda s: (
-                s.filter(rc.computed(pc.is_valid, "more")).key_by("k").aggregate(n=rc.count())
+                s.filter(rc.computed(pc.is_valid, "more")).key_by("k").aggregate(n=agg.count())
             ),
             "k more",
         ),
         (
             lambda s: (
-                s.select("k", y=rc.computed(pc.add, "k", "v")).key_by("k").aggregate(n=rc.sum("y"))
+                s.select("k", y=rc.computed(pc.add, "k", "v")).key_by("k").aggregate(n=agg.sum("y"))
             ),
             "k v",
         ),
-        (lambda s: s.map_batches(as_is).key_by("k").aggregate(n=rc.count()), "k v at text more"),
+        (lambda s: s.map_batches(as_is).key_by("k").aggregate(n=agg.count()), "k v at text more"),
         (
-            lambda s: s.select("k", "v").map_batches(as_is).key_by("k").aggregate(n=rc.count()),
+            lambda s: s.select("k", "v").map_batches(as_is).key_by("k").aggregate(n=agg.count()),
             "k v",
         ),
         (between, "k v at text"),
@@ -98,17 +99,17 @@ def test_a_source_is_asked_for_what_somebody_looks_at(build, read):
 
 
 def test_what_is_written_is_read_whole_and_two_ways_add_up():
-    count = lambda s: s.key_by("k").aggregate(n=rc.count())  # noqa: E731
+    count = lambda s: s.key_by("k").aggregate(n=agg.count())  # noqa: E731
     assert root_of(lambda s: [noop(count(s)), s.write.memory("all")]).schema.names == [
         *("k", "v", "at", "text", "more")
     ]
-    by_text = lambda s: s.key_by("text").aggregate(n=rc.count())  # noqa: E731
+    by_text = lambda s: s.key_by("text").aggregate(n=agg.count())  # noqa: E731
     assert root_of(lambda s: [noop(count(s)), noop(by_text(s))]).schema.names == ["k", "text"]
 
 
 def test_rows_are_counted_where_nobody_looks_at_a_column():
     root = root_of(
-        lambda s: [noop(s.select("k", "v").select(one=ONE).key_by("one").aggregate(n=rc.count()))]
+        lambda s: [noop(s.select("k", "v").select(one=ONE).key_by("one").aggregate(n=agg.count()))]
     )
     assert root.schema.names == ["k"]
 
@@ -128,7 +129,7 @@ def test_files_are_asked_for_those_columns_only(tmp_path, monkeypatch):
 
     monkeypatch.setattr(parquet.ParquetSplits, "read", spy)
     rows = rc.read().files(str(tmp_path), format="parquet", name="rows")
-    counts = rows.select("text", key="k", x="v").key_by("key").aggregate(n=rc.sum("x"))
+    counts = rows.select("text", key="k", x="v").key_by("key").aggregate(n=agg.sum("x"))
     harness = Harness([counts.write.memory("out", name="out")])
     harness.start()
     harness.process.run()

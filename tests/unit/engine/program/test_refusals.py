@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import NotPermittedError
 from rechannel.job import InProcess, Job
 from rechannel.model.patience import Patience
@@ -51,7 +52,7 @@ def started(
     tmp_path: Path, rows: MemoryConnector | None = None
 ) -> tuple[RunningJob, MemoryConnector]:
     rows = rows or MemoryConnector(schema="k BIGINT", partitions=1)
-    counted = rc.read().memory(rows, name="in").key_by("k").aggregate(n=rc.count(), name="counts")
+    counted = rc.read().memory(rows, name="in").key_by("k").aggregate(n=agg.count(), name="counts")
     job = Job("j", counted.write.memory("out"), state=tmp_path / "state", settings=PATIENT)
     return job.start(in_process=InProcess()), rows
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.engine.program.restarting import check_state, elsewhere, lasting, sources_of
 from rechannel.errors import OtherDataflowError, RefusedError
@@ -34,7 +35,7 @@ def run(flow, rows, store, **options) -> Harness:
 
 
 def counted(each):
-    return each.key_by("k").aggregate(n=rc.count(), name="counts").write.memory("out")
+    return each.key_by("k").aggregate(n=agg.count(), name="counts").write.memory("out")
 
 
 # Sources -------------------------------------------------------------------------------------------
@@ -60,7 +61,9 @@ def test_a_source_more_says_that_it_begins():
     run(counted(one), rows, store)
     more, two = stream("two")
     harness = Harness(counted(one.union(two)), store=store)
-    with pytest.raises(OtherDataflowError, match=r"'two'.*rc.add.*start\(fresh=\['two'\]\)"):
+    with pytest.raises(
+        OtherDataflowError, match=r"'two'.*rc.changes.add.*start\(fresh=\['two'\]\)"
+    ):
         harness.start()
     for _ in range(2):  # said again, it changes nothing
         process = harness.start(fresh=["two"])
@@ -82,7 +85,9 @@ def test_a_source_less_says_that_its_place_is_given_up():
     _, two = stream("two")
     run(counted(one.union(two)), rows, store)
     assert sorted(Harness(counted(one), store=store).journal_state().offsets) == ["one", "two"]
-    with pytest.raises(OtherDataflowError, match=r"'two'.*rc.remove.*start\(without=\['two'\]\)"):
+    with pytest.raises(
+        OtherDataflowError, match=r"'two'.*rc.changes.remove.*start\(without=\['two'\]\)"
+    ):
         Harness(counted(one), store=store).start()
     for _ in range(2):  # said again, it changes nothing
         Harness(counted(one), store=store).start(without=["two"]).stop()
@@ -135,14 +140,14 @@ def test_a_source_does_not_inherit_the_offset_of_one_that_went():
         old.push([{"k": key}])
     process.run()
     assert harness.journal_state().offsets["feed"] == {"batches": 3}
-    process.reconfigure(rc.remove("a", "feed"))
+    process.reconfigure(rc.changes.remove("a", "feed"))
     keep.push([{"k": "z"}])
     process.run()
     assert "feed" not in harness.journal_state().offsets
     again, second = stream("feed")
     for key in "de":
         again.push([{"k": key}])
-    process.reconfigure(rc.add(second.write.memory("b", name="b")))
+    process.reconfigure(rc.changes.add(second.write.memory("b", name="b")))
     process.run()
     shown = pa.concat_tables(harness.outputs("b").values())
     assert shown.column("k").to_pylist() == ["d", "e"]
@@ -207,7 +212,7 @@ def test_what_differs_is_told():
     store = MemoryStore()
     rows, one = stream()
     run(counted(one), rows, store)
-    flow = one.key_by("k").aggregate(n=rc.count("k"), name="counts").write.memory("out")
+    flow = one.key_by("k").aggregate(n=agg.count("k"), name="counts").write.memory("out")
     with pytest.raises(OtherDataflowError, match=r"'counts' was aggregate\(n=Count\(column=None"):
         Harness(flow, store=store).start()
 
@@ -232,4 +237,4 @@ def test_tasks_and_bins_of_the_settings_that_are_not_looked_at_are_told(tmp_path
         running.stop()
     told = {text.split(": ", 1)[1].split()[0] for text in caplog.messages}
     assert told == {"tasks", "bins"}
-    assert any("rc.rescale(" in text for text in caplog.messages)
+    assert any("rc.changes.rescale(" in text for text in caplog.messages)

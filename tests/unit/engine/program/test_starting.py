@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal import incarnations
 from rechannel.engine.journal.entries import Notes, Opened
 from rechannel.engine.journal.log import Journal, read_only
@@ -46,7 +47,7 @@ def sums(place: Path, sources: list[Any], *sinks: str) -> Job:
     """Sums of one or several sources, to a path per sink."""
     first, *more = [rc.read().memory(s, name=f"in{i}") for i, s in enumerate(sources)]
     total = first.union(*more) if more else first
-    total = total.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    total = total.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     ends = [total.write.parquet(str(place / name), name=name) for name in sinks]
     return Job("j", ends, state=str(place / "state"), settings=QUIET)
 
@@ -79,9 +80,9 @@ def test_an_outage_of_a_sink_during_a_revert_loses_no_state(tmp_path, monkeypatc
 
     def ends(counted: bool) -> list[Any]:
         keyed = rc.read().memory(source, name="in").key_by("k")
-        made = [keyed.aggregate(total=rc.sum("v"), name="sums").write.json(out, name="o")]
+        made = [keyed.aggregate(total=agg.sum("v"), name="sums").write.json(out, name="o")]
         if counted:
-            counts = keyed.aggregate(n=rc.count(), name="counts")
+            counts = keyed.aggregate(n=agg.count(), name="counts")
             made.append(counts.write.json(f"{out}2", name="o2"))
         return made
 
@@ -91,7 +92,7 @@ def test_an_outage_of_a_sink_during_a_revert_loses_no_state(tmp_path, monkeypatc
     out, failed = str(tmp_path / "out"), []
     running = job(False).start(in_process=InProcess())
     running.process_all_available(60)
-    running.reconfigure(rc.change_dataflow(*ends(True))).wait(60)
+    running.reconfigure(rc.changes.change_dataflow(*ends(True))).wait(60)
     source.push(rows(2))
     running.process_all_available(60)
     running.stop()
@@ -171,7 +172,7 @@ def test_a_sink_in_quarantine_keeps_its_rows_whatever_start_is_refused(tmp_path)
             raise ValueError("away")
         shown.append(timestep)
 
-    total = rc.read().memory(source, name="in").key_by("k").aggregate(n=rc.count(), name="sums")
+    total = rc.read().memory(source, name="in").key_by("k").aggregate(n=agg.count(), name="sums")
     owes = total.write.on_failure("skip", attempts=1).for_each_batch(write, name="o")
 
     def job(*ends: Any) -> Job:

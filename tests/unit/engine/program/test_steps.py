@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.steps import (
     edit_of,
@@ -27,9 +28,9 @@ from rechannel.testing import Harness, script
 def fan_out() -> PhysicalPlan:
     """One source, two operators on it, one of them ordered, and a third behind the first."""
     stream = rc.read().memory(script("k long, v long"), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums", tasks=3)
-    last = stream.key_by("v").aggregate(last=rc.last("k"), name="last", bins=7)
-    behind = sums.key_by("total").aggregate(n=rc.count(), name="behind")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums", tasks=3)
+    last = stream.key_by("v").aggregate(last=agg.last("k"), name="last", bins=7)
+    behind = sums.key_by("total").aggregate(n=agg.count(), name="behind")
     return Harness([last.write.memory("a"), behind.write.memory("b")]).plan
 
 
@@ -84,7 +85,7 @@ def test_consumers_share_an_exchange_one_behind_the_other():
 
 def test_inputs_of_one_consumer_share_its_partitions():
     stream = rc.read().memory(script("k long"), name="in")
-    both = stream.union(stream).key_by("k").aggregate(n=rc.count(), name="n")
+    both = stream.union(stream).key_by("k").aggregate(n=agg.count(), name="n")
     plan = Harness(both.write.memory("out")).plan
     assert layout_of(plan.stage("in"), configured(plan)) == {("n", 0): (0, 2), ("n", 1): (0, 2)}
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Sink
 from rechannel.dataflow.writer import Flow
@@ -30,14 +31,14 @@ from rechannel.state.keys import segments_of
 from rechannel.testing import Harness, MemoryStore, Process, script
 from rechannel.testing.recorder import Recorder
 
-BOTH = {"n": rc.count(), "total": rc.sum("v")}
+BOTH = {"n": agg.count(), "total": agg.sum("v")}
 
 
 def flows(*, aggregates=None, late=False):
     """Counts by word, and perhaps a second sink."""
     words = script("word string, v long")
     counts = rc.read().memory(words, name="in").key_by("word").aggregate(
-        aggregates or {"n": rc.count()}, name="counts"
+        aggregates or {"n": agg.count()}, name="counts"
     )  # fmt: skip
     ends = [counts.write.memory("out", name="out")]
     if late:
@@ -66,7 +67,7 @@ def test_added_aggregates_count_from_the_change_on():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1), ("b", 2))
-    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 3))
     assert table(harness) == {"a": {"n": 2, "total": 3}, "b": {"n": 1, "total": None}}
     assert process.driver.configuration.dataflow == 2
@@ -77,7 +78,7 @@ def test_the_journal_keeps_what_it_must_know_and_no_code():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 3))
     note = harness.journal_state().notes[NOTE]
     assert sorted(note) == ["1", "2"]
@@ -91,8 +92,8 @@ def test_old_text_is_told_new_text_goes_on():
     words, harness = bench(store)
     process = harness.start()
     feed(words, process, ("a", 1))
-    late = rc.add(process_stream(process).write.memory("late", name="late"))
-    process.reconfigure([rc.change_logic("counts", BOTH), late])
+    late = rc.changes.add(process_stream(process).write.memory("late", name="late"))
+    process.reconfigure([rc.changes.change_logic("counts", BOTH), late])
     feed(words, process, ("a", 3))
     process.stop()
     with pytest.raises(
@@ -114,7 +115,7 @@ def test_old_text_that_understands_the_state_is_told_of_the_way_back():
     words, harness = bench(store)
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.add(process_stream(process).write.memory("late", name="late")))
+    process.reconfigure(rc.changes.add(process_stream(process).write.memory("late", name="late")))
     feed(words, process, ("a", 3))
     process.stop()
     with pytest.raises(OldProgramError, match=r"go back on purpose with start\(revert=True\)"):
@@ -131,7 +132,7 @@ def test_eras_that_are_not_stored_any_more_are_forgotten():
     process = harness.start()
     for number in range(12):
         process.reconfigure(
-            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+            rc.changes.change_logic("counts", BOTH if number % 2 == 0 else {"n": agg.count()})
         )
         for _ in range(5):  # small state is rewritten by every timestep: no old era survives
             feed(words, process, ("a", 1), ("b", 1))
@@ -146,7 +147,7 @@ def test_the_note_does_not_grow_with_every_change():
     process = harness.start()
     for number in range(KEPT + 8):
         process.reconfigure(
-            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+            rc.changes.change_logic("counts", BOTH if number % 2 == 0 else {"n": agg.count()})
         )
         feed(words, process, ("a", 1), ("b", 1))
     note = harness.journal_state().notes[NOTE]
@@ -171,7 +172,7 @@ def test_versions_that_do_not_run_any_more_are_let_go():
     before = held()
     for number in range(8):
         process.reconfigure(
-            rc.change_logic("counts", BOTH if number % 2 == 0 else {"n": rc.count()})
+            rc.changes.change_logic("counts", BOTH if number % 2 == 0 else {"n": agg.count()})
         )
         feed(words, process, ("a", 1))
     assert process.exchange.current.program.version == 9
@@ -181,8 +182,8 @@ def test_versions_that_do_not_run_any_more_are_let_go():
 def test_a_crash_before_the_border_leaves_the_version_that_runs_as_it_was():
     words, harness = bench()
     process = harness.start()
-    for aggregates in (BOTH, {"n": rc.count()}):
-        process.reconfigure(rc.change_logic("counts", aggregates))
+    for aggregates in (BOTH, {"n": agg.count()}):
+        process.reconfigure(rc.changes.change_logic("counts", aggregates))
         feed(words, process, ("a", 1))
     known = harness.journal_state().notes[NOTE]
     again = noted(known, 4, known["3"])
@@ -194,9 +195,9 @@ def test_a_crash_before_the_border_leaves_the_version_that_runs_as_it_was():
 def test_an_operator_without_state_yet_can_change_too():
     words, harness = bench()
     process = harness.start()
-    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", {"n": rc.count()}))
+    process.reconfigure(rc.changes.change_logic("counts", {"n": agg.count()}))
     feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 2}}
 
@@ -206,11 +207,11 @@ def test_what_is_removed_is_gone_with_its_state():
     process = harness.start()
     feed(words, process, ("a", 1))
     source = rc.read().memory(script("k long", [[{"k": 1}], [{"k": 1}]]), name="more")
-    more = source.key_by("k").aggregate(n=rc.count(), name="more-counts")
-    process.reconfigure(rc.add(more))
+    more = source.key_by("k").aggregate(n=agg.count(), name="more-counts")
+    process.reconfigure(rc.changes.add(more))
     feed(words, process, ("a", 1))
     assert harness.state("more-counts").to_pylist() == [{"k": 1, "n": 2}]
-    process.reconfigure(rc.remove("more-counts", "more"))
+    process.reconfigure(rc.changes.remove("more-counts", "more"))
     feed(words, process, ("a", 1))
     state = harness.journal_state()
     assert "more-counts" not in state.manifests
@@ -225,11 +226,15 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_waiting():
     feed(words, process, ("a", 1))
     taken = rc.read().memory(script("k long"), name="in").key_by("k")
     asked = [
-        (rc.change_logic("nobody", {"n": rc.count()}), UnknownOperatorError, "nobody"),
-        (rc.change_logic("counts", {"n": rc.count()}), RefusedError, "so already"),
-        (rc.change_logic("counts", {"n": rc.sum("v")}), RefusedError, "'n' was"),
-        (rc.add(taken.aggregate(n=rc.count(), name="x")), DuplicateNameError, "in"),
-        ([rc.change_logic("counts", BOTH), rc.rescale("counts", 99)], RefusedError, "8 bins"),
+        (rc.changes.change_logic("nobody", {"n": agg.count()}), UnknownOperatorError, "nobody"),
+        (rc.changes.change_logic("counts", {"n": agg.count()}), RefusedError, "so already"),
+        (rc.changes.change_logic("counts", {"n": agg.sum("v")}), RefusedError, "'n' was"),
+        (rc.changes.add(taken.aggregate(n=agg.count(), name="x")), DuplicateNameError, "in"),
+        (
+            [rc.changes.change_logic("counts", BOTH), rc.changes.rescale("counts", 99)],
+            RefusedError,
+            "8 bins",
+        ),
     ]
     for change, error, match in asked:
         with pytest.raises(error, match=match):
@@ -242,11 +247,11 @@ def test_one_change_of_the_program_at_a_time():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH), at=9)
+    process.reconfigure(rc.changes.change_logic("counts", BOTH), at=9)
     with pytest.raises(RefusedError, match="another change of the program"):
-        process.reconfigure(rc.change_logic("counts", BOTH))
+        process.reconfigure(rc.changes.change_logic("counts", BOTH))
     process.abort("r1")
-    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
     assert process.driver.configuration.dataflow == 3  # no number is given twice
 
@@ -255,10 +260,10 @@ def test_what_is_prepared_too_late_takes_nothing_from_the_next_one():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    first = process.reconfigure(rc.change_logic("counts", BOTH))
+    first = process.reconfigure(rc.changes.change_logic("counts", BOTH))
     process.driver.changes.turn(process.driver.place(), dict)  # its preparation is under way
     process.abort(first)
-    second = process.reconfigure(rc.change_logic("counts", BOTH))
+    second = process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
     assert process.journal.state.coordination.find(second).phase == "done"
 
@@ -267,7 +272,7 @@ def test_a_change_that_had_not_begun_is_rolled_back_when_its_driver_dies():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH), at=9)
+    process.reconfigure(rc.changes.change_logic("counts", BOTH), at=9)
     process = harness.start()
     record = process.journal.state.coordination.find("r1")
     assert record.phase == "failed"
@@ -287,8 +292,8 @@ def totals(process, *rows: tuple[str, int]):
         {"word": [w for w, _ in rows], "total": pa.array([v for _, v in rows], "int64")}
     )
     stream = stream_of(process.exchange.current.program.dataflow, "in").key_by("word")
-    made = stream.aggregate(total=rc.sum("v"), name="totals", preload=lambda: known)
-    return rc.add(made.write.memory("totals", name="totals-out"))
+    made = stream.aggregate(total=agg.sum("v"), name="totals", preload=lambda: known)
+    return rc.changes.add(made.write.memory("totals", name="totals-out"))
 
 
 def begun(harness):
@@ -403,9 +408,9 @@ def test_a_version_is_made_anew_when_another_one_begins_meanwhile():
     words, harness = bench(late=True)
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH), at=2)
+    process.reconfigure(rc.changes.change_logic("counts", BOTH), at=2)
     slow = meanwhile(process, lambda: feed(words, process, ("a", 1)))
-    slow.reconfigure(rc.remove("late"), supersede=True)
+    slow.reconfigure(rc.changes.remove("late"), supersede=True)
     feed(words, process, ("a", 1))
     assert phases(process) == ["done", "done"]
     assert process.driver.configuration.dataflow == 3
@@ -420,7 +425,7 @@ def test_of_two_that_ask_at_once_the_later_one_is_refused():
 
     def other():
         try:
-            process.reconfigure(rc.change_logic("counts", {"most": rc.max("v")}))
+            process.reconfigure(rc.changes.change_logic("counts", {"most": agg.max("v")}))
         except RefusedError as error:
             refused.append(str(error))
 
@@ -430,7 +435,7 @@ def test_of_two_that_ask_at_once_the_later_one_is_refused():
         thread.start()
         thread.join(0.5)  # it waits until the first one is made
 
-    meanwhile(process, begin).reconfigure(rc.change_logic("counts", BOTH))
+    meanwhile(process, begin).reconfigure(rc.changes.change_logic("counts", BOTH))
     thread.join(60)
     assert [text.partition(":")[0] for text in refused] == [
         "another change of the program has not begun yet"
@@ -443,14 +448,14 @@ def test_a_version_that_was_made_from_another_one_is_refused():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH), at=2)
-    late = sort(rc.add(process_stream(process).write.memory("late", name="late")))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH), at=2)
+    late = sort(rc.changes.add(process_stream(process).write.memory("late", name="late")))
     place = process.driver.place()
 
     def ask():
         with asking(late, process.exchange, process.opener, place, supersede=True) as made:
             feed(words, process, ("a", 1))
-            request = Request(change=made, strategy=rc.all_at_once(), supersede=True)
+            request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
             process.driver.changes.accept(request, process.driver.place())
 
     with pytest.raises(RefusedError, match=r"made from version 1 .* there is version 2 by then"):
@@ -464,10 +469,10 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    asked = sort(rc.change_logic("counts", BOTH))
+    asked = sort(rc.changes.change_logic("counts", BOTH))
     with looking(asked, process.exchange, process.opener, process.driver.place()) as made:
         assert not process.exchange.busy
-        process.reconfigure(rc.change_logic("counts", BOTH))
+        process.reconfigure(rc.changes.change_logic("counts", BOTH))
         assert made.version == 2
     feed(words, process, ("a", 1))
     assert phases(process) == ["done"]
@@ -478,11 +483,13 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    asked, place = sort(rc.change_logic("counts", BOTH)), process.driver.place()
+    asked, place = sort(rc.changes.change_logic("counts", BOTH)), process.driver.place()
 
     def ask():
         with asking(asked, process.exchange, process.opener, place) as made:
-            process.driver.changes.accept(Request(change=made, strategy=rc.all_at_once()), place)
+            process.driver.changes.accept(
+                Request(change=made, strategy=rc.strategies.all_at_once()), place
+            )
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -495,7 +502,7 @@ def test_a_change_whose_version_is_gone_fails_at_its_border_and_nothing_else():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH))
     process.exchange.withdraw(2)
     feed(words, process, ("a", 1))
     record = process.driver.changes.coordination.find("r1")
@@ -518,7 +525,7 @@ def test_a_sink_that_cannot_be_closed_does_not_end_the_job_whose_version_does_no
     feed(words, process, ("a", 1))
     harness.recorders["late"] = Stuck()
     counts = stream_of(process.exchange.current.program.dataflow, "counts")
-    process.reconfigure(rc.add(counts.write.memory("late", name="late")), at=9)
+    process.reconfigure(rc.changes.add(counts.write.memory("late", name="late")), at=9)
     with caplog.at_level(logging.WARNING):
         process.abort("r1")
     assert phases(process) == ["aborted"]
@@ -531,10 +538,10 @@ def test_a_change_of_the_program_may_take_the_place_of_one_that_has_not_begun():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    process.reconfigure(rc.change_logic("counts", {"most": rc.max("v")}), at=1_000_000)
+    process.reconfigure(rc.changes.change_logic("counts", {"most": agg.max("v")}), at=1_000_000)
     with pytest.raises(RefusedError, match="supersede=True"):
-        process.reconfigure(rc.change_logic("counts", BOTH))
-    process.reconfigure(rc.change_logic("counts", BOTH), supersede=True)
+        process.reconfigure(rc.changes.change_logic("counts", BOTH))
+    process.reconfigure(rc.changes.change_logic("counts", BOTH), supersede=True)
     feed(words, process, ("a", 1))
     assert phases(process) == ["superseded", "done"]
     assert not process.exchange.busy

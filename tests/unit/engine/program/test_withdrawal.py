@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Committed, Opened
 from rechannel.engine.journal.incarnations import SINKS, incarnation, since
 from rechannel.engine.journal.log import Journal
@@ -39,7 +40,7 @@ def flows(per_timestep: int) -> Any:
         numbers, schema="k long, v long", rows=ROWS, per_timestep=per_timestep, name="in"
     )
     fits = source.map_batches(small, schema="k long, v long", name="fits")
-    sums = fits.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = fits.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     return sums.write.memory("out", name="out")
 
 
@@ -146,7 +147,7 @@ def changed(change: Any, in_flight: int = 1) -> tuple[Harness, str]:
     """A stream in whose open timesteps a change has begun; and its id."""
     connector = script("k long, v long", [[{"k": k, "v": k} for k in range(20)]])
     stream = rc.read().memory(connector, name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     harness = Harness(
         sums.write.memory("out", name="out"),
         settings=Settings(tasks=2, bins=8, in_flight=in_flight),
@@ -155,7 +156,7 @@ def changed(change: Any, in_flight: int = 1) -> tuple[Harness, str]:
     process.run()
     for _ in range(3):
         connector.push([{"k": k, "v": 1} for k in range(20)])
-    id_ = process.reconfigure(change, rc.all_at_once(), at=2)
+    id_ = process.reconfigure(change, rc.strategies.all_at_once(), at=2)
     while not harness.journal_state().open_intents:
         process.driver.step()
     process.driver.step()
@@ -167,7 +168,7 @@ def changed(change: Any, in_flight: int = 1) -> tuple[Harness, str]:
 
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_a_change_that_rode_on_it_holds_from_the_timestep_in_its_place(in_flight):
-    harness, id_ = changed(rc.rescale("sums", 4), in_flight)
+    harness, id_ = changed(rc.changes.rescale("sums", 4), in_flight)
     harness.start(replan=True).run()
     state = harness.journal_state()
     assert state.coordination.find(id_).phase is Phase.DONE
@@ -176,7 +177,7 @@ def test_a_change_that_rode_on_it_holds_from_the_timestep_in_its_place(in_flight
 
 
 def test_what_it_was_to_write_anew_is_written_by_the_one_in_its_place():
-    harness, id_ = changed(rc.rewrite("sums"))
+    harness, id_ = changed(rc.changes.rewrite("sums"))
     process = harness.start(replan=True)
     assert process.driver.changes.rewrite(2)
     process.run()
@@ -243,7 +244,7 @@ def test_what_a_restart_added_is_there_from_the_first_timestep_that_is_planned_a
     def harness(*more: str) -> Harness:
         rows = rc.read().memory(source, name="in")
         held = rows.map_batches(holds, schema="k long, v long", name="held").key_by("k")
-        sums = held.aggregate(total=rc.sum("v"), name="sums")
+        sums = held.aggregate(total=agg.sum("v"), name="sums")
         ends = [sums.write.memory(name, name=name) for name in ("out", *more)]
         return Harness(ends, store=store, settings=Settings(in_flight=3))
 

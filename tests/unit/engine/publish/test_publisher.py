@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Note, Published
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.publish.publisher import Publisher
@@ -76,7 +77,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         stream = rc.read().memory(script("k long"), name="in")
-        counts = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+        counts = stream.key_by("k").aggregate(n=agg.count(), name="counts")
         plan = Harness([stream.write.memory("direct", name="direct")]).plan
         writer = replace(counts.write, failure=self.failure)
         other = Harness([writer.memory("behind", name="behind")]).plan
@@ -607,7 +608,7 @@ def test_a_change_that_would_leave_a_sink_straight_after_its_source_is_refused()
     process = Harness([operator, stream.write.on_failure("skip").memory("o", name="o")]).start()
     process.run()
     with pytest.raises((DataflowError, RefusedError), match="is not possible: put an operator"):
-        process.reconfigure(rc.remove("m", "s"))
+        process.reconfigure(rc.changes.remove("m", "s"))
     rows.push([{"k": 2}])
     process.run()
     assert process.journal.state.last_committed == 2

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Reconfiguring
 from rechannel.engine.reconfigure.history import (
     AROUND,
@@ -276,7 +277,7 @@ def test_an_id_is_a_number(id_):
 def counted(timesteps: int = 3) -> Harness:
     rows = [[{"k": k} for k in range(9)]] * timesteps
     stream = rc.read().memory(script("k long", rows), name="in")
-    counts = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+    counts = stream.key_by("k").aggregate(n=agg.count(), name="counts")
     return Harness(counts.write.memory("out"), settings=Settings(bins=8))
 
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.reconfigure.latencies import Latencies
 from rechannel.engine.reconfigure.measured import (
     FADING,
@@ -111,7 +112,7 @@ def test_a_running_stream_knows_the_rows_of_its_bins_and_forgets_them_when_bins_
     keys = [*(k % 7 for k in range(70)), *[1] * 30]
     rows = [[{"k": k} for k in keys[:70]], [{"k": k} for k in keys[70:]]]
     connector = script("k long", rows)
-    counts = rc.read().memory(connector).key_by("k").aggregate(n=rc.count(), name="counts")
+    counts = rc.read().memory(connector).key_by("k").aggregate(n=agg.count(), name="counts")
     harness = Harness(counts.write.memory("out"), settings=Settings(bins=8), configure=apart)
     process = harness.start()
     process.run()
@@ -130,7 +131,7 @@ def test_a_running_stream_knows_the_rows_of_its_bins_and_forgets_them_when_bins_
 @pytest.mark.parametrize("which", ["the hot one", "another one"])
 def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
     connector = script("k long", [[{"k": k % 50} for k in range(100)] + [{"k": 1}] * 300])
-    counts = rc.read().memory(connector).key_by("k").aggregate(n=rc.count(), name="counts")
+    counts = rc.read().memory(connector).key_by("k").aggregate(n=agg.count(), name="counts")
     harness = Harness(counts.write.memory("out"), settings=Settings(bins=4), configure=apart)
     process = harness.start()
     process.run()

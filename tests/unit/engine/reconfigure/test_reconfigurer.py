@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent, Opened, Reconfiguring
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
@@ -759,7 +760,7 @@ ROWS = [[{"k": k, "v": 1} for k in range(20)] for _ in range(4)]
 def counted(rows: list[Any] = ROWS, **options: Any) -> Harness:
     """A sum by key, and another one, over four timesteps."""
     stream = rc.read().memory(script("k long, v long", rows), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="counts")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="counts")
     return Harness(sums.write.memory("out", name="out"), **options)
 
 
@@ -893,7 +894,7 @@ def test_a_driver_that_dies_behind_its_last_commit_leaves_nothing_open():
 
 def running(rows: list[Any] = ROWS) -> Any:
     stream = rc.read().memory(script("k long, v long", rows), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="counts")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="counts")
     settings = replace(EIGHT, tasks=2)
     return Job("counted", sums.write.memory("out"), state=MemoryStore(), settings=settings).start(
         in_process=InProcess()
@@ -941,13 +942,16 @@ def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypa
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"strategy": rc.fluid}, r"fluid is a function: write rc\.fluid\(\)"),
+        (
+            {"strategy": rc.strategies.fluid},
+            r"fluid is a function: write rc\.strategies\.fluid\(\)",
+        ),
         ({"strategy": "fluid"}, r"a strategy is wanted, as rc\.fluid\(bins=2\), not 'fluid'"),
         ({"strategy": 0}, "a strategy is wanted"),
         ({"cause": None}, "cause is a text"),
         ({"cause": 5}, "cause is a text"),
         ({"at": 10**100}, "at is a timestep's number, at most"),
-        ({"change": rc.rescale}, "a change is wanted"),
+        ({"change": rc.changes.rescale}, "a change is wanted"),
         ({"change": type(HALF)}, "a change is wanted"),
         ({"change": None}, "a change is wanted"),
         ({"change": program()}, "exchanges the program is not replayed"),

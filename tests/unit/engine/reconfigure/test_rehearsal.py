@@ -71,11 +71,13 @@ def running(rows: int = 50) -> tuple[Harness, Any]:
 
 def change(harness: Harness, module: Any, **how: Any) -> str:
     spec = TrackSpec(update=module.counted, state=pa.schema([("inverse", pa.int64())]))
-    asked = rc.change_logic("op", spec, migrate=rc.migrate(using=module.inverse))
+    asked = rc.changes.change_logic("op", spec, migrate=rc.changes.migrate(using=module.inverse))
     return harness.process.reconfigure(asked, **how)
 
 
-@pytest.mark.parametrize("strategy", [rc.all_at_once(), rc.all_at_once(prepare=False)])
+@pytest.mark.parametrize(
+    "strategy", [rc.strategies.all_at_once(), rc.strategies.all_at_once(prepare=False)]
+)
 def test_a_row_that_cannot_be_converted_ends_the_change_and_not_the_job(rules, strategy):
     harness, source = running()
     id_ = change(harness, rules(WRONG), strategy=strategy)
@@ -105,7 +107,7 @@ def test_a_migration_that_can_convert_all_of_it_says_so(rules):
 
 def test_a_change_without_a_migration_tries_nothing(rules):
     harness, _ = running()
-    id_ = harness.process.reconfigure(rc.change_logic("op", rules(RIGHT).counted))
+    id_ = harness.process.reconfigure(rc.changes.change_logic("op", rules(RIGHT).counted))
     harness.process.run()
     assert dict(harness.journal_state().coordination.find(id_).prepared) == {}
 

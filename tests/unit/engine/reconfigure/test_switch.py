@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.evolution import stream_of
 from rechannel.engine.journal.log import read_only
 from rechannel.errors import OtherDataflowError
@@ -21,7 +22,7 @@ from rechannel.testing import Harness, Recorder, script
 
 
 def counts(source):
-    return rc.read().memory(source, name="in").key_by("k").aggregate(n=rc.count(), name="counts")
+    return rc.read().memory(source, name="in").key_by("k").aggregate(n=agg.count(), name="counts")
 
 
 def numbers(recorder: Recorder) -> list[int]:
@@ -49,10 +50,10 @@ def test_a_sink_that_is_removed_is_given_what_it_is_owed_and_its_namesake_is_not
     source = script("k string", [[{"k": "a"}], [{"k": "b"}]])
     old = Recorder()
     harness, process = owing(source, {"o": old})
-    process.reconfigure(rc.remove("o"))
+    process.reconfigure(rc.changes.remove("o"))
     unpublished(process)
     new = harness.recorders["o"] = Recorder()
-    process.reconfigure(rc.add(added(process)))
+    process.reconfigure(rc.changes.add(added(process)))
     unpublished(process)
     source.push([{"k": "c"}])
     process.run()
@@ -71,7 +72,7 @@ def test_after_a_crash_what_a_sink_that_is_gone_was_owed_is_told_and_dropped():
     old = Recorder()
     harness, process = owing(source, {"o": old})
     before = harness.journal_state()
-    process.reconfigure(rc.remove("o"))
+    process.reconfigure(rc.changes.remove("o"))
     unpublished(process)
     new = harness.recorders["o"] = Recorder()
     process = harness.start(revert=True)  # the text of before has a sink of that name
@@ -146,7 +147,7 @@ def test_what_becomes_of_a_sink_that_fails_is_changed_while_the_job_runs(tmp_pat
     running.process_all_available(60)
     for number, dead in ((2, "dead"), (3, "other")):
         flow = patient(source, tmp_path, write, dead)
-        running.reconfigure(rc.change_dataflow(flow)).wait(60)
+        running.reconfigure(rc.changes.change_dataflow(flow)).wait(60)
         source.push([{"k": "b"}])
         running.process_all_available(60)
         assert [path.name for path in (tmp_path / dead).glob("timestep=*")] == [
@@ -165,7 +166,7 @@ def test_a_sink_that_is_changed_calls_the_function_that_it_has_now():
     running.process_all_available(60)
     write = counts(source).write.on_failure("stop", attempts=2)
     flow = write.for_each_batch(lambda df, t: new.append(t), name="o")
-    running.reconfigure(rc.change_dataflow(flow)).wait(60)
+    running.reconfigure(rc.changes.change_dataflow(flow)).wait(60)
     source.push([{"k": "b"}])
     running.process_all_available(60)
     running.stop()
@@ -179,7 +180,7 @@ def test_the_rows_of_a_table_outlive_another_choice_for_its_sink(tmp_path):
     running.process_all_available(60)
     write = counts(source).write.on_failure("dead_letter", path=tmp_path / "dead")
     flow = write.memory("m", name="o")
-    running.reconfigure(rc.change_dataflow(flow)).wait(60)
+    running.reconfigure(rc.changes.change_dataflow(flow)).wait(60)
     source.push([{"k": "b"}])
     running.process_all_available(60)
     assert running.memory("m").num_rows == 2

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.reconfigure.takeover import APPLICATION
 from rechannel.reconfigure.record import Phase, Record
@@ -37,7 +38,7 @@ class Restarts:
 
     def on(self, there: FixedCluster, **options: Any) -> Harness:
         stream = rc.read().memory(self.rows, name="rows")
-        counts = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+        counts = stream.key_by("k").aggregate(n=agg.count(), name="counts")
         harness = Harness(counts.write.memory("out"), store=self.store, cluster=there, **options)
         harness.start()
         return harness
@@ -47,7 +48,7 @@ def left_behind() -> Restarts:
     """A job whose driver asked for an executor more and put a task somewhere."""
     made = Restarts()
     first = made.on(cluster("one"))
-    first.process.reconfigure([rc.executors(3), rc.place("counts", 1, "0")])
+    first.process.reconfigure([rc.changes.executors(3), rc.changes.place("counts", 1, "0")])
     first.process.run()
     assert placement(first) == {1: "0"}
     return made
@@ -57,10 +58,10 @@ def step_by_step() -> Restarts:
     """A job with a task on a certain executor, and a change under way that has made one step of four."""
     made = Restarts()
     first = made.on(cluster("one"), settings=Settings(bins=8, keep_versions=9))
-    first.process.reconfigure(rc.place("counts", 1, "0"))
+    first.process.reconfigure(rc.changes.place("counts", 1, "0"))
     first.process.run()
     made.rows.push([{"k": 2}])
-    first.process.reconfigure(rc.move("counts", [0, 1, 2, 3], 1), rc.fluid())
+    first.process.reconfigure(rc.changes.move("counts", [0, 1, 2, 3], 1), rc.strategies.fluid())
     while not moving(first).taken:
         assert first.process.step()
     assert moving(first).base["operators"]["counts"]["placement"] == [[1, "0"]]
@@ -101,9 +102,9 @@ def test_a_change_that_is_led_back_in_another_application_puts_no_task_where_it_
 def test_nor_does_one_whose_way_back_was_planned_in_the_application_before():
     made, options = left_behind(), {"settings": Settings(bins=8, keep_versions=9)}
     first = made.on(cluster("one"), **options)
-    change = [rc.place("counts", 1, "1"), rc.move("counts", list(range(8)), 1)]
+    change = [rc.changes.place("counts", 1, "1"), rc.changes.move("counts", list(range(8)), 1)]
     made.rows.push([{"k": 2}])
-    first.process.reconfigure(change, rc.fluid(gap=3))
+    first.process.reconfigure(change, rc.strategies.fluid(gap=3))
     while not moving(first).taken:
         assert first.process.step()
     first.process.abort("r2")
@@ -118,7 +119,7 @@ def test_what_waits_to_put_a_task_on_an_executor_of_another_application_fails():
     made = Restarts()
     first = made.on(cluster("one"))
     for task, executor in ((0, "1"), (1, None)):
-        first.process.reconfigure(rc.place("counts", task, executor), at=99)
+        first.process.reconfigure(rc.changes.place("counts", task, executor), at=99)
     again = made.on(cluster("two"))
     found = again.process.driver.changes.coordination
     assert found.find("r1").reason == (

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 from rechannel.job import InProcess
 from rechannel.sources.connectors import MemoryConnector
@@ -32,7 +33,7 @@ def near(stream, other):
 
 
 OPERATORS = {
-    "aggregate": lambda one, _: one.key_by("k").aggregate(n=rc.count(), v=rc.last("v")),
+    "aggregate": lambda one, _: one.key_by("k").aggregate(n=agg.count(), v=agg.last("v")),
     "latest": lambda one, _: one.key_by("k").latest(),
     "join": near,
     "asof_join": lambda one, other: one.asof_join(other, "k"),
@@ -86,4 +87,4 @@ def test_a_source_that_says_otherwise_is_refused_by_the_columns_name():
     connector = MemoryConnector(schema="k STRING")
     object.__setattr__(connector, "schema", pa.schema([("k", CODED[0])]))
     with pytest.raises(DataflowError, match=r"column 'k' is dictionary<.*declare it as string"):
-        rc.read().memory(connector, name="one").key_by("k").aggregate(n=rc.count())
+        rc.read().memory(connector, name="one").key_by("k").aggregate(n=agg.count())

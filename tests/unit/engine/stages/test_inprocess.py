@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.stages.inprocess import ATTEMPTS, InProcessLoader, TaskDied, no_faults
 from rechannel.errors import DataflowError
 from rechannel.model.patience import Patience
@@ -20,7 +21,7 @@ ROWS = [[{"k": i % 5, "v": i} for i in range(20)], [{"k": 9, "v": 9}]]
 
 def harness_of(**options: Any) -> Harness:
     stream = rc.read().memory(script("k long, v long", ROWS, partitions=3), name="in")
-    sums = stream.key_by("k").aggregate(total=rc.sum("v"), name="sums")
+    sums = stream.key_by("k").aggregate(total=agg.sum("v"), name="sums")
     options.setdefault("settings", Settings(tasks=2, bins=4))
     return Harness(sums.write.memory("out"), **options)
 
@@ -121,7 +122,7 @@ def test_what_a_committed_timestep_held_is_freed():
 def test_a_dataframe_function_is_refused():
     stream = rc.read().memory(script("k long"), name="in").transform(lambda df: df, name="sql")
     with pytest.raises(DataflowError, match=r"'sql'.*needs Spark"):
-        Harness(stream.key_by("k").aggregate(n=rc.count(), name="n").write.noop())
+        Harness(stream.key_by("k").aggregate(n=agg.count(), name="n").write.noop())
 
 
 def test_sinks_read_sources_outboxes_and_unions_of_them():
@@ -155,7 +156,7 @@ def test_state_can_be_loaded_from_a_table():
     loader = InProcessLoader(lambda: "x")
     assert loader.rows(table) == 2
     assert loader.schema(table) == table.schema
-    biggest = stream.key_by("k").aggregate(total=rc.max("v"), name="top", preload=lambda: table)
+    biggest = stream.key_by("k").aggregate(total=agg.max("v"), name="top", preload=lambda: table)
     harness = Harness(biggest.write.memory("out"))
     harness.start().run()
     state = {row["k"]: row["total"] for row in harness.state("top").to_pylist()}

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.engine.loop.housekeeping import sweep
 from rechannel.engine.view import state_view
@@ -39,8 +40,8 @@ def endless(tmp_path):
     rows = rc.read().generator(
         events, schema="user STRING, item BIGINT", per_timestep=20, name="events"
     )
-    users = rows.key_by("user").aggregate(n=rc.count(), name="users")
-    items = rows.key_by("item").aggregate(n=rc.count(), name="by.item-1")
+    users = rows.key_by("user").aggregate(n=agg.count(), name="users")
+    items = rows.key_by("item").aggregate(n=agg.count(), name="by.item-1")
     job = rc.Job("endless", [users, items], state=tmp_path / "state", settings=SETTINGS)
     running = job.start(in_process=InProcess())
     yield running
@@ -68,8 +69,11 @@ def test_all_tables_are_of_one_timestep_while_the_stream_is_changed(endless):
         thread.start()
     try:
         for tasks in (4, 1, 3):
-            change = [rc.rescale("users", tasks), rc.rescale("by.item-1", 5 - tasks)]
-            endless.reconfigure(change, rc.fluid(2)).wait(60)
+            change = [
+                rc.changes.rescale("users", tasks),
+                rc.changes.rescale("by.item-1", 5 - tasks),
+            ]
+            endless.reconfigure(change, rc.strategies.fluid(2)).wait(60)
     finally:
         over.set()
         for thread in asking:
@@ -119,7 +123,7 @@ def test_a_version_that_is_given_up_meanwhile_is_not_held():
 
 def test_before_the_first_commit_tables_are_empty(tmp_path):
     rows = rc.read().memory(script("k STRING"), name="rows")
-    counts = rows.key_by("k").aggregate(n=rc.count(), name="counts")
+    counts = rows.key_by("k").aggregate(n=agg.count(), name="counts")
     running = rc.Job("new", counts, state=tmp_path / "state").start(in_process=InProcess())
     assert running.sql("SELECT k, n FROM counts").num_rows == 0
     running.stop()
@@ -134,9 +138,9 @@ def shop(tmp_path):
     ask = rc.read().memory(asks, name="asks").event_time("seen", name="ask-times")
     keyed = bid.key_by("auction")
     ends = [
-        keyed.aggregate(n=rc.count(), mean=rc.mean("price"), name="totals"),
-        keyed.window(rc.tumbling("10 seconds")).aggregate(n=rc.count(), name="windows"),
-        keyed.window(rc.sessions("5 seconds")).aggregate(n=rc.count(), name="visits"),
+        keyed.aggregate(n=agg.count(), mean=agg.mean("price"), name="totals"),
+        keyed.window(rc.windows.tumbling("10 seconds")).aggregate(n=agg.count(), name="windows"),
+        keyed.window(rc.windows.sessions("5 seconds")).aggregate(n=agg.count(), name="visits"),
         keyed.top(2, by="price", name="best"),
         bid.deduplicate("price", name="once"),
         bid.join(ask, "auction", name="joined"),
@@ -197,7 +201,7 @@ def test_a_stopped_job_and_a_batch_answer_too(shop):
     shop.stop()
     assert shop.sql("SELECT sum(n) AS n FROM totals").to_pylist() == [{"n": 4}]
     source = rc.read().memory(script("k BIGINT"), name="rows")
-    flow = source.key_by("k").aggregate(n=rc.count(), name="counts").write.memory("out")
+    flow = source.key_by("k").aggregate(n=agg.count(), name="counts").write.memory("out")
     rows = pa.table({"k": [1, 1, 2]})
     with rc.run_batch(flow, inputs={"rows": rows}, in_process=InProcess()) as result:
         found = result.sql("SELECT k FROM counts WHERE n > 1")

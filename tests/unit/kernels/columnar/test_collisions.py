@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 from rechannel.kernels.columnar import sorting
 from rechannel.kernels.lsm import collect, lookup
@@ -45,7 +46,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def totals(stream: Stream) -> Stream:
-    return stream.key_by("a", "b").aggregate(n=rc.count(), t=rc.sum("v"), l=rc.last("v"), name="op")
+    return stream.key_by("a", "b").aggregate(
+        n=agg.count(), t=agg.sum("v"), l=agg.last("v"), name="op"
+    )
 
 
 def pairs(stream: Stream) -> Stream:
@@ -55,7 +58,9 @@ def pairs(stream: Stream) -> Stream:
 
 def windows(stream: Stream) -> Stream:
     timed = stream.event_time("at", delay="10 seconds").key_by("a", "b")
-    return timed.window(rc.tumbling("20 seconds")).aggregate(n=rc.count(), t=rc.sum("v"), name="op")
+    return timed.window(rc.windows.tumbling("20 seconds")).aggregate(
+        n=agg.count(), t=agg.sum("v"), name="op"
+    )
 
 
 PROGRAMS = [totals, pairs, windows]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.specs import AggregateSpec
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.kernels.lsm.merge import Rows, everything, merge_rows
@@ -27,7 +27,7 @@ TEXT = "x" * (1 << 20)
 @pytest.mark.slow
 def test_a_task_takes_more_than_two_gibibytes_of_texts(tmp_path):
     schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
-    logic = AggregateSpec(aggregates={"f": rc.last("s")}).bind(("k",), schema)
+    logic = AggregateSpec(aggregates={"f": agg.last("s")}).bind(("k",), schema)
     wire = wire_schema(logic, combined=False)
     keys = np.arange(ROWS)
     keys = keys[np.argsort(hash_columns([pa.array(keys)]))]

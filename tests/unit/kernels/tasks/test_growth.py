@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import Stream
 from rechannel.model.codec import encode
 from rechannel.settings import Settings
@@ -63,7 +64,7 @@ def test_a_join_of_few_keys_stays_at_a_few_runs(keys: int):
 
 def test_updates_of_few_keys_stay_at_a_few_runs():
     source = script("k bigint, v bigint", [])
-    totals = rc.read().memory(source, name="in").key_by("k").aggregate(t=rc.sum("v"), name="op")
+    totals = rc.read().memory(source, name="in").key_by("k").aggregate(t=agg.sum("v"), name="op")
 
     def push(timestep: int) -> None:
         # All keys once, which makes a state that is not written anew with every change; then two at a time.

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.kernels.lsm import footprint
 from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.tasks import parts, stateful_task, storing
@@ -60,31 +61,37 @@ def timed(stream):
 
 PROGRAMS = {
     "aggregate": lambda s: s.key_by("k").aggregate(
-        n=rc.count(), t=rc.sum("v"), f=rc.first("s"), l=rc.last_n("v", 3), name="op"
+        n=agg.count(), t=agg.sum("v"), f=agg.first("s"), l=agg.last_n("v", 3), name="op"
     ),
-    "two columns": lambda s: s.key_by("k", "s").aggregate(t=rc.sum("v"), name="op"),
+    "two columns": lambda s: s.key_by("k", "s").aggregate(t=agg.sum("v"), name="op"),
     "top": lambda s: s.key_by("k").top(2, by="v", name="op"),
     "track": lambda s: s.key_by("k").track(add, state="n bigint", name="op"),
     "deduplicate": lambda s: s.deduplicate("k", "s", name="op"),
-    "running": lambda s: s.key_by("k").running(before=rc.lag("v"), name="op"),
+    "running": lambda s: s.key_by("k").running(before=agg.lag("v"), name="op"),
     "join": lambda s: s.join(s.select("k", w="v"), "k", how="inner", name="op"),
     "tumbling": lambda s: (
-        timed(s).key_by("k").window(rc.tumbling("5 seconds")).aggregate(n=rc.count(), name="op")
+        timed(s)
+        .key_by("k")
+        .window(rc.windows.tumbling("5 seconds"))
+        .aggregate(n=agg.count(), name="op")
     ),
     "sliding": lambda s: (
         timed(s)
         .key_by("k")
-        .window(rc.sliding("6 seconds", "2 seconds"))
-        .aggregate(t=rc.sum("v"), m=rc.min("v"), name="op")
+        .window(rc.windows.sliding("6 seconds", "2 seconds"))
+        .aggregate(t=agg.sum("v"), m=agg.min("v"), name="op")
     ),
     "sums that slide": lambda s: (
         timed(s)
         .key_by("k")
-        .window(rc.sliding("6 seconds", "2 seconds"))
-        .aggregate(t=rc.sum("v"), name="op")
+        .window(rc.windows.sliding("6 seconds", "2 seconds"))
+        .aggregate(t=agg.sum("v"), name="op")
     ),
     "sessions": lambda s: (
-        timed(s).key_by("k").window(rc.sessions("2 seconds")).aggregate(n=rc.count(), name="op")
+        timed(s)
+        .key_by("k")
+        .window(rc.windows.sessions("2 seconds"))
+        .aggregate(n=agg.count(), name="op")
     ),
 }
 
@@ -236,8 +243,8 @@ def test_what_is_shown_early_counts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(parts.Load, "parts", noted)
     rows = script("k bigint, v bigint, at timestamp", partitions=1)
     stream = timed(rc.read().memory(rows, name="in")).key_by("k")
-    windows = stream.window(rc.tumbling("1 hour"), emit=rc.every("1 minute"))
-    shown = windows.aggregate(n=rc.count(), name="op")
+    windows = stream.window(rc.windows.tumbling("1 hour"), emit=rc.every("1 minute"))
+    shown = windows.aggregate(n=agg.count(), name="op")
     harness = Harness(shown.write.memory("out"), settings=Settings(tasks=1, bins=4))
     harness.start()
     for seconds in (0, 20, 20, 60):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.job import InProcess
 from rechannel.kernels.tasks import emission
@@ -238,8 +239,8 @@ def test_windows_behind_it_miss_nothing():
         for name, each in zip(("trades", "quotes"), rows, strict=True)
     )
     joined = left.asof_join(right, {"k": "id"}, name="joined")
-    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), time_column="at")
-    counted = counts.aggregate(n=rc.count(), name="counts")
+    counts = joined.key_by("k").window(rc.windows.tumbling("2 seconds"), time_column="at")
+    counted = counts.aggregate(n=agg.count(), name="counts")
     ends = [joined.write.memory("out", name="out"), counted.write.memory("n", name="n")]
     ends.append(counted.late.write.memory("late", name="late"))
     harness = Harness(ends, settings=SETTINGS)
@@ -277,9 +278,9 @@ def test_what_it_keeps_cannot_change_and_columns_can():
     process = harness.start()
     for other in (flow(tolerance="1 day"), flow(how="inner")):
         with pytest.raises(RefusedError, match="which rows it keeps"):
-            process.reconfigure(rc.change_dataflow(other))
+            process.reconfigure(rc.changes.change_dataflow(other))
     with pytest.raises(RefusedError, match="no function that could be replaced"):
-        process.reconfigure(rc.change_logic("joined", lambda row: row))
+        process.reconfigure(rc.changes.change_logic("joined", lambda row: row))
 
 
 def test_what_cannot_be_is_refused_before_anything_runs():

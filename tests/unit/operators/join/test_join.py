@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RechannelError, UnknownColumnError
 from rechannel.job import InProcess
 from rechannel.kernels.lsm.collect import ranges
@@ -103,7 +104,7 @@ def test_rows_without_a_match_are_shown_when_none_can_come(how, shown):
 
 
 def test_a_full_join_shows_both_sides():
-    bench = Bench("full", rc.tumbling("10 seconds"))
+    bench = Bench("full", rc.windows.tumbling("10 seconds"))
     assert bench.step([(1, "x", 1), (2, "y", 2)], [(1, "r", 7, 9), (3, "s", 8, 9)]) == [
         (1, 0, 10, "x", 1, "r", 7, 9)
     ]
@@ -200,7 +201,7 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: left.join(right, {"k": "id"}, how="left"), "say within="),
         (lambda: left.join(right, {"k": "id"}, within="1 day"), r"rc.between\(...\)"),
         (
-            lambda: left.join(right, {"k": "id"}, within=rc.sessions("2 days")),
+            lambda: left.join(right, {"k": "id"}, within=rc.windows.sessions("2 days")),
             "windows of a join are of one length",
         ),
         (lambda: left.join(right, {"k": "id"}, within=NEAR), "of the left side"),
@@ -222,7 +223,9 @@ def test_what_cannot_be_is_refused_before_anything_runs():
             wrong()
 
 
-@pytest.mark.parametrize("within", [NEAR, rc.tumbling("10 seconds")], ids=["near", "windows"])
+@pytest.mark.parametrize(
+    "within", [NEAR, rc.windows.tumbling("10 seconds")], ids=["near", "windows"]
+)
 @pytest.mark.parametrize("column", ["at", "at_right"])
 def test_windows_behind_a_join_miss_nothing(within, column):
     rows = script(LEFT), script(RIGHT)
@@ -231,8 +234,8 @@ def test_windows_behind_a_join_miss_nothing(within, column):
         for name, each in zip(("left", "right"), rows, strict=True)
     )
     joined = left.join(right, {"k": "id"}, how="full", within=within, name="joined")
-    counts = joined.key_by("k").window(rc.tumbling("2 seconds"), time_column=column)
-    counted = counts.aggregate(n=rc.count(), name="counts")
+    counts = joined.key_by("k").window(rc.windows.tumbling("2 seconds"), time_column=column)
+    counted = counts.aggregate(n=agg.count(), name="counts")
     ends = [joined.write.memory("out", name="out"), counted.write.memory("n", name="n")]
     ends.append(counted.late.write.memory("late", name="late"))
     harness = Harness(ends, settings=SETTINGS)
@@ -277,9 +280,9 @@ def test_other_columns_do_not_get_into_the_state_of_others_unnoticed():
         (flow(how="semi"), "which rows it keeps"),
     ):
         with pytest.raises(RechannelError, match=words):
-            process.reconfigure(rc.change_dataflow(other))
+            process.reconfigure(rc.changes.change_dataflow(other))
     # What was stored under a name is found under it, wherever it stands now.
-    process.reconfigure(rc.change_dataflow(flow(swapped=True)))
+    process.reconfigure(rc.changes.change_dataflow(flow(swapped=True)))
     rows[0].push([{"k": 1, "price": 200, "qty": 8}])
     rows[1].push([{"k": 1, "w": "x"}])
     process.run()
@@ -311,9 +314,9 @@ def test_tombstones_that_are_migrated_hide_their_rows():
     left.push([])
     right.push([{"k": k, "at": at(100)} for k in range(5)])
     process.run()
-    migration = rc.migrate(add={"left.y": None})
+    migration = rc.changes.migrate(add={"left.y": None})
     wider = flow("k BIGINT, x BIGINT, at TIMESTAMP, y BIGINT")
-    process.reconfigure(rc.change_dataflow(wider, migrate={"joined": migration}))
+    process.reconfigure(rc.changes.change_dataflow(wider, migrate={"joined": migration}))
     left.push([{"k": 99, "x": 1, "at": at(200)}])
     right.push([{"k": 98, "at": at(200)}])
     process.run()
@@ -348,7 +351,11 @@ def test_only_rows_that_are_near_are_paired(made, how, pairs, shown):
 
 @pytest.mark.parametrize(
     ("how", "within", "shown"),
-    [("semi", None, 20), ("semi", rc.tumbling("1 hour"), 20), ("anti", rc.tumbling("1 hour"), 0)],
+    [
+        ("semi", None, 20),
+        ("semi", rc.windows.tumbling("1 hour"), 20),
+        ("anti", rc.windows.tumbling("1 hour"), 0),
+    ],
 )
 def test_rows_are_not_paired_to_see_whether_a_key_has_one(made, how, within, shown):
     bench = Bench(how, within)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.testing import Harness, script
 
@@ -126,7 +127,7 @@ def test_of_a_tables_rows_only_the_newest_travel():
 def test_the_table_may_be_what_another_operator_keeps():
     rows = script("k STRING, n BIGINT")
     stream = rc.read().memory(rows, name="rows")
-    totals = stream.key_by("k").aggregate(total=rc.sum("n"), name="totals")
+    totals = stream.key_by("k").aggregate(total=agg.sum("n"), name="totals")
     found = stream.lookup(totals, "k", name="found")
     harness = Harness([found.write.memory("out", name="out")], settings=SETTINGS)
     harness.start()
@@ -160,7 +161,7 @@ def test_a_table_without_other_columns_tells_who_is_in_it():
 
 def test_what_may_be_missing_is_nullable():
     stream = rc.read().memory(script("k STRING, n BIGINT"), name="rows")
-    counts = stream.key_by("k").aggregate(seen=rc.count(), name="counts")
+    counts = stream.key_by("k").aggregate(seen=agg.count(), name="counts")
     assert not stream.lookup(counts, "k").schema.field("seen").nullable
     assert stream.lookup(counts, "k", how="left").schema.field("seen").nullable
 
@@ -171,8 +172,8 @@ def test_event_time_comes_with_the_rows_and_not_with_the_table():
     timed = rc.read().memory(table, name="table").event_time("at", "1 hour")
     for each in (timed, rc.read().memory(table, name="table")):
         found = stream.lookup(each, "k", name="found")
-        counts = found.key_by("a").window(rc.tumbling("10 seconds"), time_column="at")
-        ends = counts.aggregate(n=rc.count(), name="counts").write.memory("out", name="out")
+        counts = found.key_by("a").window(rc.windows.tumbling("10 seconds"), time_column="at")
+        ends = counts.aggregate(n=agg.count(), name="counts").write.memory("out", name="out")
         harness = Harness([ends], settings=SETTINGS)
         harness.start()
         table.push([{"k": 1, "a": "x", "at": EPOCH - timedelta(days=1)}])
@@ -198,14 +199,14 @@ def test_how_may_change_live_and_what_is_kept_may_not():
     table.push([{"k": 1, "n": 7}])
     rows.push([{"k": 1, "a": "x"}, {"k": 2, "a": "y"}])
     harness.process.run()
-    harness.process.reconfigure([rc.change_dataflow(*build("left"))])
+    harness.process.reconfigure([rc.changes.change_dataflow(*build("left"))])
     harness.process.run()
     rows.push([{"k": 1, "a": "x"}, {"k": 2, "a": "y"}])
     harness.process.run()
     shown = harness.outputs("out")[2].to_pylist()
     assert sorted(row["n"] or 0 for row in shown) == [0, 7]
     with pytest.raises(RefusedError, match="which rows it keeps"):
-        harness.process.reconfigure([rc.change_dataflow(*build("left", by="n"))])
+        harness.process.reconfigure([rc.changes.change_dataflow(*build("left", by="n"))])
 
 
 def test_a_table_gets_another_column_while_it_runs():
@@ -223,9 +224,9 @@ def test_a_table_gets_another_column_while_it_runs():
     table.push([{"k": 1, "n": 7}, {"k": 2, "n": 8}])
     harness.process.run()
     with pytest.raises(RefusedError, match="twice"):
-        harness.process.reconfigure([rc.change_dataflow(build("twice"))])
-    said = {"found": rc.migrate(add={"twice": "n * 2"})}
-    harness.process.reconfigure([rc.change_dataflow(build("twice"), migrate=said)])
+        harness.process.reconfigure([rc.changes.change_dataflow(build("twice"))])
+    said = {"found": rc.changes.migrate(add={"twice": "n * 2"})}
+    harness.process.reconfigure([rc.changes.change_dataflow(build("twice"), migrate=said)])
     harness.process.run()
     table.push([{"k": 2, "n": 9}])
     rows.push([{"k": 1, "a": "x"}, {"k": 2, "a": "y"}])
@@ -260,7 +261,7 @@ def test_what_cannot_be_is_refused():
 def totals_of(table):
     """An operator on a table's source, as (its stream, its end)."""
     totals = (
-        rc.read().memory(table, name="table").key_by("k").aggregate(n=rc.sum("n"), name="totals")
+        rc.read().memory(table, name="table").key_by("k").aggregate(n=agg.sum("n"), name="totals")
     )
     return totals, totals.write.memory("totals-out", name="totals-out")
 
@@ -280,9 +281,9 @@ def test_what_an_operator_has_emitted_is_no_table_for_a_lookup_that_is_added():
             "'found'.* would not have what 'totals' has emitted.* what a sink of it has written"
         )
         with pytest.raises(RefusedError, match=refused):
-            harness.process.reconfigure(rc.add(found))
+            harness.process.reconfigure(rc.changes.add(found))
     known = stream.lookup(lambda: harness.state("totals"), "k", refresh="1 minute", name="known")
-    harness.process.reconfigure(rc.add(known.write.memory("known", name="known-out")))
+    harness.process.reconfigure(rc.changes.add(known.write.memory("known", name="known-out")))
     harness.process.run()
     rows.push([{"k": 1, "a": "x"}])
     harness.process.run()
@@ -299,7 +300,7 @@ def test_a_lookup_may_be_added_with_the_operator_that_makes_its_table():
     harness.process.run()
     totals, end = totals_of(table)
     found = stream.lookup(totals, "k", name="found").write.memory("found", name="found-out")
-    harness.process.reconfigure(rc.add(found, end))
+    harness.process.reconfigure(rc.changes.add(found, end))
     harness.process.run()
     table.push([{"k": 1, "n": 7}])
     rows.push([{"k": 1, "a": "y"}])
@@ -313,8 +314,8 @@ def test_a_lookup_that_is_there_gets_no_other_operator_for_its_table():
     def build(*, other):
         stream = rc.read().memory(rows, name="rows")
         source = rc.read().memory(table, name="table")
-        totals = source.key_by("k").aggregate(n=rc.sum("n"), name="totals")
-        most = source.key_by("k").aggregate(n=rc.max("n"), name="most")
+        totals = source.key_by("k").aggregate(n=agg.sum("n"), name="totals")
+        most = source.key_by("k").aggregate(n=agg.max("n"), name="most")
         ends = [each.write.memory(f"{i}", name=f"end-{i}") for i, each in enumerate((totals, most))]
         found = stream.lookup(most if other else totals, "k", name="found")
         return [*ends, found.write.memory("out", name="out")]
@@ -322,4 +323,4 @@ def test_a_lookup_that_is_there_gets_no_other_operator_for_its_table():
     harness = Harness(build(other=False), settings=SETTINGS)
     harness.start()
     with pytest.raises(RefusedError, match="what 'most' has emitted"):
-        harness.process.reconfigure(rc.change_dataflow(*build(other=True)))
+        harness.process.reconfigure(rc.changes.change_dataflow(*build(other=True)))

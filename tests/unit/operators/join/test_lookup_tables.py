@@ -171,7 +171,7 @@ def test_how_it_is_read_does_not_change_under_a_name():
     other = made.lookup(table, "name", how="left", refresh="1 hour", name="graded")
     with pytest.raises(RefusedError, match=r"read every 60 s and would be.*read every 3600 s"):
         bench.harness.process.reconfigure(
-            [rc.change_dataflow(other.write.memory("out", name="out"))]
+            [rc.changes.change_dataflow(other.write.memory("out", name="out"))]
         )
 
 

@@ -5,7 +5,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.runnings import RunningSpec
 from tests.support.arrivals import arrivals, output_of, state_of
 
@@ -16,9 +16,9 @@ SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 def test_values_of_earlier_rows_whatever_was_there(n):
     spec = RunningSpec(
         functions={
-            "before": rc.lag("x", n),
-            "word": rc.lag("s", n, default="none"),
-            "step": rc.difference("x", n),
+            "before": agg.lag("x", n),
+            "word": agg.lag("s", n, default="none"),
+            "step": agg.difference("x", n),
         }
     )
     logic, rng, kept = spec.bind(("k",), SCHEMA), Random(n), {}

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.testing import Harness, script
 
@@ -87,7 +88,9 @@ def test_the_last_row_of_a_key_by_a_column_or_by_the_stream():
 
 def test_the_best_of_a_window_are_shown_when_it_is_complete():
     bench = Bench(
-        lambda s: s.key_by("k").window(rc.tumbling("10 seconds")).top(1, by="price", name="top"),
+        lambda s: (
+            s.key_by("k").window(rc.windows.tumbling("10 seconds")).top(1, by="price", name="top")
+        ),
         late=True,
     )
     assert bench.step(row("a", 1.0, "x", 1), row("a", 2.0, "y", 2), row("b", 1.0, "z", 3)) == []
@@ -115,7 +118,7 @@ def test_rows_that_are_alike_share_a_rank(ranking, ranks, first_two):
         bench = Bench(
             lambda s, n=n: (
                 s.key_by("k")
-                .window(rc.tumbling("10 seconds"))
+                .window(rc.windows.tumbling("10 seconds"))
                 .top(n, by="price", ties=True, ranking=ranking, name="top")
             )
         )
@@ -129,9 +132,9 @@ def test_rows_that_are_alike_share_a_rank(ranking, ranks, first_two):
 
 def test_the_best_of_all_windows_of_a_time():
     def hottest(stream):
-        counts = stream.key_by("k").window(rc.sliding("20 seconds", "10 seconds"))
-        found = counts.aggregate(n=rc.count(), name="counts")
-        return found.window(rc.same_window()).top(1, by=["n", "k"], name="top")
+        counts = stream.key_by("k").window(rc.windows.sliding("20 seconds", "10 seconds"))
+        found = counts.aggregate(n=agg.count(), name="counts")
+        return found.window(rc.windows.same_window()).top(1, by=["n", "k"], name="top")
 
     bench = Bench(hottest)
     shown = bench.step(row("a", 1.0, "x", 1), row("b", 1.0, "x", 2), row("b", 1.0, "x", 11))
@@ -150,12 +153,15 @@ def test_what_cannot_be_is_refused():
         (lambda: keyed.top(1, by="k"), "which is a key"),
         (lambda: keyed.top(1, by="price", descending=[True, False]), "2 values for 1 columns"),
         (lambda: keyed.top(1, by="price", rank="seller"), "rank="),
-        (lambda: keyed.window(rc.sessions("9 seconds")).top(1, by="price"), "of one length"),
         (
-            lambda: keyed.window(rc.tumbling(10)).top(1, by="price", ranking="dense"),
+            lambda: keyed.window(rc.windows.sessions("9 seconds")).top(1, by="price"),
+            "of one length",
+        ),
+        (
+            lambda: keyed.window(rc.windows.tumbling(10)).top(1, by="price", ranking="dense"),
             "ranking is one of",
         ),
-        (lambda: keyed.window(rc.same_window()), "do not come out of windows"),
+        (lambda: keyed.window(rc.windows.same_window()), "do not come out of windows"),
     ):
         with pytest.raises((DataflowError, UnknownColumnError), match=words):
             wrong()
@@ -163,7 +169,11 @@ def test_what_cannot_be_is_refused():
 
 def test_rows_that_cannot_be_among_the_best_do_not_travel_and_count_as_late_all_the_same():
     def best(stream):
-        return stream.key_by("k").window(rc.tumbling("10 seconds")).top(1, by="price", name="top")
+        return (
+            stream.key_by("k")
+            .window(rc.windows.tumbling("10 seconds"))
+            .top(1, by="price", name="top")
+        )
 
     bench, told = Bench(best), []
     run = bench.harness.process.runner.run

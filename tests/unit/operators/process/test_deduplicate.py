@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.settings import Settings
@@ -138,9 +139,11 @@ def test_it_is_the_same_while_tasks_and_bins_change():
     for number in range(6):
         rows = [row(i * 7 % 20 + number, f"{number}-{i}") for i in range(12)]
         if number == 2:
-            moved.harness.process.reconfigure(rc.rescale("once", 3), rc.fluid(1))
+            moved.harness.process.reconfigure(rc.changes.rescale("once", 3), rc.strategies.fluid(1))
         if number == 4:
-            moved.harness.process.reconfigure([rc.split("once", 0), rc.rescale("once", 2)])
+            moved.harness.process.reconfigure(
+                [rc.changes.split("once", 0), rc.changes.rescale("once", 2)]
+            )
         assert moved.step(*rows) == alone.step(*rows)
 
 
@@ -172,7 +175,7 @@ def test_keys_with_floats_inside_are_told_apart_as_spark_tells_them():
     stream = rc.read().memory(rows, name="rows")
     ends = [
         stream.deduplicate("k", name="once").write.memory("out", name="out"),
-        stream.key_by("k").aggregate(n=rc.count(), name="counts"),
+        stream.key_by("k").aggregate(n=agg.count(), name="counts"),
     ]
     harness = Harness(ends, settings=Settings(tasks=2))
     harness.start()

@@ -212,7 +212,9 @@ def test_an_input_that_is_idle_lets_timers_go_off(batches):
 def test_it_goes_on_while_it_is_changed_and_after_a_restart(batches):
     bench = Bench(batches, timeout="1 second")
     bench.step(1_100, "ann", "bob", "cid", "dan")
-    bench.harness.process.reconfigure([rc.rescale("visits", 4), rc.split("visits", 0)])
+    bench.harness.process.reconfigure(
+        [rc.changes.rescale("visits", 4), rc.changes.split("visits", 0)]
+    )
     bench.step(1_200, "ann", "eve")
     bench.harness.start()
     assert [row[0] for row in bench.step(2_100)] == ["bob", "cid", "dan"]
@@ -264,7 +266,7 @@ def test_another_timeout_holds_for_rows_to_come(batches):
     bench = Bench(batches, timeout="1 second")
     bench.step(1_000, "ann", "bob")
     longer = Bench(batches, timeout="5 seconds").visits.node.spec
-    bench.harness.process.reconfigure(rc.change_logic("visits", longer))
+    bench.harness.process.reconfigure(rc.changes.change_logic("visits", longer))
     bench.step(1_400, "bob")
     assert bench.step(1_500, "bob") == [("bob", 3, False)]
     assert bench.step(2_000) == [("ann", 1, True)]
@@ -278,7 +280,7 @@ def test_what_a_timer_goes_by_cannot_change(batches):
     bench.step(1_000, "ann")
     told = Bench(batches, timeout="1 second").visits.node.spec
     with pytest.raises(RefusedError):
-        bench.harness.process.reconfigure(rc.change_logic("visits", told))
+        bench.harness.process.reconfigure(rc.changes.change_logic("visits", told))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.window import counted
@@ -43,7 +44,7 @@ def values(row):
 
 
 def test_windows_behind_one_another():
-    bench = Bench(rc.counting(3), total=rc.sum("x"), last=rc.last("x"))
+    bench = Bench(rc.windows.counting(3), total=agg.sum("x"), last=agg.last("x"))
     assert bench.step(("a", 1), ("a", 2), ("b", 5)) == []
     assert bench.state() == [("a", 0, 3, 2, 2), ("b", 0, 5, 5, 1)]
     assert bench.step(("a", 3), ("a", 4)) == [("a", 0, 6, 3)]
@@ -58,7 +59,7 @@ def test_windows_behind_one_another():
 
 
 def test_windows_that_overlap():
-    bench = Bench(rc.counting(4, every=2), xs=rc.last_n("x", 9), n=rc.count())
+    bench = Bench(rc.windows.counting(4, every=2), xs=agg.last_n("x", 9), n=agg.count())
     assert bench.step(("a", 1), ("a", 2), ("a", 3)) == []
     assert bench.step(("a", 4)) == [("a", 0, [1, 2, 3, 4], 4)]
     assert bench.step(("a", 5)) == []
@@ -78,13 +79,13 @@ def test_windows_of_any_shape_are_those_of_a_list(size, every, chunk, monkeypatc
     rng = Random(f"{size} by {every}")
     settings = rc.Settings(tasks=2, bins=4)
     bench = Bench(
-        rc.counting(size, every),
+        rc.windows.counting(size, every),
         settings,
-        xs=rc.last_n("x", size + 1),
-        mean=rc.mean("w"),
-        most=rc.max("x"),
-        kinds=rc.count_distinct("x"),
-        first=rc.first("x"),
+        xs=agg.last_n("x", size + 1),
+        mean=agg.mean("w"),
+        most=agg.max("x"),
+        kinds=agg.count_distinct("x"),
+        first=agg.first("x"),
     )
     seen = {k: [] for k in "abc"}
     for _ in range(12):
@@ -111,7 +112,7 @@ def test_a_window_of_many_panes_costs_as_much_as_one_of_few(monkeypatch):
         return pairs(self, old, new, found)
 
     monkeypatch.setattr(AggregateLogic, "merged_pairs", counting)
-    bench = Bench(rc.counting(500, every=1), total=rc.sum("x"))
+    bench = Bench(rc.windows.counting(500, every=1), total=agg.sum("x"))
     shown = bench.step(*(("a", 1) for _ in range(5_000)))
     assert shown == [("a", i, 500) for i in range(4_501)]
     assert sum(merged) <= 5 * 5_000
@@ -123,30 +124,35 @@ def test_a_window_of_many_panes_costs_as_much_as_one_of_few(monkeypatch):
 
 
 def test_aggregates_can_be_exchanged_and_windows_cannot():
-    bench = Bench(rc.counting(2), n=rc.count())
+    bench = Bench(rc.windows.counting(2), n=agg.count())
     bench.step(("a", 1))
     process = bench.harness.process
-    process.reconfigure(rc.change_logic("counted", {"n": rc.count(), "most": rc.max("x")}))
+    process.reconfigure(
+        rc.changes.change_logic("counted", {"n": agg.count(), "most": agg.max("x")})
+    )
     bench.step(("b", 1))
-    process.reconfigure(rc.rescale("counted", 3))
+    process.reconfigure(rc.changes.rescale("counted", 3))
     assert bench.step(("a", 7)) == [("a", 0, 2, 7)]
     rows = rc.read().memory(bench.rows, name="rows").key_by("k")
-    other = rows.window(rc.counting(3)).aggregate(n=rc.count(), name="counted")
+    other = rows.window(rc.windows.counting(3)).aggregate(n=agg.count(), name="counted")
     with pytest.raises(RefusedError, match="its windows cannot change"):
-        process.reconfigure(rc.change_dataflow(other.write.memory("out", name="out")))
+        process.reconfigure(rc.changes.change_dataflow(other.write.memory("out", name="out")))
 
 
 def test_what_cannot_be_is_refused():
     stream = rc.read().memory(script(SCHEMA), name="rows").event_time("at")
     keyed = stream.key_by("k")
-    three = rc.counting(3)
+    three = rc.windows.counting(3)
     for wrong, words in (
-        (lambda: rc.counting(0), "size of a window is a whole number of rows of at least 1, not 0"),
-        (lambda: rc.counting("3"), "not '3'"),
-        (lambda: rc.counting(3, every=1.5), "distance between windows"),
-        (lambda: rc.counting(3, every=4), "would leave rows out"),
+        (
+            lambda: rc.windows.counting(0),
+            "size of a window is a whole number of rows of at least 1, not 0",
+        ),
+        (lambda: rc.windows.counting("3"), "not '3'"),
+        (lambda: rc.windows.counting(3, every=1.5), "distance between windows"),
+        (lambda: rc.windows.counting(3, every=4), "would leave rows out"),
         (lambda: keyed.window(three, time="processing"), "leave time= away"),
-        (lambda: stream.key_by("k").window(three, time_column="x").aggregate(n=rc.count()), "'x'"),
+        (lambda: stream.key_by("k").window(three, time_column="x").aggregate(n=agg.count()), "'x'"),
         (lambda: keyed.window(three, lateness="1 second"), "leave lateness= away"),
         (lambda: keyed.window(three, emit="on_update"), "leave emit='on_update' away"),
         (lambda: keyed.window(three).top(1, by="x"), "of event time"),
@@ -154,12 +160,12 @@ def test_what_cannot_be_is_refused():
         (lambda: stream.window(three), "need a key"),
         (lambda: keyed.window(three).aggregate(), "at least one"),
         (
-            lambda: keyed.window(three).aggregate(window=rc.count()),
+            lambda: keyed.window(three).aggregate(window=agg.count()),
             "'window' is the name of a column",
         ),
-        (lambda: keyed.window(three).aggregate({"_rows": rc.count()}), "'_rows' is the name"),
-        (lambda: keyed.window(three).aggregate(n=rc.sum("k")), "cannot take column 'k'"),
-        (lambda: keyed.window(three).aggregate(n=rc.count()).late, "has no late rows"),
+        (lambda: keyed.window(three).aggregate({"_rows": agg.count()}), "'_rows' is the name"),
+        (lambda: keyed.window(three).aggregate(n=agg.sum("k")), "cannot take column 'k'"),
+        (lambda: keyed.window(three).aggregate(n=agg.count()).late, "has no late rows"),
         (lambda: stream.join(stream, "k", within=three), "windows of a join"),
     ):
         with pytest.raises(DataflowError, match=words):
@@ -169,8 +175,8 @@ def test_what_cannot_be_is_refused():
 def test_rows_are_counted_in_the_order_of_event_time_where_that_is_said():
     rows = script(SCHEMA)
     keyed = rc.read().memory(rows, name="rows").event_time("at", "1 second").key_by("k")
-    windows = keyed.window(rc.counting(2), time_column="at")
-    made = windows.aggregate(first=rc.first("x"), last=rc.last("x"), name="counted")
+    windows = keyed.window(rc.windows.counting(2), time_column="at")
+    made = windows.aggregate(first=agg.first("x"), last=agg.last("x"), name="counted")
     ends = [made.write.memory("out", name="out"), made.late.write.memory("late", name="late")]
     harness = Harness(ends, settings=rc.Settings(tasks=2, bins=4))
     harness.start()

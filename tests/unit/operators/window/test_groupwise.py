@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
@@ -16,7 +17,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = rc.Settings(tasks=2, bins=4)
 ORDERS = "k STRING, price BIGINT, at TIMESTAMP"
 VISITS = "who STRING, page STRING, at TIMESTAMP"
-WINDOW = rc.tumbling("10 seconds")
+WINDOW = rc.windows.tumbling("10 seconds")
 
 
 def at(seconds):
@@ -116,10 +117,10 @@ def test_without_a_key_all_rows_of_a_window_are_one():
 
 def test_rows_of_windows_may_be_looked_at_again_in_the_same_windows():
     def build(orders, visits):
-        counts = orders.key_by("k").window(WINDOW).aggregate(n=rc.count(), name="counts")
-        same = counts.window(rc.same_window())
+        counts = orders.key_by("k").window(WINDOW).aggregate(n=agg.count(), name="counts")
+        same = counts.window(rc.windows.same_window())
         most = same.apply_batches(lambda f: {"most": f.max("n")}, "most BIGINT", name="made")
-        return most.window(rc.same_window()).top(1, by="most", name="best")
+        return most.window(rc.windows.same_window()).top(1, by="most", name="best")
 
     bench = Bench(build)
     bench.step([("a", 5, 1), ("b", 3, 1), ("a", 6, 2)])
@@ -243,14 +244,14 @@ def test_another_function_takes_over_with_the_rows_that_are_there():
     bench = Bench(by_window(lambda f: {"n": f.count()}, "n BIGINT"))
     bench.step([("a", 5, 1)])
     process = bench.harness.process
-    process.reconfigure(rc.change_logic("made", lambda f: {"n": f.sum("price") * 100}))
+    process.reconfigure(rc.changes.change_logic("made", lambda f: {"n": f.sum("price") * 100}))
     bench.step([("a", 6, 2)])
     assert bench.step([("a", 7, 12)]) == [("a", 0, 10, 1100)]
     other = rc.read().memory(bench.scripts[0], name="orders").event_time("at", name="orders-time")
-    wider = other.key_by("k").window(rc.tumbling("20 seconds"))
+    wider = other.key_by("k").window(rc.windows.tumbling("20 seconds"))
     made = wider.apply_batches(lambda f: {"n": f.count()}, "n BIGINT", name="made")
     with pytest.raises(RefusedError, match="its windows cannot change"):
-        process.reconfigure(rc.change_dataflow(made.write.memory("out", name="out")))
+        process.reconfigure(rc.changes.change_dataflow(made.write.memory("out", name="out")))
 
 
 @pytest.mark.parametrize(
@@ -293,8 +294,11 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: windows.apply_batches(spread, "n BIGINT", tasks=0), "at least 1"),
         (lambda: timed.cogroup("visits", on), "takes a stream"),
         (lambda: timed.cogroup(seen, "k"), "no column 'k'"),
-        (lambda: timed.cogroup(seen, on, within=rc.between(0, 1)), "rc.sliding"),
-        (lambda: timed.cogroup(seen, on, within=rc.sessions("2 days")), "rc.sliding"),
+        (lambda: timed.cogroup(seen, on, within=rc.between(0, 1)), "rc.windows.sliding"),
+        (
+            lambda: timed.cogroup(seen, on, within=rc.windows.sessions("2 days")),
+            "rc.windows.sliding",
+        ),
         (lambda: timed.cogroup(seen, on, left_time_column="at"), "add within="),
         (lambda: timed.cogroup(visits, on, within=WINDOW), "of the right side"),
         (lambda: timed.cogroup(seen, {"price": "page"}).apply_batches(meeting, "n BIGINT"), "cast"),

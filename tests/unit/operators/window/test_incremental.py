@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.dataflow.window_kinds import Sliding
 from rechannel.errors import DataflowError, RefusedError, TimestepError
@@ -32,12 +33,17 @@ def row(k, second, i=1, x=1.0, d=None):
 
 
 def aggregates():
-    made = {"n": rc.count(), "there": rc.count("x"), "mean_d": rc.mean("d"), "mean_i": rc.mean("i")}
+    made = {
+        "n": agg.count(),
+        "there": agg.count("x"),
+        "mean_d": agg.mean("d"),
+        "mean_i": agg.mean("i"),
+    }
     for of in ("i", "x", "d"):
-        made[f"sum_{of}"] = rc.sum(of)
+        made[f"sum_{of}"] = agg.sum(of)
     for of in ("i", "x"):
-        made |= {f"variance_{of}": rc.variance(of), f"stddev_{of}": rc.stddev(of)}
-    return made | {"mean_x": rc.mean("x")}
+        made |= {f"variance_{of}": agg.variance(of), f"stddev_{of}": agg.stddev(of)}
+    return made | {"mean_x": agg.mean("x")}
 
 
 class Bench:
@@ -47,8 +53,8 @@ class Bench:
         self.rows = script(SCHEMA)
         made = made or aggregates()
         stream = rc.read().memory(self.rows, name="rows").event_time("at", delay * 1000)
-        windows = stream.key_by("k").window(rc.sliding(size * 1000, every * 1000))
-        shown = windows.aggregate(made | ({"least": rc.min("i")} if least else {}), name="windows")
+        windows = stream.key_by("k").window(rc.windows.sliding(size * 1000, every * 1000))
+        shown = windows.aggregate(made | ({"least": agg.min("i")} if least else {}), name="windows")
         self.harness = Harness(
             shown.write.memory("out", name="out"),
             settings=rc.Settings(tasks=tasks, bins=8, keep_versions=4),
@@ -114,7 +120,7 @@ def test_totals_are_those_of_the_panes_to_the_bit(seed):
         now += rng.choice((0.2, 1, 1, 2, 7, 7, 45))
         rows = random_rows(rng, now, floats, rng.choice((0, 1, 5, 20)), rng.choice((0.5, 3, 15)))
         if rng.random() < 0.1:
-            change = rc.rescale("windows", rng.choice((1, 2, 3)))
+            change = rc.changes.rescale("windows", rng.choice((1, 2, 3)))
             for bench in (kept, panes):
                 bench.harness.process.reconfigure(change)
         found = kept.step(rows)
@@ -127,7 +133,7 @@ def test_totals_are_those_of_the_panes_to_the_bit(seed):
 def test_rows_that_a_window_reads_do_not_follow_its_length():
     read = {}
     for size in (10, 200):
-        bench = Bench(size, 1, made={"n": rc.count(), "total": rc.sum("x")}, tasks=1)
+        bench = Bench(size, 1, made={"n": agg.count(), "total": agg.sum("x")}, tasks=1)
         for second in range(213):
             shown = bench.step([row(k, second + 0.5) for k in range(20)])
             if second > 210:
@@ -156,13 +162,13 @@ def test_state_of_before_there_were_totals_is_read_on():
 
 
 def test_aggregates_come_and_go_while_it_runs():
-    made = {"n": rc.count(), "total": rc.sum("x")}
+    made = {"n": agg.count(), "total": agg.sum("x")}
     bench, plain = Bench(10, 2, made=made), Bench(10, 2, made=made, least=True)
-    changes = {5: made | {"most": rc.max("i")}, 10: made, 15: made | {"mean": rc.mean("i")}}
+    changes = {5: made | {"most": agg.max("i")}, 10: made, 15: made | {"mean": agg.mean("i")}}
     rng = Random(2)
     for second in range(25):
         if second in changes:
-            bench.harness.process.reconfigure(rc.change_logic("windows", changes[second]))
+            bench.harness.process.reconfigure(rc.changes.change_logic("windows", changes[second]))
         rows = random_rows(rng, second, FLOATS, 8, 3)
         assert [r[:5] for r in bench.step(rows)] == plain.step(rows)
         if second in {4, 8, 14, 24}:
@@ -181,7 +187,7 @@ def test_what_changes_between_two_windows_is_noted_and_noted_together():
 
 
 def test_a_sum_on_the_way_may_be_too_large_but_not_one_that_is_shown():
-    bench = Bench(2, 1, made={"total": rc.sum("i")}, tasks=1)
+    bench = Bench(2, 1, made={"total": agg.sum("i")}, tasks=1)
     half = 2**62
     shown = []
     for second, i in enumerate((half, half - 1, half, -half, -half, -half)):
@@ -209,7 +215,13 @@ def less(one, other):
 
 
 @pytest.mark.parametrize(
-    "window", [rc.sliding(6000, 1000), rc.tumbling(3000), rc.sessions(1000), rc.sliding(6000, 4000)]
+    "window",
+    [
+        rc.windows.sliding(6000, 1000),
+        rc.windows.tumbling(3000),
+        rc.windows.sessions(1000),
+        rc.windows.sliding(6000, 4000),
+    ],
 )
 def test_rows_of_a_window_are_combined_with_a_function_of_yours(window):
     rows = script("k BIGINT, i BIGINT, at TIMESTAMP")
@@ -217,7 +229,7 @@ def test_rows_of_a_window_are_combined_with_a_function_of_yours(window):
     ends = [
         windows.reduce(added, inverse=less, name="less"),
         windows.reduce(added, name="anew"),
-        windows.aggregate(i=rc.sum("i"), name="sums"),
+        windows.aggregate(i=agg.sum("i"), name="sums"),
     ]
     harness = Harness(
         [end.write.memory(end.name, name=f"to-{end.name}") for end in ends],
@@ -231,7 +243,9 @@ def test_rows_of_a_window_are_combined_with_a_function_of_yours(window):
         ]
         rows.push([{name: each[name] for name in ("k", "i", "at")} for each in made])
         if second in {10, 20}:
-            harness.process.reconfigure([rc.rescale(end.name, second // 5 - 1) for end in ends])
+            harness.process.reconfigure(
+                [rc.changes.rescale(end.name, second // 5 - 1) for end in ends]
+            )
         harness.process.run()
         found = [harness.outputs(f"to-{end.name}")[second].to_pylist() for end in ends]
         assert found[0] == found[1] == found[2]
@@ -242,19 +256,19 @@ def test_rows_of_a_window_are_combined_with_a_function_of_yours(window):
     assert (TOTALS in kept["less"]) == (isinstance(window, Sliding))
     assert TOTALS not in kept["anew"]
     with pytest.raises(RefusedError, match="combined with the function of before"):
-        harness.process.reconfigure(rc.change_logic("less", less))
+        harness.process.reconfigure(rc.changes.change_logic("less", less))
 
 
 def test_what_cannot_be_combined_is_refused():
     keyed = rc.read().memory(script("k BIGINT, at TIMESTAMP")).event_time("at").key_by("k")
     with pytest.raises(DataflowError, match="there are none"):
-        dataflow_of(keyed.window(rc.sliding(6000, 1000)).reduce(added))
+        dataflow_of(keyed.window(rc.windows.sliding(6000, 1000)).reduce(added))
     with pytest.raises(DataflowError, match="inverse of reduce needs a function"):
-        keyed.window(rc.sliding(6000, 1000)).reduce(added, inverse="less")
+        keyed.window(rc.windows.sliding(6000, 1000)).reduce(added, inverse="less")
 
 
 def test_totals_of_a_key_that_is_not_there_any_more_go():
-    bench = Bench(10, 1, made={"n": rc.count()}, tasks=1)
+    bench = Bench(10, 1, made={"n": agg.count()}, tasks=1)
     bench.step([row(k, 0) for k in range(50)])
     for second in range(1, 9):
         bench.step([row(99, second)])
@@ -271,7 +285,7 @@ def test_windows_fit_where_a_part_of_one_does_not():
     """Between two windows lies a sum that no window has."""
     big = 1 << 62
     values = (-big, big, big, -big, big, -big, 0)
-    made = {"s": rc.sum("i")}
+    made = {"s": agg.sum("i")}
     plain = Bench(30, 10, least=True, made=made)
     totals = Bench(30, 10, made=made)
     for number, value in enumerate(values):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.testing import Harness, script
 
@@ -20,8 +21,8 @@ class Bench:
         stream = rc.read().memory(self.rows, name="rows").event_time("at", delay)
         self.sessions = (
             stream.key_by("user")
-            .window(rc.sessions("10 seconds"), **options)
-            .aggregate(n=rc.count(), total=rc.sum("x"), name="sessions")
+            .window(rc.windows.sessions("10 seconds"), **options)
+            .aggregate(n=agg.count(), total=agg.sum("x"), name="sessions")
         )
         ends = [self.sessions.write.memory("out", name="out")]
         if late:
@@ -131,22 +132,26 @@ def pushed(rows, harness, *came):
 def test_aggregates_by_order_go_by_the_order_in_which_rows_came():
     rows = script(SCHEMA)
     keyed = rc.read().memory(rows, name="rows").event_time("at", "1 hour").key_by("user")
-    made = keyed.window(rc.sessions("10 seconds")).aggregate(
-        first=rc.first("x"), last=rc.last("x"), newest=rc.last_n("x", 3), n=rc.count(), name="made"
+    made = keyed.window(rc.windows.sessions("10 seconds")).aggregate(
+        first=agg.first("x"),
+        last=agg.last("x"),
+        newest=agg.last_n("x", 3),
+        n=agg.count(),
+        name="made",
     )
     harness = Harness(made.write.memory("out", name="out"), settings=rc.Settings(tasks=2, bins=4))
     harness.start()
     pushed(rows, harness, ("ann", 20, 1), ("ann", 36, 2), ("bob", 20, 3), ("ann", 20, 4))
     pushed(rows, harness, ("ann", 40, 5), ("bob", 21, 6))
-    harness.process.reconfigure(rc.rescale("made", 4))
+    harness.process.reconfigure(rc.changes.rescale("made", 4))
     # Two sessions become one: what came to both of them is in one order.
     pushed(rows, harness, ("ann", 28, 7))
     shown = pushed(rows, harness, ("cid", 4_000, 8))
     found = sorted((r["user"], r["first"], r["last"], r["newest"], r["n"]) for r in shown)
     assert found == [("ann", 1, 7, [4, 5, 7], 5), ("bob", 3, 6, [3, 6], 2)]
     with pytest.raises(RefusedError, match="sessions keep their rows"):
-        harness.process.reconfigure(rc.change_logic("made", {"n": rc.count()}))
-    harness.process.reconfigure(rc.change_logic("made", {"second": rc.last_n("x", 2)}))
+        harness.process.reconfigure(rc.changes.change_logic("made", {"n": agg.count()}))
+    harness.process.reconfigure(rc.changes.change_logic("made", {"second": agg.last_n("x", 2)}))
     pushed(rows, harness, ("cid", 4_001, 9))
     shown = pushed(rows, harness, ("dan", 9_000, 1))
     assert [(r["user"], r["second"]) for r in shown] == [("cid", [8, 9])]
@@ -167,7 +172,7 @@ def each_row(frame):
 def applied(function, schema, **options):
     rows = script(SCHEMA)
     stream = rc.read().memory(rows, name="rows").event_time("at", "1 hour")
-    made = stream.key_by("user").window(rc.sessions("10 seconds"), **options)
+    made = stream.key_by("user").window(rc.windows.sessions("10 seconds"), **options)
     made = made.apply_batches(function, schema, name="made")
     ends = [made.write.memory("out", name="out"), made.late.write.memory("late", name="late")]
     harness = Harness(ends, settings=rc.Settings(tasks=2, bins=4))
@@ -190,7 +195,7 @@ def test_a_function_is_handed_all_rows_of_a_session():
     assert len(harness.outputs("late")[4]) == 1
     (kept,) = harness.state("made").to_pylist()
     assert (kept["user"], kept["x"]) == ("cid", [8])
-    harness.process.reconfigure(rc.change_logic("made", shouted))
+    harness.process.reconfigure(rc.changes.change_logic("made", shouted))
     pushed(rows, harness)
     shown = pushed(rows, harness, ("dan", 9_000, 1))
     assert [r["steps"] for r in shown] == ["8!"]
@@ -210,9 +215,15 @@ def test_a_function_may_answer_many_rows_with_every_change():
 def test_windows_of_sessions_that_are_shown_again_are_refused():
     stream = rc.read().memory(script(SCHEMA), name="rows").event_time("at")
     for options in ({"lateness": 5}, {"emit": "on_update"}, {"emit": rc.every(5)}):
-        shown = stream.key_by("user").window(rc.sessions(10), **options).aggregate(n=rc.count())
+        shown = (
+            stream.key_by("user")
+            .window(rc.windows.sessions(10), **options)
+            .aggregate(n=agg.count())
+        )
         with pytest.raises(DataflowError, match="count them twice"):
-            shown.window(rc.tumbling(100), time_column="window_end").aggregate(m=rc.count())
+            shown.window(rc.windows.tumbling(100), time_column="window_end").aggregate(
+                m=agg.count()
+            )
 
 
 def test_a_stale_session_is_not_shown_again():
@@ -233,7 +244,9 @@ def test_aggregates_can_be_exchanged_and_gaps_cannot():
     bench.step(("ann", 1))
     process = bench.harness.process
     process.reconfigure(
-        rc.change_logic("sessions", {"n": rc.count(), "total": rc.sum("x"), "most": rc.max("x")})
+        rc.changes.change_logic(
+            "sessions", {"n": agg.count(), "total": agg.sum("x"), "most": agg.max("x")}
+        )
     )
     bench.step(("ann", 2))
     bench.step(("ann", 3))
@@ -243,13 +256,13 @@ def test_aggregates_can_be_exchanged_and_gaps_cannot():
 def test_what_cannot_be_is_refused():
     stream = rc.read().memory(script(SCHEMA), name="rows").event_time("at")
     keyed = stream.key_by("user")
-    gap = rc.sessions("10 seconds")
+    gap = rc.windows.sessions("10 seconds")
     for wrong, words in (
         (lambda: keyed.window(gap, emit="changes"), "emit is 'on_close'"),
         (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
         (lambda: keyed.window(gap).apply_batches(max, "window_end TIMESTAMP"), "leave it out"),
-        (lambda: keyed.window(gap).aggregate(_last=rc.count()), "name it otherwise"),
-        (lambda: rc.sessions(0), "gap between sessions"),
+        (lambda: keyed.window(gap).aggregate(_last=agg.count()), "name it otherwise"),
+        (lambda: rc.windows.sessions(0), "gap between sessions"),
     ):
         with pytest.raises(DataflowError, match=words):
             wrong()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.columnar import sorting
@@ -30,13 +31,13 @@ class Bench:
     def __init__(self, size=10, every=5, delay=0, *, late=False, tasks=2, offset=0):
         self.rows = script("user STRING, x BIGINT, at TIMESTAMP")
         stream = rc.read().memory(self.rows, name="rows").event_time("at", delay)
-        window = rc.sliding(
+        window = rc.windows.sliding(
             timedelta(seconds=size), timedelta(seconds=every), timedelta(seconds=offset)
         )
         made = (
             stream.key_by("user")
             .window(window)
-            .aggregate(n=rc.count(), total=rc.sum("x"), most=rc.max("x"), name="windows")
+            .aggregate(n=agg.count(), total=agg.sum("x"), most=agg.max("x"), name="windows")
         )
         ends = [made.write.memory("out", name="out")]
         if late:
@@ -120,9 +121,13 @@ def test_it_is_the_same_while_tasks_and_bins_change():
     for number in range(12):
         rows = [row(f"u{i * 7 % 5}", number * 4 + i % 6, i) for i in range(15)]
         if number == 2:
-            moved.harness.process.reconfigure(rc.rescale("windows", 3), rc.fluid(1))
+            moved.harness.process.reconfigure(
+                rc.changes.rescale("windows", 3), rc.strategies.fluid(1)
+            )
         if number == 6:
-            moved.harness.process.reconfigure([rc.split("windows", 0), rc.rescale("windows", 2)])
+            moved.harness.process.reconfigure(
+                [rc.changes.split("windows", 0), rc.changes.rescale("windows", 2)]
+            )
         assert moved.step(*rows) == alone.step(*rows)
         assert moved.state() == alone.state()
 
@@ -130,23 +135,23 @@ def test_it_is_the_same_while_tasks_and_bins_change():
 @pytest.mark.parametrize(
     ("window", "options", "aggregates", "message"),
     [
-        (lambda: rc.sliding(5, 10), {}, {}, "would leave rows out"),
-        (lambda: rc.sliding(5, 0), {}, {}, "distance between windows is a timedelta"),
+        (lambda: rc.windows.sliding(5, 10), {}, {}, "would leave rows out"),
+        (lambda: rc.windows.sliding(5, 0), {}, {}, "distance between windows is a timedelta"),
     ],
 )
 def test_what_makes_no_sense_is_refused(window, options, aggregates, message):
     stream = rc.read().memory(script("user STRING, x BIGINT, at TIMESTAMP")).event_time("at")
     with pytest.raises(DataflowError, match=message):
         dataflow_of(
-            stream.key_by("user").window(window(), **options).aggregate(n=rc.count(), **aggregates)
+            stream.key_by("user").window(window(), **options).aggregate(n=agg.count(), **aggregates)
         )
 
 
 def test_a_window_of_many_panes_costs_its_panes_and_not_their_windows():
     rows = script("user STRING, x BIGINT, at TIMESTAMP")
     stream = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
-    sums = stream.window(rc.sliding("400 seconds", "1 second")).aggregate(
-        total=rc.sum("x"), name="sums"
+    sums = stream.window(rc.windows.sliding("400 seconds", "1 second")).aggregate(
+        total=agg.sum("x"), name="sums"
     )
     harness = Harness(sums.write.memory("out", name="out"), settings=rc.Settings(tasks=1, bins=1))
     harness.start()
@@ -169,14 +174,14 @@ def test_a_window_of_many_panes_costs_its_panes_and_not_their_windows():
 
 def test_windows_that_overlap_need_no_key():
     assert shown_of(
-        lambda stream: stream.window(TEN_BY_FIVE).aggregate(n=rc.count(), name="w")
+        lambda stream: stream.window(TEN_BY_FIVE).aggregate(n=agg.count(), name="w")
     ) == [
         (EPOCH - timedelta(seconds=5), EPOCH + timedelta(seconds=5), 2),
         (EPOCH, EPOCH + timedelta(seconds=10), 3),
     ]
 
 
-TEN_BY_FIVE = rc.sliding("10 seconds", "5 seconds")
+TEN_BY_FIVE = rc.windows.sliding("10 seconds", "5 seconds")
 
 
 def shown_of(made, *, timesteps=2, late=False):
@@ -199,7 +204,7 @@ def shown_of(made, *, timesteps=2, late=False):
 def test_each_window_has_its_rows_in_order_where_that_matters():
     def made(stream):
         windows = stream.key_by("user").window(TEN_BY_FIVE)
-        return windows.aggregate(f=rc.first("x"), l=rc.last("x"), name="w")
+        return windows.aggregate(f=agg.first("x"), l=agg.last("x"), name="w")
 
     assert [each[3:] for each in shown_of(made)] == [(7, 9), (7, 9)]
 
@@ -218,7 +223,7 @@ def test_the_first_rows_of_each_window():
 def test_a_row_is_late_for_a_window_and_in_time_for_another():
     def made(stream):
         windows = stream.key_by("user").window(TEN_BY_FIVE, emit="on_update")
-        return windows.aggregate(n=rc.count(), name="w")
+        return windows.aggregate(n=agg.count(), name="w")
 
     expected = [
         ("ann", *seconds(-5, 5), 1),
@@ -239,7 +244,7 @@ def seconds(*numbers):
 def test_with_lateness_a_window_takes_rows_when_it_was_shown():
     def made(stream):
         windows = stream.key_by("user").window(TEN_BY_FIVE, lateness="2 seconds")
-        return windows.aggregate(n=rc.count(), name="w")
+        return windows.aggregate(n=agg.count(), name="w")
 
     assert shown_of(made, timesteps=3) == [
         ("ann", *seconds(-5, 5), 1),
@@ -289,17 +294,19 @@ def test_a_row_goes_into_every_window_that_holds_it():
 
 def test_a_row_is_kept_so_often_at_most():
     stream = rc.read().memory(script("user STRING, at TIMESTAMP"), name="rows").event_time("at")
-    window = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"), emit="on_update")
+    window = stream.key_by("user").window(
+        rc.windows.sliding("2000 seconds", "1 second"), emit="on_update"
+    )
     with pytest.raises(DataflowError, match=r"kept 2,000 times.*1,000 times are the most"):
-        window.aggregate(n=rc.count())
-    plain = stream.key_by("user").window(rc.sliding("2000 seconds", "1 second"))
-    plain.aggregate(n=rc.count(), name="fine")
+        window.aggregate(n=agg.count())
+    plain = stream.key_by("user").window(rc.windows.sliding("2000 seconds", "1 second"))
+    plain.aggregate(n=agg.count(), name="fine")
 
 
 def test_windows_of_rows_without_any_other_column():
     rows = script("window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT")
     timed = rc.read().memory(rows, name="rows").event_time("window_end")
-    counts = timed.window(TEN_BY_FIVE).aggregate(m=rc.count(), name="again")
+    counts = timed.window(TEN_BY_FIVE).aggregate(m=agg.count(), name="again")
     harness = Harness(counts.write.memory("out", name="out"), settings=Settings(tasks=1, bins=1))
     harness.start()
     for second in (3, 30):
@@ -310,14 +317,14 @@ def test_windows_of_rows_without_any_other_column():
     assert sorted(each["m"] for table in tables for each in table.to_pylist()) == [1, 1]
 
 
-@pytest.mark.parametrize("new", [{"n": rc.count()}, {"n": rc.count(), "f": rc.first("x")}])
+@pytest.mark.parametrize("new", [{"n": agg.count()}, {"n": agg.count(), "f": agg.first("x")}])
 def test_the_form_of_what_is_stored_stays(new):
     rows = script("user STRING, x BIGINT, at TIMESTAMP")
     keyed = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
-    old = {"n": rc.count()} if "f" in new else {"n": rc.count(), "f": rc.first("x")}
+    old = {"n": agg.count()} if "f" in new else {"n": agg.count(), "f": agg.first("x")}
     made = keyed.window(TEN_BY_FIVE).aggregate(**old, name="windows")
     harness = Harness(made.write.memory("out", name="out"), settings=Settings(tasks=1, bins=1))
     process = harness.start()
     with pytest.raises(RefusedError, match="whether each window has rows of its own"):
-        process.reconfigure(rc.change_logic("windows", new))
-    process.reconfigure(rc.change_logic("windows", {**old, "total": rc.sum("x")}))
+        process.reconfigure(rc.changes.change_logic("windows", new))
+    process.reconfigure(rc.changes.change_logic("windows", {**old, "total": agg.sum("x")}))

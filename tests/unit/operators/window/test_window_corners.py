@@ -8,11 +8,12 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 from rechannel.testing import Harness, script
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TEN = rc.tumbling("10 seconds")
+TEN = rc.windows.tumbling("10 seconds")
 
 
 def row(k, seconds, v):
@@ -53,9 +54,11 @@ def test_reduce_of_windows_that_are_shown_early():
     assert [each["v"] for each in shown(windows) if each["window_start"] == EPOCH][-1] == 3
 
 
-@pytest.mark.parametrize("window", [TEN, rc.sliding("10 seconds", "5 seconds"), rc.sessions(9_000)])
+@pytest.mark.parametrize(
+    "window", [TEN, rc.windows.sliding("10 seconds", "5 seconds"), rc.windows.sessions(9_000)]
+)
 def test_an_aggregate_of_a_key_with_somebody_who_wants_late_rows(window):
-    made = keyed(*LATE).window(window).aggregate(most=rc.max("k"), n=rc.count("k"), name="w")
+    made = keyed(*LATE).window(window).aggregate(most=agg.max("k"), n=agg.count("k"), name="w")
     out, late = shown(made, late=True)
     assert {(each["k"], each["most"]) for each in out} == {("a", "a")}
     assert [each["v"] for each in late] == [2]
@@ -63,10 +66,10 @@ def test_an_aggregate_of_a_key_with_somebody_who_wants_late_rows(window):
 
 @pytest.mark.parametrize("how", ["aggregate", "apply_batches"])
 def test_rows_late_for_the_window_that_they_came_with_still_have_it(how):
-    starts = keyed(*LATE).window(TEN).aggregate(n=rc.count(), name="counts").key_by("k")
-    windows = starts.window(rc.same_window())
+    starts = keyed(*LATE).window(TEN).aggregate(n=agg.count(), name="counts").key_by("k")
+    windows = starts.window(rc.windows.same_window())
     made = (
-        windows.aggregate(total=rc.sum("n"), name="w")
+        windows.aggregate(total=agg.sum("n"), name="w")
         if how == "aggregate"
         else windows.apply_batches(lambda frame: {"rows": frame.sizes}, "rows BIGINT", name="w")
     )
@@ -79,25 +82,25 @@ def test_rows_late_for_the_window_that_they_came_with_still_have_it(how):
 @pytest.mark.parametrize(
     ("window", "on"),
     [
-        (rc.same_window(), None),
-        (rc.tumbling("20 seconds"), "window_end"),
-        (rc.sessions("1 minute"), "window_end"),
+        (rc.windows.same_window(), None),
+        (rc.windows.tumbling("20 seconds"), "window_end"),
+        (rc.windows.sessions("1 minute"), "window_end"),
     ],
 )
 def test_windows_of_windows_that_are_shown_again_are_refused(emit, window, on):
-    counts = keyed(*LATE).window(TEN, emit=emit).aggregate(n=rc.count(), name="counts")
+    counts = keyed(*LATE).window(TEN, emit=emit).aggregate(n=agg.count(), name="counts")
     windows = counts.key_by("k").window(window, time_column=on)
     with pytest.raises(DataflowError, match="would count them twice"):
-        windows.aggregate(total=rc.sum("n"), name="w")
+        windows.aggregate(total=agg.sum("n"), name="w")
 
 
 @pytest.mark.parametrize(
     "make",
     [
         lambda: keyed().window(TEN, lateness=timedelta.max),
-        lambda: rc.sliding("10000000 weeks", "1 week"),
-        lambda: rc.tumbling("20000000000 weeks"),
-        lambda: rc.sessions(timedelta(weeks=15_250_200)),
+        lambda: rc.windows.sliding("10000000 weeks", "1 week"),
+        lambda: rc.windows.tumbling("20000000000 weeks"),
+        lambda: rc.windows.sessions(timedelta(weeks=15_250_200)),
     ],
 )
 def test_lengths_of_time_have_an_end(make):
@@ -108,7 +111,7 @@ def test_lengths_of_time_have_an_end(make):
 def test_sessions_need_a_key():
     stream = rc.read().memory(script("k STRING, t TIMESTAMP, v BIGINT")).event_time("t")
     with pytest.raises(DataflowError, match="sessions need a key"):
-        stream.window(rc.sessions("1 minute")).reduce(add)
+        stream.window(rc.windows.sessions("1 minute")).reduce(add)
 
 
 def test_nanoseconds_are_whole_microseconds_rounded_down():
@@ -119,7 +122,7 @@ def test_nanoseconds_are_whole_microseconds_rounded_down():
         numbers = pa.array(np.arange(len(times)))
         source.push(pa.RecordBatch.from_arrays([*columns, numbers], schema=schema))
     rows = rc.read().memory(source, name="rows").event_time("t").key_by("k")
-    out = shown(rows.window(TEN).aggregate(n=rc.count(), name="w"))
+    out = shown(rows.window(TEN).aggregate(n=agg.count(), name="w"))
     assert [(each["window_start"], each["n"]) for each in out] == [
         (EPOCH - timedelta(seconds=10), 1),
         (EPOCH, 2),
@@ -141,13 +144,13 @@ def test_rows_that_wait_for_a_function_are_not_read_when_others_come():
 
 def test_a_default_of_another_type_is_refused():
     with pytest.raises(DataflowError, match=r"default=1\.5 is no value"):
-        Harness([keyed().running(before=rc.lag("v", default=1.5)).write.memory("out")])
+        Harness([keyed().running(before=agg.lag("v", default=1.5)).write.memory("out")])
 
 
 @pytest.mark.parametrize("inverse", [None, subtract])
 def test_reduce_of_rows_that_come_to_one_pane_and_another_in_turn(inverse):
     turns = [row("a", second, 1 << place) for place, second in enumerate((1, 6, 2, 7, 3))]
     rows = keyed(turns, [row("a", 99, 0)], partitions=3)
-    sliding = rows.window(rc.sliding("10 seconds", "5 seconds"))
+    sliding = rows.window(rc.windows.sliding("10 seconds", "5 seconds"))
     out = shown(sliding.reduce(add, inverse=inverse, name="w"))
     assert [each["v"] for each in out if each["window_end"].second < 30] == [21, 31, 10]

@@ -183,7 +183,7 @@ def test_a_job_that_fails_goes_on_and_is_changed(tmp_path, monkeypatch):
     hour.ms += 1000
     job = hour.job(tmp_path, rows)
     job.process_all_available()
-    change = job.reconfigure(rc.rescale("totals per carrier", tasks=4))
+    change = job.reconfigure(rc.changes.rescale("totals per carrier", tasks=4))
     for _ in range(3):
         hot(rows, job)
     assert change.wait(60)

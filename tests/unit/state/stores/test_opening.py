@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.state.stores.local import Durability, LocalStore, directory_of
 from rechannel.state.stores.memory import MemoryStore
@@ -65,7 +66,7 @@ def test_settings_name_the_cache(tmp_path):
 def test_a_job_runs_and_goes_on_with_its_state_in_a_bucket(tmp_path):
     store = opened(f"memory://{tmp_path}", str(tmp_path / "cache"))
     stream = rc.read().memory(script("k long", [[{"k": i} for i in range(50)]] * 3), name="in")
-    counted = stream.key_by("k").aggregate(n=rc.count(), name="counts")
+    counted = stream.key_by("k").aggregate(n=agg.count(), name="counts")
     harness = Harness(counted.write.memory("out", name="out"), store=store)
     harness.start().step()
     harness.start().run()

@@ -1,0 +1,12 @@
+"""What user functions receive.
+
+`Rows` are those of one key (`track`); `KeyedFrame` (`track_batches`) and `GroupFrame` (`apply_batches`) hold many keys.
+"""
+
+from __future__ import annotations
+
+from rechannel.kernels.functions.python_rows import Rows
+from rechannel.operators.process.track_frame import KeyedFrame
+from rechannel.operators.window.group_frame import GroupFrame
+
+__all__ = ["GroupFrame", "KeyedFrame", "Rows"]
