@@ -1,56 +1,38 @@
 """Changes of a running job: `job.reconfigure(rc.changes.rescale("users", tasks=8))`.
 
 A change is a value. `job.plan` says what it would do, `job.reconfigure` carries it out; both take one change or a
-list of changes, which is then atomic. `watermark` says when a change shall hold; `migrate` what becomes of state.
+list of changes, which is then atomic. `watermark` says when a change holds; `migrate` what happens to state.
+
+Every registered change is here by its name, also one of your own once it is registered.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from rechannel.dataflow.migration import migrate
 from rechannel.model.routing import Routing
-from rechannel.reconfigure.ask import (
-    assign_logic,
-    assign_resources,
-    assign_workload,
-    combine,
-    executors,
-    merge,
-    move,
-    place,
-    rebalance,
-    rescale,
-    rewrite,
-    set_bound,
-    set_in_flight,
-    set_interval,
-    split,
-)
+from rechannel.reconfigure import changes, edits
+from rechannel.reconfigure.changes import *  # noqa: F403 - each family of changes lists its names once
+from rechannel.reconfigure.changes.registry import python_names
+from rechannel.reconfigure.edits import *  # noqa: F403
 from rechannel.reconfigure.moment import watermark
 from rechannel.reconfigure.plan import Plan
-from rechannel.reconfigure.program import add, change_dataflow, change_logic, remove
 
-__all__ = [
-    "Plan",
-    "Routing",
-    "add",
-    "assign_logic",
-    "assign_resources",
-    "assign_workload",
-    "change_dataflow",
-    "change_logic",
-    "combine",
-    "executors",
-    "merge",
-    "migrate",
-    "move",
-    "place",
-    "rebalance",
-    "remove",
-    "rescale",
-    "rewrite",
-    "set_bound",
-    "set_in_flight",
-    "set_interval",
-    "split",
-    "watermark",
-]
+__all__ = ["Plan", "Routing", "migrate", "watermark"]
+__all__ += changes.__all__
+__all__ += edits.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """A change that was registered later."""
+    found = python_names().get(name)
+    if found is None:
+        msg = f"there is no change {name!r}; there are {sorted(python_names())}"
+        raise AttributeError(msg)
+    return found
+
+
+def __dir__() -> list[str]:
+    """All public names."""
+    return sorted({*__all__, *python_names()})

@@ -30,9 +30,9 @@ from rechannel.errors import (
 )
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
+from rechannel.reconfigure.edits import AnyChange, change_set
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
-from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.record import OPEN, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
@@ -186,7 +186,9 @@ class RunningJob:
 
     # Changing ------------------------------------------------------------------------------------------------
 
-    def plan(self, change: Asked | Sequence[Asked], strategy: Strategy | None = None) -> Plan:
+    def plan(
+        self, change: AnyChange | Sequence[AnyChange], strategy: Strategy | None = None
+    ) -> Plan:
         """What a change would do: operators, tasks, bins and bytes, timesteps, expected cost. Nothing happens.
 
         Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
@@ -196,7 +198,7 @@ class RunningJob:
         state = self._driver.changes.coordination
         cost = self._driver.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
-        with looking(sort(change), exchange, opener, self._driver.place()) as made:
+        with looking(change_set(change), exchange, opener, self._driver.place()) as made:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
@@ -210,7 +212,7 @@ class RunningJob:
 
     def reconfigure(
         self,
-        change: Asked | Sequence[Asked] | Plan,
+        change: AnyChange | Sequence[AnyChange] | Plan,
         strategy: Strategy | None = None,
         *,
         at: int | datetime | EventMoment | None = None,
@@ -235,7 +237,7 @@ class RunningJob:
         check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
         place = self._driver.place()
-        with asking(sort(wanted), exchange, opener, place, supersede=supersede) as made:
+        with asking(change_set(wanted), exchange, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
                 strategy=how,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from rechannel.reconfigure.ask import all_at_once, batched, fluid, optimized
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.strategies import *  # noqa: F403 - the strategies list their names once
 
-__all__ = ["all_at_once", "batched", "fluid", "optimized"]
+__all__: list[str] = []
+__all__ += strategies.__all__

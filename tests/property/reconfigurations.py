@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from rechannel import changes
+from rechannel.changes import add, change_logic, remove
 from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.graph import Dataflow, Sink
 from rechannel.dataflow.identity import function_of
@@ -13,9 +15,8 @@ from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
-from rechannel.reconfigure import ask
-from rechannel.reconfigure.changes import Change
-from rechannel.reconfigure.program import add, change_logic, remove
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.strategies import Strategy
 
 EXECUTORS = 4
@@ -24,9 +25,9 @@ EXECUTORS = 4
 
 def random_strategy(rng: Random) -> Strategy:
     """Any strategy, with and without gap, budget and preparation."""
-    gentle = rng.choice((ask.batched, ask.fluid, ask.optimized))
+    gentle = rng.choice((strategies.batched, strategies.fluid, strategies.optimized))
     if rng.random() < 0.25:
-        return ask.all_at_once(prepare=rng.random() < 0.5)
+        return strategies.all_at_once(prepare=rng.random() < 0.5)
     return gentle(
         rng.randint(1, 3),
         gap=rng.choice((0, 0, 1, 2)),
@@ -72,26 +73,28 @@ def one(rng: Random, configuration: Configuration, sources: list[str]) -> Change
     tasks = 2 if operator is None else operator.tasks
     number = rng.randrange(bins + (rng.random() < 0.05))
     kinds = {
-        "rescale": lambda: ask.rescale(name, rng.randint(1, 5)),
-        "move": lambda: ask.move(
+        "rescale": lambda: changes.rescale(name, rng.randint(1, 5)),
+        "move": lambda: changes.move(
             name,
             [number, rng.randrange(bins)],
             min(rng.randrange(tasks + 1), tasks - (rng.random() < 0.95)),
         ),
-        "split": lambda: ask.split(name, number, into=rng.randint(2, 4)),
-        "merge": lambda: ask.merge(name, [number, number + 1, number + 2][: rng.choice((2, 2, 3))]),
-        "rewrite": lambda: ask.rewrite(name),
-        "rebalance": lambda: ask.rebalance(name, tolerance=rng.choice((0.0, 0.1, 0.5))),
-        "assign_workload": lambda: ask.assign_workload(
+        "split": lambda: changes.split(name, number, into=rng.randint(2, 4)),
+        "merge": lambda: changes.merge(
+            name, [number, number + 1, number + 2][: rng.choice((2, 2, 3))]
+        ),
+        "rewrite": lambda: changes.rewrite(name),
+        "rebalance": lambda: changes.rebalance(name, tolerance=rng.choice((0.0, 0.1, 0.5))),
+        "assign_workload": lambda: changes.assign_workload(
             name, random_placement(rng, rng.randint(1, 4))
         ),
-        "combine": lambda: ask.combine(name, rng.choice(list(Combine))),
-        "set_in_flight": lambda: ask.set_in_flight(rng.randint(1, 3)),
-        "set_interval": lambda: ask.set_interval(0),
-        "set_bound": lambda: ask.set_bound(rng.choice(sources), 1),
-        "place": lambda: ask.place(name, rng.randrange(tasks), random_executor(rng)),
-        "executors": lambda: ask.executors(rng.randint(1, EXECUTORS + 1)),
-        "assign_resources": lambda: ask.assign_resources(name, cpus=rng.choice((1, 1, 2, 3))),
+        "combine": lambda: changes.combine(name, rng.choice(list(Combine))),
+        "set_in_flight": lambda: changes.set_in_flight(rng.randint(1, 3)),
+        "set_interval": lambda: changes.set_interval(0),
+        "set_bound": lambda: changes.set_bound(rng.choice(sources), 1),
+        "place": lambda: changes.place(name, rng.randrange(tasks), random_executor(rng)),
+        "executors": lambda: changes.executors(rng.randint(1, EXECUTORS + 1)),
+        "assign_resources": lambda: changes.assign_resources(name, cpus=rng.choice((1, 1, 2, 3))),
     }
     return kinds[rng.choice(list(kinds))]()  # type: ignore[no-any-return]
 

@@ -13,23 +13,26 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from rechannel import changes
 from rechannel.errors import RechannelError
 from rechannel.model.codec import encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing, even_starts
-from rechannel.reconfigure import ask, changes, strategies
+from rechannel.reconfigure import strategies
 from rechannel.reconfigure.balance import load_of_tasks, rebalanced, rescaled
-from rechannel.reconfigure.changes import Change, one_change
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.coordinator import border
 from rechannel.reconfigure.events import event_from_json
-from rechannel.reconfigure.grouping import grouped, matched, steps_of
+from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.grouping import matched
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.record import Phase
-from rechannel.reconfigure.resolve import Facts, resolve
 from rechannel.reconfigure.steps import Sizes, Step, apply_step, route
-from rechannel.reconfigure.strategies import Strategy
+from rechannel.reconfigure.strategies import Strategy, steps_of
 from tests.support.changing import Paper, budget_of, program
 
 NAMES = ("counts", "sums")
@@ -78,21 +81,21 @@ def kinds_of_change() -> dict[str, st.SearchStrategy[Change]]:
     """Every kind; what it is asked of may refuse it."""
     name, few = st.sampled_from(NAMES), st.integers(0, 9)
     return {
-        "assign_workload": st.builds(ask.assign_workload, name, routings()),
-        "assign_resources": st.builds(ask.assign_resources, name, cpus=st.integers(1, 3)),
-        "rescale": st.builds(ask.rescale, st.sampled_from(("in", *NAMES)), st.integers(1, 6)),
-        "rebalance": st.builds(ask.rebalance, name, tolerance=st.floats(0, 1)),
-        "move": st.builds(ask.move, name, st.lists(few, min_size=1, max_size=6), st.integers(0, 4)),
-        "split": st.builds(ask.split, name, few, into=st.integers(2, 4)),
-        "merge": st.builds(lambda n, first, more: ask.merge(n, range(first, first + more)),
+        "assign_workload": st.builds(changes.assign_workload, name, routings()),
+        "assign_resources": st.builds(changes.assign_resources, name, cpus=st.integers(1, 3)),
+        "rescale": st.builds(changes.rescale, st.sampled_from(("in", *NAMES)), st.integers(1, 6)),
+        "rebalance": st.builds(changes.rebalance, name, tolerance=st.floats(0, 1)),
+        "move": st.builds(changes.move, name, st.lists(few, min_size=1, max_size=6), st.integers(0, 4)),
+        "split": st.builds(changes.split, name, few, into=st.integers(2, 4)),
+        "merge": st.builds(lambda n, first, more: changes.merge(n, range(first, first + more)),
                            name, few, st.integers(2, 4)),
-        "rewrite": st.builds(ask.rewrite, name),
-        "place": st.builds(ask.place, name, st.integers(0, 4), st.none() | EXECUTORS),
-        "combine": st.builds(ask.combine, name, st.sampled_from(Combine)),
-        "set_interval": st.builds(ask.set_interval, few),
-        "set_in_flight": st.builds(ask.set_in_flight, st.integers(1, 4)),
-        "set_bound": st.builds(ask.set_bound, st.just("in"), st.none() | st.integers(1, 9)),
-        "executors": st.builds(ask.executors, st.integers(1, 4)),
+        "rewrite": st.builds(changes.rewrite, name),
+        "place": st.builds(changes.place, name, st.integers(0, 4), st.none() | EXECUTORS),
+        "combine": st.builds(changes.combine, name, st.sampled_from(Combine)),
+        "set_interval": st.builds(changes.set_interval, few),
+        "set_in_flight": st.builds(changes.set_in_flight, st.integers(1, 4)),
+        "set_bound": st.builds(changes.set_bound, st.just("in"), st.none() | st.integers(1, 9)),
+        "executors": st.builds(changes.executors, st.integers(1, 4)),
         "change_program": st.builds(
             lambda version, new, gone, logic: program(
                 version, operators={"new": encode(new)}, removed=gone, logic=logic
@@ -112,9 +115,13 @@ CHANGES = st.lists(ONE_CHANGE, min_size=1, max_size=3).map(one_change)
 def gentleness(draw) -> Strategy:
     """Any strategy."""
     prepare = draw(st.booleans())
-    kind = draw(st.sampled_from([ask.all_at_once, ask.batched, ask.fluid, ask.optimized]))
-    if kind is ask.all_at_once:
-        return ask.all_at_once(prepare=prepare)
+    kind = draw(
+        st.sampled_from(
+            [strategies.all_at_once, strategies.batched, strategies.fluid, strategies.optimized]
+        )
+    )
+    if kind is strategies.all_at_once:
+        return strategies.all_at_once(prepare=prepare)
     return kind(
         draw(st.integers(1, 4)),
         gap=draw(st.integers(0, 2)),
@@ -148,7 +155,7 @@ def sizes_of(configuration: Configuration, data) -> Sizes:
 def resolved(configuration: Configuration, change: Change, facts: Facts) -> Configuration:
     """The target of a change that can be."""
     try:
-        return resolve(configuration, change, facts)
+        return change.resolved(configuration, facts)
     except RechannelError:
         assume(False)
         raise
@@ -200,7 +207,7 @@ def test_only_hashes_that_get_another_task_move(here, there):
 @given(configurations(), configurations(), gentleness())
 def test_every_move_is_in_one_group_and_optimized_uses_a_task_once(here, there, strategy):
     moves = route(here, there, Sizes()).moves
-    groups = list(grouped(moves, strategy))
+    groups = list(strategy.groups(moves))
     assert Counter(move for group in groups for move in group) == Counter(moves)
     optimized = list(matched(moves, 2))
     assert Counter(move for group in optimized for move in group) == Counter(moves)
@@ -293,7 +300,7 @@ def test_changes_made_side_by_side_lead_where_they_lead_one_behind_the_other(her
             paper.ask(change, strategy)
         except RechannelError:
             continue
-        target = resolve(target, change, paper.facts)
+        target = change.resolved(target, paper.facts)
     finish(paper)
     assert set(paper.phases().values()) <= {"done"}
     assert unversioned(paper.configuration) == unversioned(target)
@@ -341,13 +348,13 @@ def test_whatever_is_asked_aborted_superseded_or_resumed_everything_ends(here, w
 
 FEW = st.one_of(
     st.builds(
-        ask.move, st.just("counts"), st.sets(st.integers(0, 5), min_size=2), st.integers(0, 1)
+        changes.move, st.just("counts"), st.sets(st.integers(0, 5), min_size=2), st.integers(0, 1)
     ),
-    st.builds(ask.merge, st.just("counts"), st.sampled_from([(0, 1), (2, 3)])),
-    st.builds(ask.split, st.just("counts"), st.integers(0, 3)),
-    st.builds(ask.rescale, st.just("counts"), st.integers(2, 4)),
+    st.builds(changes.merge, st.just("counts"), st.sampled_from([(0, 1), (2, 3)])),
+    st.builds(changes.split, st.just("counts"), st.integers(0, 3)),
+    st.builds(changes.rescale, st.just("counts"), st.integers(2, 4)),
 )
-GENTLE = st.builds(ask.fluid, gap=st.integers(0, 1))
+GENTLE = st.builds(strategies.fluid, gap=st.integers(0, 1))
 
 
 @given(
@@ -391,7 +398,7 @@ def test_a_change_for_a_timestep_holds_from_there_whatever_else_goes_on(here, ot
             continue
         paper.step()
     at = paper.timestep + data.draw(st.integers(0, 3))
-    paper.ask([ask.assign_resources("counts", cpus=9), ask.set_interval(77)], at=at)
+    paper.ask([changes.assign_resources("counts", cpus=9), changes.set_interval(77)], at=at)
     while paper.timestep < at:
         paper.step()
         assert paper.configuration.interval_ms != 77
@@ -405,8 +412,8 @@ def test_a_change_for_a_timestep_holds_from_there_whatever_else_goes_on(here, ot
 
 @given(CHANGES, gentleness())
 def test_changes_and_strategies_are_read_as_they_were_written(change, strategy):
-    assert changes.from_json(json.loads(json.dumps(changes.to_json(change)))) == change
-    assert strategies.from_json(json.loads(json.dumps(strategies.to_json(strategy)))) == strategy
+    assert KINDS.read(json.loads(json.dumps(change.to_json()))) == change
+    assert strategies.from_json(json.loads(json.dumps(strategy.to_json()))) == strategy
 
 
 @given(configurations(), CHANGES, gentleness(), st.data())
@@ -430,5 +437,5 @@ def test_steps_plans_events_and_the_whole_state_are_read_as_they_were_written(
 
 
 def test_every_kind_of_change_is_among_the_random_ones():
-    known = {kind.model_fields["kind"].default for kind in Change.__origin__.__args__}
+    known = {kind.kind for kind in KINDS}
     assert set(kinds_of_change()) == known - {"assign_logic", "together"}

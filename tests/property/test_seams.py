@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel.changes import change_dataflow
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import (
@@ -25,8 +26,8 @@ from rechannel.errors import (
     StorageError,
 )
 from rechannel.reconfigure import coordination
-from rechannel.reconfigure.changes import ChangeProgram, parts_of
-from rechannel.reconfigure.program import change_dataflow
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.testing import Crash
 from tests.property import growth
 from tests.property import twin_seams as twin

@@ -47,7 +47,7 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
 from rechannel.model.patience import Patience
 from rechannel.model.routing import Routing, even_starts
-from rechannel.reconfigure.changes import parts_of
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rechannel import changes
 from rechannel.engine.journal.entries import (
     Closed,
     Committed,
@@ -33,8 +34,9 @@ from rechannel.model.configuration import (
 from rechannel.model.eventtime import ENDED, NEVER, Beat, Mark, Times
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
-from rechannel.reconfigure import ask, changes
-from rechannel.reconfigure.changes import ChangeProgram, Together
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.together import Together
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import (
     Finished,
@@ -47,7 +49,7 @@ from rechannel.reconfigure.events import (
 )
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Affected, Plan
-from rechannel.reconfigure.record import Phase, Record, Taken
+from rechannel.reconfigure.record import Phase, Record, TakenStep
 from rechannel.reconfigure.steps import Assign, BinMove, Step
 from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.telemetry import events as telemetry
@@ -120,25 +122,25 @@ CONFIGURATIONS = [
     ),
 ]
 CHANGES = [
-    ask.rescale("counts", tasks=8),
-    ask.rebalance("counts"),
-    ask.rebalance("counts", tolerance=1e-07),
-    ask.move("counts", [3, 1], 2),
-    ask.split("counts", 0, into=4),
-    ask.merge("counts", [0, 1]),
-    ask.rewrite("counts"),
-    ask.place("counts", 1, "exec-1"),
-    ask.place("counts", 1, None),
-    ask.combine("counts", "off"),
-    ask.set_interval(0),
-    ask.set_in_flight(2),
-    ask.set_bound("clicks", None),
-    ask.set_bound("clicks", 10, bytes=1 << 20),
-    ask.executors(4),
-    ask.assign_workload("counts", ROUTINGS[1]),
-    ask.assign_resources(),
-    ask.assign_resources("counts", cpus=2, memory_mb=100, amounts={"gpu": 0.25}),
-    changes.AssignLogic(operator="counts", function="my.module:better"),
+    changes.rescale("counts", tasks=8),
+    changes.rebalance("counts"),
+    changes.rebalance("counts", tolerance=1e-07),
+    changes.move("counts", [3, 1], 2),
+    changes.split("counts", 0, into=4),
+    changes.merge("counts", [0, 1]),
+    changes.rewrite("counts"),
+    changes.place("counts", 1, "exec-1"),
+    changes.place("counts", 1, None),
+    changes.combine("counts", "off"),
+    changes.set_interval(0),
+    changes.set_in_flight(2),
+    changes.set_bound("clicks", None),
+    changes.set_bound("clicks", 10, bytes=1 << 20),
+    changes.executors(4),
+    changes.assign_workload("counts", ROUTINGS[1]),
+    changes.assign_resources(),
+    changes.assign_resources("counts", cpus=2, memory_mb=100, amounts={"gpu": 0.25}),
+    changes.assign_logic(operator="counts", function="my.module:better"),
     ChangeProgram(version=2, text="change_logic('zählen')"),
     ChangeProgram(
         version=3,
@@ -149,15 +151,15 @@ CHANGES = [
         logic={"counts": 2},
         loaded={"more": 12},
     ),
-    Together(changes=(ask.rescale("counts", 2), ask.set_interval(10))),
+    Together(changes=(changes.rescale("counts", 2), changes.set_interval(10))),
 ]
 STRATEGIES = [
-    ask.all_at_once(),
-    ask.batched(),
-    ask.batched(4, gap=2, budget_ms=12.5, budget_bytes=1 << 30, prepare=False),
-    ask.fluid(),
-    ask.fluid(2, gap=1),
-    ask.optimized(3, budget_ms=1e-7),
+    strategies.all_at_once(),
+    strategies.batched(),
+    strategies.batched(4, gap=2, budget_ms=12.5, budget_bytes=1 << 30, prepare=False),
+    strategies.fluid(),
+    strategies.fluid(2, gap=1),
+    strategies.optimized(3, budget_ms=1e-7),
 ]
 MOVES = (
     BinMove(operator="counts", lo=0, hi=2**63, source=0, target=1, size=10.5),
@@ -234,7 +236,7 @@ RECORDS = [
         steps=(STEPS[1], STEPS[0]),
         next=1,
         base={"operators": {}, "interval_ms": 5},
-        taken=(Taken(timestep=7, time_ms=80, bins=1, size=10.5),),
+        taken=(TakenStep(timestep=7, time_ms=80, bins=1, size=10.5),),
         times={"waiting": 1, "moving": 5},
         prepared={"bytes_fetched": 5},
         reason="in words",

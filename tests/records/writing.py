@@ -12,7 +12,8 @@ from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.eventtime import Times
 from rechannel.model.routing import Routing
-from rechannel.reconfigure import changes, strategies
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import event_from_json
 from rechannel.reconfigure.moment import EventMoment
@@ -26,10 +27,6 @@ from rechannel.telemetry.events import event_to_json as telemetry_to_json
 
 
 def as_json(value: Any) -> Any:
-    if isinstance(value, changes._Value):
-        return changes.to_json(value)
-    if isinstance(value, strategies._Strategy):
-        return strategies.to_json(value)
     return value.to_json() if hasattr(value, "to_json") else encode(value)
 
 
@@ -66,7 +63,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "Resources": _read_as(Resources),
     "OperatorConfiguration": _read_as(OperatorConfiguration),
     "Configuration": _read_as(Configuration),
-    "Change": _of_json(changes.from_json),
+    "Change": _of_json(KINDS.read),
     "Strategy": _of_json(strategies.from_json),
     "Step": _of_json(Step.from_json),
     "Event": _of_json(event_from_json),

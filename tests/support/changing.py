@@ -8,14 +8,16 @@ from typing import Any
 
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
-from rechannel.reconfigure.changes import Change, ChangeProgram, one_change
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
-from rechannel.reconfigure.events import Event, Prepared
+from rechannel.reconfigure.events import Event, Prepared, event_from_json
+from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import Request, abort, accept
-from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Sizes, Step
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 
@@ -95,7 +97,7 @@ class Paper:
     def fold(self, events: Sequence[Event]) -> None:
         """Let events happen, as the journal does: read back from JSON."""
         for event in events:
-            self.state = self.state.after(type(event).model_validate(event.to_json()))
+            self.state = self.state.after(event_from_json(event.to_json()))
         self.state = Coordination.from_json(self.state.to_json())
 
     def ask(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rechannel.cli.remote.client import Client, JsonOption, TokenOption
-from rechannel.cli.remote.commands import group, url_of
+from rechannel.cli.remote.commands import Json, group, url_of
 from rechannel.cli.remote.strategy import (
     BinsOption,
     BudgetOption,
@@ -18,7 +18,6 @@ from rechannel.cli.remote.strategy import (
     StrategyOption,
     strategy_of,
 )
-from rechannel.cli.remote.workload import Json
 from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from rechannel.cli.remote.client import Client, JsonOption, TokenOption
-from rechannel.cli.remote.commands import group, url_of
+from rechannel.cli.remote.commands import Json, group, url_of
 from rechannel.cli.remote.strategy import (
     BinsOption,
     BudgetOption,
@@ -19,8 +19,7 @@ from rechannel.cli.remote.strategy import (
     StrategyOption,
     strategy_of,
 )
-from rechannel.cli.remote.values import border, seconds
-from rechannel.cli.remote.workload import Json
+from rechannel.cli.remote.values import moment, seconds
 from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
 
@@ -98,7 +97,7 @@ reconfigure = group(
 
 
 def _when(at: str | None, supersede: bool, cause: str) -> dict[str, Any]:
-    return {"at": None if at is None else border(at), "supersede": supersede, "cause": cause}
+    return {"at": None if at is None else moment(at), "supersede": supersede, "cause": cause}
 
 
 def _read(file: Path) -> Any:

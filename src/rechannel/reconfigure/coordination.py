@@ -11,10 +11,10 @@ from typing import Any
 from rechannel.errors import NotReadyError
 from rechannel.model.codec import form
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.changes import JOB, PROGRAM
+from rechannel.reconfigure.changes.change import JOB, PROGRAM
 from rechannel.reconfigure.events import Event, Finished, Requested
+from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.record import Record, begun
-from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import BinMove, Sizes
 from rechannel.reconfigure.strategies import Strategy
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from rechannel.errors import RechannelError
 from rechannel.model.codec import encode
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.changes import Place, parts_of
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
@@ -36,7 +36,6 @@ from rechannel.reconfigure.requests import (
     projection,
     route_to,
 )
-from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Route, Step, apply_step, job_fields
 
 NEAR = 8
@@ -229,13 +228,13 @@ def _plan(record: Record, now: Now) -> Event:
     if record.at_event is not None and record.at_event.lost(now.event_times):
         return finished(record, now, "failed", f"nothing tells of {record.at_event} any more")
     try:
-        target = resolve(now.configuration, record.change, now.facts)
+        target = record.change.resolved(now.configuration, now.facts)
         if record.fixed is not None:
             check_fixed(record.fixed, now.configuration, target)
     except RechannelError as error:
         return finished(record, now, "failed", str(error))
     way = route_to(target, now.configuration, record.change, now)
-    said = advice(now.configuration, record.change, now.facts)
+    said = record.change.advice(now.configuration, target, now.facts)
     if not way:
         return finished(record, now, "done", "; ".join(("it was so already", *said)))
     steps = planned_steps(record, way, now)
@@ -312,7 +311,6 @@ def resume(
 
 def _stale(record: Record) -> str | None:
     """Why a change cannot begin where executors have other names than when it was asked for, or None."""
-    places = [part for part in parts_of(record.change) if isinstance(part, Place)]
-    if all(part.executor is None for part in places):
+    if not any(part.names_executor for part in parts_of(record.change)):
         return None
     return "it names executors of another application; ask again"

@@ -1,116 +1,165 @@
-"""What happens to a reconfiguration, as the journal keeps it: one frozen value per kind of event."""
+"""What happens to a reconfiguration, as the journal keeps it: one frozen value per kind of event. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from rechannel.errors import RefusedError
+from rechannel.reconfigure.checked import Checked, Kinds
 
 Json: TypeAlias = Any
 
 
-class _Event(BaseModel):
-    """id: of the reconfiguration. time_ms: Unix milliseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Checked):
+    """What all events have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind = "event"
 
     id: str
+    """Of the reconfiguration."""
+
     time_ms: int
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
-        data: dict[str, Json] = self.model_dump(mode="json")
-        return data
+    """When it happened, Unix milliseconds."""
 
 
-class Requested(_Event):
-    """A change was asked for and not refused.
+KINDS: Kinds[Event] = Kinds("event")
+"""Every kind of event."""
 
-    change, strategy: as JSON. cause: who or what asked, in words. at_timestep, at_ms, at_event: when it shall hold
-    from; all None = as soon as possible. steps: fixed ones, of a plan that was made before; None = they are planned at
-    the border. supersedes: ids of those that end with this request.
-    """
 
-    kind: Literal["requested"] = "requested"
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested(Event):
+    """A request was accepted."""
+
+    kind = "requested"
+
     change: dict[str, Json]
+    """The change as JSON."""
+
     strategy: dict[str, Json]
+    """The strategy as JSON."""
+
     cause: str
+    """Who or what requested it, in words."""
+
     at_timestep: int | None = None
+    """The timestep that it shall hold from. Without any moment: as soon as possible."""
+
     at_ms: int | None = None
+    """The time of the stream that it shall hold from, Unix milliseconds."""
+
     at_event: dict[str, Json] | None = None
+    """The event time that it shall hold from, as JSON of an `EventMoment`."""
+
     steps: tuple[dict[str, Json], ...] | None = None
+    """Steps of a plan that was made earlier; None = they are planned when it begins."""
+
     supersedes: tuple[str, ...] = ()
+    """Ids of the reconfigurations that end with this request."""
 
 
-class Prepared(_Event):
-    """All that can be done ahead is done. facts: what that was (bytes fetched, functions loaded, executors there)."""
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Event):
+    """Everything that can be done ahead is done."""
 
-    kind: Literal["prepared"] = "prepared"
-    facts: dict[str, Json] = {}
+    kind = "prepared"
+
+    facts: dict[str, Json] = field(default_factory=dict)
+    """What that was: bytes fetched, functions loaded, executors started."""
 
 
-class Planned(_Event):
-    """Its steps are fixed; the first one is due.
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Event):
+    """Its steps are fixed; the first one is due."""
 
-    base: what it will change, as it was, for the way back. advice: what it cannot do, and what would, in words.
-    """
+    kind = "planned"
 
-    kind: Literal["planned"] = "planned"
     steps: tuple[dict[str, Json], ...]
+    """All steps, as JSON."""
+
     base: dict[str, Json]
+    """What it will change, as it is now, for the way back."""
+
     advice: str = ""
+    """What it cannot achieve, and what would, in words."""
 
 
-class Stepped(_Event):
-    """A timestep begins with its next step. moves: how many of the step's moves were made; None = all."""
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped(Event):
+    """A timestep begins with its next step."""
 
-    kind: Literal["stepped"] = "stepped"
+    kind = "stepped"
+
     timestep: int
+    """The timestep that begins with the step."""
+
     moves: int | None = None
+    """How many of the step's moves were made; None = all."""
 
 
-class Reversed(_Event):
-    """It was aborted while it was under way: these steps lead back. reason: in words."""
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reversed(Event):
+    """It was aborted between two of its steps, and is led back."""
 
-    kind: Literal["reversed"] = "reversed"
+    kind = "reversed"
+
     steps: tuple[dict[str, Json], ...]
+    """The steps that lead back, as JSON."""
+
     reason: str
+    """Why it was aborted, in words."""
 
 
-class Resumed(_Event):
-    """A driver that was started again takes it up.
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Event):
+    """The next driver takes it up."""
 
-    timestep: the first that this driver decides. unplaced: executors have other names from here on, so that its steps
-    and its way back put no tasks anywhere.
-    """
+    kind = "resumed"
 
-    kind: Literal["resumed"] = "resumed"
     timestep: int
+    """The first timestep that this driver decides."""
+
     unplaced: bool = False
+    """Whether executors have other names from here on: its steps, and its way back, place no tasks."""
 
 
-class Finished(_Event):
-    """It is over.
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    """It is over."""
 
-    outcome: see `record.Phase`. reason: in words, where it is not simply done. facts: what was done ahead in all,
-    where that went on after it was prepared.
-    """
+    kind = "finished"
 
-    kind: Literal["finished"] = "finished"
     outcome: Literal["done", "undone", "aborted", "superseded", "failed"]
+    """How it ended: a `record.Phase`."""
+
     reason: str = ""
-    facts: dict[str, Json] = {}
+    """Why, in words, unless it is simply done."""
 
-
-Event: TypeAlias = Annotated[
-    Requested | Prepared | Planned | Stepped | Reversed | Resumed | Finished,
-    Field(discriminator="kind"),
-]
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
+    facts: dict[str, Json] = field(default_factory=dict)
+    """What was done ahead in all, if preparation went on after it was prepared."""
 
 
 def event_from_json(data: Mapping[str, Json]) -> Event:
     """Invert `to_json`. Raises ValueError."""
-    event: Event = _ADAPTER.validate_python(dict(data))
+    try:
+        return KINDS.read(data)
+    except RefusedError as error:
+        raise ValueError(str(error)) from error
+
+
+def stepped_from_json(data: Mapping[str, Json]) -> Stepped:
+    """A step in an intent. Raises ValueError."""
+    event = event_from_json(data)
+    if not isinstance(event, Stepped):
+        msg = f"expected a step, got an event of kind {event.kind!r}"
+        raise ValueError(msg)
     return event

@@ -1,49 +1,34 @@
-"""Moves in groups, as a strategy wants them. Pure."""
+"""Ways to group moves into steps. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rechannel.reconfigure.steps import BinMove, Route, Step
-from rechannel.reconfigure.strategies import AllAtOnce, Batched, Fluid, Strategy
+from rechannel.reconfigure.steps import BinMove
 
 Group = tuple[BinMove, ...]
 Pair = tuple[str, int, int]
 """Operator, source task, target task."""
 
 
-def steps_of(route: Route, strategy: Strategy, budget: float | None = None) -> tuple[Step, ...]:
-    """Steps of a route by a strategy. budget: most bytes that a step may move; a bin is never cut for it."""
-    groups = list(grouped(route.moves, strategy))
-    if budget is not None:
-        groups = [part for group in groups for part in within(group, budget)]
-    return route.in_groups(groups)
-
-
-def grouped(moves: Sequence[BinMove], strategy: Strategy) -> Iterator[Group]:
-    """Moves in groups, one per step."""
-    match strategy:
-        case AllAtOnce():
-            yield tuple(moves)
-        case Batched(bins=bins) | Fluid(bins=bins):
-            for start in range(0, len(moves), bins):
-                yield tuple(moves[start : start + bins])
-        case _:
-            yield from matched(moves, strategy.bins)
+def chunks(moves: Sequence[BinMove], size: int) -> Iterator[Group]:
+    """Groups of that many moves, in order."""
+    for start in range(0, len(moves), size):
+        yield tuple(moves[start : start + size])
 
 
 def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
-    """Groups in which a task takes part in at most one transfer, each of at most `bins` bins, and most of them do.
+    """Groups in which each task takes part in at most one transfer of at most `bins` bins, with as many as possible.
 
-    Every group is a maximum matching (Hopcroft and Karp) of the source and target tasks that still have to meet
-    (Megaphone, VLDB'19, section 4.4).
+    Every group is a maximum matching (Hopcroft and Karp) of the source and target tasks that still have bins to
+    transfer (Megaphone, VLDB'19, section 4.4).
     """
     waiting: dict[Pair, list[BinMove]] = {}
     for move in moves:
         waiting.setdefault((move.operator, move.source, move.target), []).append(move)
     while waiting:
         pairs = _matching(sorted(waiting))
-        # Until one of them has nothing left, the tasks that have to meet are the same, and so is the matching.
+        # The matching stays the same until one of its pairs has nothing left.
         times = min(-(-len(waiting[pair]) // bins) for pair in pairs)
         for number in range(times):
             part = slice(number * bins, (number + 1) * bins)
@@ -55,11 +40,11 @@ def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
 
 
 def _matching(waiting: Sequence[Pair]) -> list[Pair]:
-    """Pairs of which no two share a task, as many as there can be between givers and takers."""
+    """As many pairs as possible of which no two share a task."""
     from networkx import Graph
     from networkx.algorithms.bipartite import hopcroft_karp_matching
 
-    # Nodes are numbers: sets of texts have another order in every process.
+    # Nodes are numbers: the order of a set of strings differs between processes.
     givers = sorted({(operator, source) for operator, source, _ in waiting})
     takers = sorted({(operator, target) for operator, _, target in waiting})
     top = {giver: number for number, giver in enumerate(givers)}
@@ -82,7 +67,7 @@ def _matching(waiting: Sequence[Pair]) -> list[Pair]:
 
 
 def within(group: Sequence[BinMove], budget: float) -> Iterator[Group]:
-    """Cut a group where the bytes of its moves pass a budget; at least one move each."""
+    """Cut a group wherever the bytes of its moves would exceed a budget; each part has at least one move."""
     part: list[BinMove] = []
     size = 0.0
     for move in group:

@@ -11,15 +11,15 @@ from typing import Any
 
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import AssignWorkload, Change, Rebalance
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.reconfigure.changes.together import pinned, spelled_out
 from rechannel.reconfigure.coordination import Coordination, Now
-from rechannel.reconfigure.grouping import steps_of
-from rechannel.reconfigure.planfile import check_way
+from rechannel.reconfigure.planfile import checked_way
 from rechannel.reconfigure.requests import projection, route_to
-from rechannel.reconfigure.resolve import advice, resolve
 from rechannel.reconfigure.steps import Step, rewritten
-from rechannel.reconfigure.strategies import Strategy
+from rechannel.reconfigure.strategies import Strategy, steps_of
 
 LEAST_MS = 0.05
 """Costs below are not told in figures."""
@@ -79,8 +79,8 @@ class Plan:
         """Plain JSON values."""
         return {
             "format": FORMAT,
-            "change": changes.to_json(self.change),
-            "strategy": strategies.to_json(self.strategy),
+            "change": self.change.to_json(),
+            "strategy": self.strategy.to_json(),
             "steps": [step.to_json() for step in self.steps],
             "affected": [
                 {
@@ -98,35 +98,36 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        """Invert `to_json`. Raises RefusedError for what is no plan."""
-        try:
-            if data["format"] > FORMAT:
-                msg = f"the plan has format {data['format']}; this version reads up to {FORMAT}"
-                raise RefusedError(msg)
-            check_way(data)
-            return cls(
-                change=changes.from_json(data["change"]),
-                strategy=strategies.from_json(data["strategy"]),
-                steps=tuple(Step.from_json(step) for step in data["steps"]),
-                affected=tuple(
-                    Affected(
-                        operator=a["operator"],
-                        tasks=tuple(a["tasks"]),
-                        bins=a["bins"],
-                        size=a["bytes"],
-                        placed=tuple(a.get("placed", ())),
-                        carried=a.get("carried_bytes", 0.0),
-                    )
-                    for a in data["affected"]
-                ),
-                timesteps=data["timesteps"],
-                cost_ms=data["cost_ms"],
-                advice=tuple(data.get("advice", ())),
+    def from_json(cls, data: Any) -> Plan:
+        """Invert `to_json`. Raises RefusedError naming what is wrong."""
+        if not isinstance(data, Mapping) or not {"change", "strategy"} <= data.keys():
+            msg = (
+                "not a valid plan: change and strategy are missing; write one with plan.save(path)"
             )
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            msg = f"this is no plan ({error!r}); write one with plan.save(path)"
-            raise RefusedError(msg) from error
+            raise RefusedError(msg)
+        if isinstance(data.get("format"), int) and data["format"] > FORMAT:
+            msg = f"the plan has format {data['format']}; this version reads up to {FORMAT}"
+            raise RefusedError(msg)
+        checked_way({k: v for k, v in data.items() if k not in {"change", "strategy"}})
+        return cls(
+            change=KINDS.read(data["change"]),
+            strategy=strategies.from_json(data["strategy"]),
+            steps=tuple(Step.from_json(step) for step in data["steps"]),
+            affected=tuple(
+                Affected(
+                    operator=a["operator"],
+                    tasks=tuple(a["tasks"]),
+                    bins=a["bins"],
+                    size=a["bytes"],
+                    placed=tuple(a.get("placed", ())),
+                    carried=a.get("carried_bytes", 0.0),
+                )
+                for a in data.get("affected", ())
+            ),
+            timesteps=data["timesteps"],
+            cost_ms=data["cost_ms"],
+            advice=tuple(data.get("advice", ())),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, as JSON."""
@@ -175,11 +176,11 @@ def plan(
     state: Coordination, change: Change, strategy: Strategy, now: Now, ms_per_byte: float
 ) -> Plan:
     """What a change would do when everything asked for before it is done. Raises what a request would."""
-    change = changes.spelled_out(change, now.configuration.operators)
+    change = spelled_out(change, now.configuration.operators)
     before = projection(state, now)
-    said = advice(before, change, now.facts)
-    change = pinned(before, change, now)
-    target = resolve(before, change, now.facts)
+    target = change.resolved(before, now.facts)
+    said = change.advice(before, target, now.facts)
+    change = pinned(before, change, now.facts)
     way = route_to(target, before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
     names = {m.operator for m in way.moves} | {
@@ -224,29 +225,6 @@ def _affected(target: Configuration, now: Now, *, operator: str, **moved: Any) -
 def _dearest(steps: tuple[Step, ...], carried: float) -> float:
     """Bytes of the dearest step; tasks are placed with the first one."""
     return max((step.size + carried * (not i) for i, step in enumerate(steps)), default=0.0)
-
-
-def pinned(before: Configuration, change: Change, now: Now) -> Change:
-    """The change with what depends on measurements made fast: replayed later, it leads to the same place.
-
-    A rebalancing becomes the placement that it leads to now.
-    """
-    parts: list[Change] = []
-    if not any(isinstance(part, Rebalance) for part in changes.parts_of(change)):
-        return change
-    resolve(before, change, now.facts)  # refused as a whole, as where it is asked for
-    for part in changes.parts_of(change):
-        before = resolve(before, part, now.facts)
-        routing = before.operators[part.operator].routing if isinstance(part, Rebalance) else None
-        if isinstance(part, Rebalance) and routing is not None:
-            part = AssignWorkload(  # noqa: PLW2901 - what takes its place
-                operator=part.operator,
-                starts=routing.starts,
-                owners=routing.owners,
-                tasks=routing.tasks,
-            )
-        parts.append(part)
-    return changes.one_change(parts)
 
 
 def _bytes(size: float) -> str:

@@ -1,123 +1,135 @@
-"""The way in a plan file, field by field: what `Plan.to_json` makes, and nothing else. Pure.
+"""The way in a plan file, checked field by field: what `Plan.to_json` writes, and nothing else. Pure.
 
-A plan's steps are carried out as they stand, in the driver's thread. So every assignment is one of those that a change
-can lead to, with a value of its kind, and every number is one.
+A plan's steps are carried out unchanged, in the driver's thread. So every assignment has to be one that a change can
+lead to, with a value of its type.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-)
+import msgspec
+from msgspec import Meta
 
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Combine
-from rechannel.reconfigure.changes import Name, complaints
-from rechannel.reconfigure.resolve import MOST_TASKS
+from rechannel.reconfigure.changes.operators import MOST_TASKS
+from rechannel.reconfigure.checked import (
+    FINITE,
+    Name,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
-Hash: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]{1,20}$")]
-Task: TypeAlias = Annotated[int, Field(ge=0, lt=MOST_TASKS)]
+Hash: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,20}$")]
+Task: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
+Size: TypeAlias = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
-class Closed(BaseModel):
-    """Unknown fields are refused, and numbers that are none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ResourcesInPlan(Closed):
-    """What every task needs."""
+class ResourcesInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """What each task needs."""
 
     cpus: PositiveInt
     memory_mb: PositiveInt | None = None
     amounts: dict[Name, PositiveFloat] = {}
 
 
-Tasks: TypeAlias = tuple[Name, Literal["tasks"], Annotated[int, Field(ge=1, le=MOST_TASKS)]]
-Starts: TypeAlias = tuple[Name, Literal["starts"], Annotated[tuple[Hash, ...], Field(min_length=1)]]
-Combining: TypeAlias = tuple[Name, Literal["combine"], Combine]
-Needs: TypeAlias = tuple[Name, Literal["resources"], ResourcesInPlan | None]
-Placement: TypeAlias = tuple[Name, Literal["placement"], tuple[tuple[Task, Name], ...]]
-Interval: TypeAlias = tuple[None, Literal["interval_ms"], NonNegativeInt]
-InFlight: TypeAlias = tuple[None, Literal["in_flight"], Annotated[int, Field(ge=1, le=64)]]
-Bounds: TypeAlias = tuple[None, Literal["bounds"], dict[Name, PositiveInt]]
-ByteBounds: TypeAlias = tuple[None, Literal["byte_bounds"], dict[Name, PositiveInt]]
-Executors: TypeAlias = tuple[None, Literal["executors"], PositiveInt | None]
-# Of the program: such a plan can be looked at, and is not replayed.
-Version: TypeAlias = tuple[None, Literal["dataflow"], PositiveInt]
-Logic: TypeAlias = tuple[Name, Literal["logic"], PositiveInt]
-New: TypeAlias = tuple[Name, Literal["new"], dict[str, Any]]
-Removed: TypeAlias = tuple[Name, Literal["removed"], Literal[True]]
-Assignment: TypeAlias = (
-    Tasks
-    | Starts
-    | Combining
-    | Needs
-    | Placement
-    | Interval
-    | InFlight
-    | Bounds
-    | ByteBounds
-    | Executors
-    | Version
-    | Logic
-    | New
-    | Removed
-)
+OF_OPERATORS: Mapping[str, Any] = {
+    "tasks": Annotated[int, Meta(ge=1, le=MOST_TASKS)],
+    "starts": Annotated[tuple[Hash, ...], Meta(min_length=1)],
+    "combine": Combine,
+    "resources": ResourcesInPlan | None,
+    "placement": tuple[tuple[Task, Name], ...],
+}
+"""Fields of an operator that a step may set, and their types."""
+
+OF_JOB: Mapping[str, Any] = {
+    "interval_ms": NonNegativeInt,
+    "in_flight": Annotated[int, Meta(ge=1, le=64)],
+    "bounds": dict[Name, PositiveInt],
+    "byte_bounds": dict[Name, PositiveInt],
+    "executors": PositiveInt | None,
+}
+"""Fields of the Configuration itself that a step may set, and their types."""
+
+OF_PROGRAMS: Mapping[str, Any] = {
+    "dataflow": PositiveInt,
+    "logic": PositiveInt,
+    "new": dict[str, Any],
+    "removed": bool,
+}
+"""Fields that only another version of the dataflow sets. Such a plan can be shown, and cannot be replayed."""
+
+Assignment: TypeAlias = tuple[Name | None, str, Any]
 """Operator (null: the job itself), field, value."""
 
-OF_PROGRAMS = frozenset({"dataflow", "logic", "new", "removed"})
-"""Fields that only another version of the dataflow sets."""
-
-Transfer: TypeAlias = tuple[Name, Hash, Hash, Task, Task, NonNegativeFloat]
+Transfer: TypeAlias = tuple[Name, Hash, Hash, Task, Task, Size]
 """Operator, first hash, end, from task, to task, bytes."""
 
 
-class StepInPlan(Closed):
-    """What happens at one border between timesteps."""
+class StepInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """What happens at one timestep boundary, in this order."""
 
-    first: tuple[Assignment, ...] = ()
-    moves: tuple[Transfer, ...] = ()
-    last: tuple[Assignment, ...] = ()
+    first: tuple[Assignment, ...]
+    moves: tuple[Transfer, ...]
+    last: tuple[Assignment, ...]
 
 
-class AffectedInPlan(Closed):
-    """What happens to one operator. tasks: those that give or take bins. placed: those that go to another executor."""
+class AffectedInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """What happens to one operator."""
 
     operator: Name
     tasks: tuple[Task, ...]
     bins: NonNegativeInt
-    bytes: NonNegativeFloat
+    bytes: Size
     placed: tuple[Task, ...] = ()
-    carried_bytes: NonNegativeFloat = 0.0
+    carried_bytes: Size = 0.0
 
 
-class WayInPlan(Closed):
-    """All of a plan but what was asked for."""
+class WayInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """All of a plan but the change and the strategy."""
 
+    format: NonNegativeInt
     steps: tuple[StepInPlan, ...]
-    affected: tuple[AffectedInPlan, ...] = ()
     timesteps: NonNegativeInt
-    cost_ms: NonNegativeFloat
+    cost_ms: Size
+    affected: tuple[AffectedInPlan, ...] = ()
     advice: tuple[str, ...] = ()
 
 
-def check_way(data: Mapping[str, Any]) -> None:
-    """Refuse a plan whose way is none. Raises RefusedError naming the fields, or what JSON says."""
-    way = {name: data[name] for name in WayInPlan.model_fields if name in data}
+def checked_way(data: Mapping[str, Any]) -> WayInPlan:
+    """The way in a plan, checked. Raises RefusedError naming the field that is wrong."""
     try:
-        WayInPlan.model_validate_json(json.dumps(way), strict=True)
-    except ValidationError as error:
-        msg = f"this is no plan ({complaints(error)}); write one with plan.save(path)"
+        way = msgspec.convert(data, WayInPlan)
+        for number, step in enumerate(way.steps):
+            _check_assignments(step.first, f"steps[{number}].first")
+            _check_assignments(step.last, f"steps[{number}].last")
+    except msgspec.ValidationError as error:
+        words, _, where = str(error).replace("`", "").partition(" - at $")
+        where = where.strip(".")
+        said = f"{where}: {words[:1].lower()}{words[1:]}" if where else words
+        msg = f"not a valid plan: {said}; write one with plan.save(path)"
         raise RefusedError(msg) from None
+    return way
+
+
+def sets_program(way: WayInPlan) -> bool:
+    """Whether a step sets what only another version of the dataflow sets."""
+    return any(name in OF_PROGRAMS for s in way.steps for _, name, _ in (*s.first, *s.last))
+
+
+def _check_assignments(assignments: Iterable[Assignment], where: str) -> None:
+    """Check each value by the type of its field. Raises msgspec.ValidationError."""
+    for number, (operator, name, value) in enumerate(assignments):
+        known = OF_JOB if operator is None else OF_OPERATORS
+        at = f" - at $.{where}[{number}]"
+        type_ = known.get(name, OF_PROGRAMS.get(name))
+        if type_ is None:
+            msg = f"There is no field {name[:100]!r} that a step sets{at}"
+            raise msgspec.ValidationError(msg)
+        try:
+            msgspec.convert(value, type_)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(f"{str(error).partition(' - at')[0]}{at}") from None

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.events import (
     Event,
     Finished,
@@ -76,7 +77,7 @@ OPEN = frozenset({Phase.WAITING, Phase.READY}) | UNDER_WAY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class TakenStep:
     """One step that was made. bins, size: how many bins moved, and their bytes as estimated."""
 
     timestep: int
@@ -106,7 +107,7 @@ class Record:
     steps: tuple[Step, ...] = ()
     next: int = 0
     base: Mapping[str, Any] = field(default_factory=dict)
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TakenStep, ...] = ()
     times: Mapping[str, int] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
@@ -174,8 +175,8 @@ class Record:
         """Plain JSON values."""
         return {
             "id": self.id,
-            "change": changes.to_json(self.change),
-            "strategy": strategies.to_json(self.strategy),
+            "change": self.change.to_json(),
+            "strategy": self.strategy.to_json(),
             "cause": self.cause,
             "at_timestep": self.at_timestep,
             "at_ms": self.at_ms,
@@ -198,7 +199,7 @@ class Record:
         fixed = data["fixed"]
         return cls(
             id=data["id"],
-            change=changes.from_json(data["change"]),
+            change=KINDS.read(data["change"]),
             strategy=strategies.from_json(data["strategy"]),
             cause=data["cause"],
             at_timestep=data["at_timestep"],
@@ -209,7 +210,7 @@ class Record:
             steps=tuple(Step.from_json(step) for step in data["steps"]),
             next=data["next"],
             base=data["base"],
-            taken=tuple(Taken(**taken) for taken in data["taken"]),
+            taken=tuple(TakenStep(**taken) for taken in data["taken"]),
             times=data["times"],
             prepared=data["prepared"],
             reason=data["reason"],
@@ -222,7 +223,7 @@ def begun(event: Requested) -> Record:
     steps = None if event.steps is None else tuple(Step.from_json(step) for step in event.steps)
     return Record(
         id=event.id,
-        change=changes.from_json(event.change),
+        change=KINDS.read(event.change),
         strategy=strategies.from_json(event.strategy),
         cause=event.cause,
         at_timestep=event.at_timestep,
@@ -274,7 +275,7 @@ def _stepped(record: Record, event: Stepped) -> Record:
     if event.moves is not None and event.moves < len(step.moves):
         step, rest = cut_step(step, event.moves)
         steps = (*steps[: record.next], step, rest, *steps[record.next + 1 :])
-    taken = Taken(
+    taken = TakenStep(
         timestep=event.timestep, time_ms=event.time_ms, bins=len(step.moves), size=step.size
     )
     return replace(record, steps=steps, next=record.next + 1, taken=(*record.taken, taken))

@@ -10,16 +10,14 @@ from typing import Any
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
-from rechannel.reconfigure import changes, strategies
-from rechannel.reconfigure.changes import PROGRAM, Change, ChangeProgram, Rewrite, parts_of
+from rechannel.reconfigure.changes.change import PROGRAM, Change
+from rechannel.reconfigure.changes.together import parts_of, spelled_out
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Requested, Reversed
-from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.moment import EventMoment, bound
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import Route, Step, apply_steps, rewritten, route
-from rechannel.reconfigure.strategies import Strategy
+from rechannel.reconfigure.strategies import Strategy, steps_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +37,10 @@ class Request:
 def accept(state: Coordination, request: Request, now: Now) -> Requested:
     """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
     _check_when(request, now)
-    change = changes.spelled_out(request.change, now.configuration.operators)
+    change = spelled_out(request.change, now.configuration.operators)
     request = replace(request, change=change)
-    asked = request.at_event
-    about = _about(request.change)
-    moment = None if asked is None else bound(asked, about, now.event_times)
+    wanted = request.at_event
+    moment = None if wanted is None else bound(wanted, change.about(), now.event_times)
     gone: list[Record] = []
     if request.supersede:
         gone = [r for r in state.open if meet(r.touches, request.change.touches())]
@@ -51,14 +48,14 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
             _check_replaceable(record)
     others = tuple(record for record in state.records if record not in gone)
     projected = projection(Coordination(serial=state.serial, records=others), now)
-    target = resolve(projected, request.change, now.facts)
+    target = request.change.resolved(projected, now.facts)
     if request.steps is not None:
         check_fixed(request.steps, projected, target)
     return Requested(
         id=f"r{state.serial + 1}",
         time_ms=now.time_ms,
-        change=changes.to_json(request.change),
-        strategy=strategies.to_json(request.strategy),
+        change=request.change.to_json(),
+        strategy=request.strategy.to_json(),
         cause=request.cause,
         at_timestep=request.at_timestep,
         at_ms=request.at_ms,
@@ -77,13 +74,13 @@ def projection(state: Coordination, now: Now) -> Configuration:
             if record.under_way:
                 configuration = apply_steps(configuration, record.left)
             else:
-                configuration = resolve(configuration, record.change, now.facts)
+                configuration = record.change.resolved(configuration, now.facts)
     return configuration
 
 
 def planned_route(configuration: Configuration, change: Change, now: Now) -> Route:
     """The way a change would take from a Configuration. Raises RefusedError."""
-    return route_to(resolve(configuration, change, now.facts), configuration, change, now)
+    return route_to(change.resolved(configuration, now.facts), configuration, change, now)
 
 
 def route_to(
@@ -91,8 +88,8 @@ def route_to(
 ) -> Route:
     """The way a change takes from a Configuration to its target, which is known."""
     way = route(configuration, target, now.sizes)
-    asked = (part.operator for part in parts_of(change) if isinstance(part, Rewrite))
-    again = [name for name in asked if name in target.operators]
+    named = [part.rewrites for part in parts_of(change)]
+    again = [name for name in named if name is not None and name in target.operators]
     moves = [m for name in dict.fromkeys(again) for m in rewritten(target, name, now.sizes)]
     return replace(way, moves=(*way.moves, *moves))
 
@@ -133,15 +130,6 @@ def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configur
         before = decode(OperatorConfiguration, data)
         operators[name] = replace(before, combining=operators[name].combining)
     return replace(configuration, operators=operators, **base["job"])
-
-
-def _about(change: Change) -> frozenset[str]:
-    """Operators that a change is about, also where it is one of the program."""
-    names = set(change.touches())
-    for part in parts_of(change):
-        if isinstance(part, ChangeProgram):
-            names |= {*part.logic, *part.operators, *part.removed}
-    return frozenset(names)
 
 
 def _check_when(request: Request, now: Now) -> None:

@@ -6,77 +6,123 @@ measured size of the bins (bytes) or by their measured cost (milliseconds).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from msgspec import Meta
 
-from rechannel.reconfigure.changes import read_as
-from rechannel.reconfigure.numbers import PositiveFloat, PositiveInt, Whole
+from rechannel.reconfigure.checked import Checked, Kinds, PositiveFloat, PositiveInt
+from rechannel.reconfigure.grouping import Group, chunks, matched, within
+from rechannel.reconfigure.steps import BinMove, Route, Step
+
+__all__ = ["all_at_once", "batched", "fluid", "optimized"]
 
 
-class _Strategy(BaseModel):
-    """gap: timesteps between two steps. budget_bytes, budget_ms: most that one timestep may pay for moves.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy(Checked, ABC):
+    """What all strategies have."""
 
-    prepare: do what can be done ahead of the border (fetch state, load functions).
-    """
+    kind = "strategy"
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    gap: Annotated[int, Meta(ge=0, le=1_000_000, description="Timesteps between two steps.")] = 0
+    budget_bytes: Annotated[
+        PositiveInt | None, Meta(description="Most bytes of state that a timestep may move.")
+    ] = None
+    budget_ms: Annotated[
+        PositiveFloat | None,
+        Meta(description="Most milliseconds that moves may add to a timestep."),
+    ] = None
+    prepare: Annotated[
+        bool,
+        Meta(description="Fetch state and load functions before the first step."),
+    ] = True
 
-    gap: Annotated[Whole, Field(ge=0, le=1_000_000)] = 0
-    budget_bytes: PositiveInt | None = None
-    budget_ms: PositiveFloat | None = None
-    prepare: bool = True
+    @abstractmethod
+    def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
+        """The moves of each step, before a budget cuts them further."""
 
     def __str__(self) -> str:
-        """As it would be written in Python."""
-        fields = self.model_dump(mode="json", exclude={"kind"}, exclude_defaults=True)
-        return f"{getattr(self, 'kind', '?')}({', '.join(f'{k}={v!r}' for k, v in fields.items())})"
+        """As it is written in Python, without fields that have their default."""
+        usual = {one.name: one.default for one in fields(self)}
+        given = {name: value for name, value in self.to_json().items() if name != "kind"}
+        other = [f"{name}={value!r}" for name, value in given.items() if value != usual[name]]
+        return f"{self.kind}({', '.join(other)})"
 
 
-class AllAtOnce(_Strategy):
-    """Everything in one timestep."""
-
-    kind: Literal["all_at_once"] = "all_at_once"
+KINDS: Kinds[Strategy] = Kinds("strategy")
+"""Every strategy."""
 
 
-class Batched(_Strategy):
-    """A number of bins per step."""
+@KINDS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllAtOnce(Strategy):
+    """Everything at one timestep boundary."""
 
-    kind: Literal["batched"] = "batched"
-    bins: PositiveInt = 16
+    kind = "all_at_once"
 
-
-class Fluid(_Strategy):
-    """One bin per step (or a few)."""
-
-    kind: Literal["fluid"] = "fluid"
-    bins: PositiveInt = 1
+    def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
+        """One group."""
+        yield tuple(moves)
 
 
-class Optimized(_Strategy):
-    """Steps by maximum bipartite matching of source and target tasks.
+@KINDS.register
+@dataclass(frozen=True, slots=True)
+class Batched(Strategy):
+    """That many bins per step."""
 
-    Each task takes part in at most one transfer per step; bins: of one transfer.
-    """
+    kind = "batched"
 
-    kind: Literal["optimized"] = "optimized"
-    bins: PositiveInt = 1
+    bins: Annotated[int, Meta(ge=1, description="Bins per step.")] = 16
 
-
-Strategy: TypeAlias = Annotated[
-    AllAtOnce | Batched | Fluid | Optimized, Field(discriminator="kind")
-]
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Strategy)
+    def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
+        """Groups of `bins` moves."""
+        return chunks(moves, self.bins)
 
 
-def to_json(strategy: Strategy) -> dict[str, Any]:
-    """Plain JSON values."""
-    data: dict[str, Any] = strategy.model_dump(mode="json")
-    return data
+@KINDS.register
+@dataclass(frozen=True, slots=True)
+class Fluid(Strategy):
+    """One bin (or a few) per step."""
+
+    kind = "fluid"
+
+    bins: Annotated[int, Meta(ge=1, description="Bins per step.")] = 1
+
+    def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
+        """Groups of `bins` moves."""
+        return chunks(moves, self.bins)
+
+
+@KINDS.register
+@dataclass(frozen=True, slots=True)
+class Optimized(Strategy):
+    """Steps by maximum bipartite matching: in each step a task takes part in at most one transfer."""
+
+    kind = "optimized"
+
+    bins: Annotated[int, Meta(ge=1, description="Bins per transfer.")] = 1
+
+    def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
+        """Groups by matching."""
+        return matched(moves, self.bins)
+
+
+all_at_once = AllAtOnce
+batched = Batched
+fluid = Fluid
+optimized = Optimized
+
+
+def steps_of(route: Route, strategy: Strategy, budget: float | None = None) -> tuple[Step, ...]:
+    """The steps of a route. budget: most bytes that a step may move; a single bin is never cut."""
+    groups = list(strategy.groups(route.moves))
+    if budget is not None:
+        groups = [part for group in groups for part in within(group, budget)]
+    return route.in_groups(groups)
 
 
 def from_json(data: Mapping[str, Any]) -> Strategy:
-    """Invert `to_json`. Raises RefusedError naming the field that is wrong."""
-    strategy: Strategy = read_as(_ADAPTER, data, "strategy")
-    return strategy
+    """The strategy in JSON. Raises RefusedError naming the field that is wrong."""
+    return KINDS.read(data)

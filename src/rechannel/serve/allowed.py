@@ -6,15 +6,16 @@ must be at home there too: `shop.logic:os.system` stands in `shop.logic` and com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rechannel.dataflow.digests import path_of
 from rechannel.dataflow.identity import find_loaded, load_logic
 from rechannel.errors import DataflowError, RefusedError
-from rechannel.reconfigure.changes import AssignLogic, Change, parts_of
-from rechannel.reconfigure.program import Asked, change_logic
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.together import parts_of
+from rechannel.reconfigure.edits import AnyChange, with_functions
 from rechannel.serve.failures import ForbiddenError
 
 Finder = Callable[[str], Any]
@@ -46,26 +47,21 @@ class Allowed:
             )
             raise ForbiddenError(msg)
 
-    def asked(self, change: Change) -> list[Asked]:
+    def loaded(self, change: Change) -> Sequence[AnyChange]:
         """A change with the functions that it names, imported. Raises ForbiddenError, DataflowError."""
         return self._with_functions(change, load_logic)
 
-    def looked_at(self, change: Change) -> list[Asked]:
-        """The same, but nothing is imported: functions must be loaded already."""
+    def loaded_already(self, change: Change) -> Sequence[AnyChange]:
+        """The same, but nothing is imported: the functions must be loaded already."""
         return self._with_functions(change, _loaded)
 
-    def _with_functions(self, change: Change, find: Finder) -> list[Asked]:
+    def _with_functions(self, change: Change, find: Finder) -> Sequence[AnyChange]:
         parts = parts_of(change)
-        # All of them are judged before the first one is imported.
+        # All paths are judged before the first one is imported.
         for part in parts:
-            if isinstance(part, AssignLogic):
-                self.check(part.function)
-        return [
-            change_logic(part.operator, self._function(part.function, find))
-            if isinstance(part, AssignLogic)
-            else part
-            for part in parts
-        ]
+            for path in part.imports:
+                self.check(path)
+        return with_functions(parts, lambda path: self._function(path, find))
 
     def _function(self, path: str, find: Finder) -> Any:
         found = find(path)

@@ -17,6 +17,7 @@ from rechannel.serve.allowed import Allowed
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.routes import BODIES, changing, watching
+from rechannel.serve.schemas import schemas as known_schemas
 from rechannel.version import __version__
 
 _KINDS = {404: "not_found", 405: "not_allowed"}
@@ -53,37 +54,10 @@ class _Application(FastAPI):
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))
-        for name, schema in schemas.items():
-            _require_kind(schema)
-            schemas[name] = _with_bounds(schema)
+        schemas.update(known_schemas())
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
         return document
-
-
-_BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
-"""Of numbers that are checked in other ways too, pydantic gives its own words."""
-
-
-def _with_bounds(schema: Any) -> Any:
-    """A schema whose bounds are in the words of JSON Schema."""
-    if isinstance(schema, list):
-        return [_with_bounds(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    number = schema.get("type") in {"integer", "number"}
-    return {
-        _BOUNDS.get(name, name) if number else name: _with_bounds(value)
-        for name, value in schema.items()
-    }
-
-
-def _require_kind(schema: dict[str, Any]) -> None:
-    """Say that a value of a union names its kind: in Python it may be left away, since its class says so."""
-    if "const" in schema.get("properties", {}).get("kind", {}):
-        required = schema.setdefault("required", [])
-        if "kind" not in required:
-            required.append("kind")
 
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:

@@ -16,13 +16,11 @@ from pydantic import (
 )
 
 from rechannel.errors import RefusedError
-from rechannel.reconfigure.changes import Change, one_change
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.together import MOST_CHANGES, one_change
 from rechannel.reconfigure.moment import EventMoment, watermark
 from rechannel.reconfigure.plan import Plan
-from rechannel.reconfigure.resolve import MOST_CHANGES
-from rechannel.reconfigure.strategies import Strategy
-from rechannel.serve.outside import OneChange
-from rechannel.serve.planfile import PlanFile
+from rechannel.serve.outside import OneChange, OneStrategy, PlanFile, check_replayable
 
 
 def _iso(value: object) -> datetime:
@@ -67,7 +65,7 @@ class PlanBody(Body):
 
     change: OneChange | None = None
     changes: Several | None = None
-    strategy: Strategy | None = None
+    strategy: OneStrategy | None = None
 
     @model_validator(mode="after")
     def _one(self) -> PlanBody:
@@ -91,7 +89,7 @@ class ReconfigureBody(Body):
     change: OneChange | None = None
     changes: Several | None = None
     plan: PlanFile | None = None
-    strategy: Strategy | None = None
+    strategy: OneStrategy | None = None
     at: Timestep | Moment | AtEventTime | None = None
     supersede: bool = False
     cause: Words = "asked for over HTTP"
@@ -108,7 +106,8 @@ class ReconfigureBody(Body):
         if self.strategy is not None and self.strategy != self.plan.strategy:
             msg = f"the plan was made for {self.plan.strategy}: leave the strategy away, or plan again"
             raise RefusedError(msg)
-        return self.plan.plan()
+        check_replayable(self.plan)
+        return self.plan
 
     def when(self) -> int | datetime | EventMoment | None:
         """From when on; None = as soon as possible."""

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from rechannel.reconfigure.changes import complaints
 from rechannel.serve.failures import MalformedError
 
 V = TypeVar("V", bound=BaseModel)
@@ -22,6 +21,9 @@ MOST_BYTES = 8_000_000
 
 MOST_VALUES = 1_000_000
 """Of a body: what each of them would cost as a Python object is more than its byte."""
+
+MOST_COMPLAINTS = 20
+"""Wrong fields that a message names one by one."""
 
 MOST_DIGITS = 20
 """Of a whole number: hashes are numbers of 64 bits, nothing is larger."""
@@ -35,6 +37,16 @@ def read_body(kind: type[V], raw: bytes) -> V:
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise MalformedError(complaints(error)) from None
+
+
+def complaints(error: ValidationError) -> str:
+    """What is wrong, field by field, in one line; above MOST_COMPLAINTS, only how much."""
+    if error.error_count() > MOST_COMPLAINTS:
+        return f"{error.error_count()} values are wrong"
+    return "; ".join(
+        f"{'.'.join(str(part) for part in one['loc']) or 'body'}: {one['msg']}"
+        for one in error.errors(include_url=False)
+    )
 
 
 def _check_json(text: bytes) -> None:

@@ -138,7 +138,7 @@ def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
     )
     def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
         with while_it_runs(job):
-            return job.plan(allowed.looked_at(body.asked()), body.strategy).to_json()
+            return job.plan(allowed.loaded_already(body.asked()), body.strategy).to_json()
 
     @routes.post(
         "/reconfigure",
@@ -152,7 +152,7 @@ def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
         with while_it_runs(job):
             asked = body.asked()
             made = job.reconfigure(
-                asked if isinstance(asked, Plan) else allowed.asked(asked),
+                asked if isinstance(asked, Plan) else allowed.loaded(asked),
                 body.strategy,
                 at=body.when(),
                 supersede=body.supersede,

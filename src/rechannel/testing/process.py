@@ -19,8 +19,8 @@ from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.errors import DamagedStateError
 from rechannel.reconfigure.arguments import strategy_of
+from rechannel.reconfigure.edits import AnyChange, change_set
 from rechannel.reconfigure.moment import EventMoment
-from rechannel.reconfigure.program import Asked, sort
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.store import Store
@@ -181,7 +181,7 @@ class Process:
 
     def reconfigure(
         self,
-        change: Asked | Sequence[Asked],
+        change: AnyChange | Sequence[AnyChange],
         strategy: Strategy | None = None,
         *,
         at: int | EventMoment | None = None,
@@ -189,7 +189,7 @@ class Process:
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
         place = self.driver.place()
-        asked = sort(change)
+        asked = change_set(change)
         with asking(asked, self.exchange, self.opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,

@@ -12,7 +12,7 @@ import typer
 
 import rechannel as rc
 from rechannel.cli.app import app
-from rechannel.cli.remote.commands import CHANGES, UNNAMED
+from rechannel.cli.remote.commands import UNNAMED, changes
 from tests.support import endless
 from tests.unit.profiling import logs
 
@@ -34,7 +34,7 @@ def options_of(command: str) -> set[str]:
     found = group.commands[command]
     parameters = found.params
     if hasattr(found, "commands"):  # a group: what its changes share is its own
-        others = [change for name, change in found.commands.items() if name != UNNAMED]
+        others = [found.get_command(None, name) for name in changes()]
         shared = set.intersection(*({p.name for p in other.params} for other in others))
         parameters = [p for p in others[0].params if p.name in shared]
         parameters += getattr(found.commands.get(UNNAMED), "params", [])
@@ -77,13 +77,15 @@ def test_every_change_and_its_options_are_told():
         line.split()[1].strip("`"): set(re.findall(r"--[a-z-]+", line.split("` |")[0]))
         for line in table.splitlines()[2:]
     }
-    commands = typer.main.get_command(app).commands["reconfigure"].commands
+    group = typer.main.get_command(app).commands["reconfigure"]
     shared = options_of("plan") | options_of("reconfigure")
     assert told == {
-        name: {o for p in commands[name].params for o in p.opts if o.startswith("--")}
+        name: {
+            o for p in group.get_command(None, name).params for o in p.opts if o.startswith("--")
+        }
         - shared
         - {"--help"}
-        for name in CHANGES
+        for name in changes()
     }
 
 

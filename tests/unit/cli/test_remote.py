@@ -9,36 +9,30 @@ import threading
 import pytest
 
 from rechannel.cli.remote.client import Client, base_of, is_url
-from rechannel.cli.remote.values import amounts, border, budget, byte_count, milliseconds, numbers
+from rechannel.cli.remote.values import budget, moment, seconds
 from rechannel.errors import DamagedStateError, RechannelError, RefusedError, SetUpError
 
 
-def test_times_and_sizes():
-    assert [milliseconds(t) for t in ("50ms", "2s", "1.5 min", "7")] == [50, 2000, 90000, 7]
-    assert [byte_count(t) for t in ("10MB", "512KiB", "1.5 kB", "7")] == [10**7, 2**19, 1500, 7]
+def test_budgets_are_times_or_sizes():
     assert budget("50ms") == {"budget_ms": 50.0}
     assert budget("10MB") == {"budget_bytes": 10**7}
     for wrong in ("", "ms", "-1ms", "1e9s", "1,5s", "5 apples", "9" * 99):
         with pytest.raises(RefusedError):
-            milliseconds(wrong)
-        with pytest.raises(RefusedError):
-            byte_count(wrong)
-        with pytest.raises(RefusedError):
             budget(wrong)
 
 
-def test_lists_of_bins_amounts_and_borders():
-    assert numbers("3") == [3]
-    assert numbers("0-3, 9") == [0, 1, 2, 3, 9]
-    for wrong in ("", "a", "3-1", "-1", "1-", "0-99999999", "1;2"):
-        with pytest.raises(RefusedError, match="is no list of bins"):
-            numbers(wrong)
-    assert amounts(["gpu=0.5", "fpga=1"]) == {"gpu": 0.5, "fpga": 1}
-    assert border("17") == 17
-    assert border("2026-01-01T00:00:00Z") == "2026-01-01T00:00:00Z"
-    assert border("event:2026-01-01T00:00:00Z") == {"event_time": "2026-01-01T00:00:00Z"}
+def test_lengths_of_time_have_a_unit():
+    assert [seconds(text) for text in ("500ms", "30s", "2min")] == [0.5, 30.0, 120.0]
+    with pytest.raises(RefusedError, match="a number and its unit"):
+        seconds("30")
+
+
+def test_moments():
+    assert moment("17") == 17
+    assert moment("2026-01-01T00:00:00Z") == "2026-01-01T00:00:00Z"
+    assert moment("event:2026-01-01T00:00:00Z") == {"event_time": "2026-01-01T00:00:00Z"}
     of_one = {"event_time": "2026-01-01T00:00:00Z", "operator": "counts"}
-    assert border("event:2026-01-01T00:00:00Z@counts") == of_one
+    assert moment("event:2026-01-01T00:00:00Z@counts") == of_one
 
 
 def test_urls_and_directories(tmp_path, monkeypatch):

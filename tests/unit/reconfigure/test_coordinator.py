@@ -7,20 +7,21 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from rechannel import changes
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.model.configuration import Combine, Resources
 from rechannel.model.eventtime import ENDED, NEVER
-from rechannel.reconfigure import ask
 from rechannel.reconfigure import steps as steps_module
-from rechannel.reconfigure.changes import Together
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.together import Together
 from rechannel.reconfigure.coordination import KEPT, KEPT_BYTES, Coordination, Now
 from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
+from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.moment import EventMoment, watermark
 from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.requests import Request, accept, planned_route
-from rechannel.reconfigure.resolve import Facts
 from rechannel.reconfigure.steps import Assign, Sizes, Step
 from tests.support.changing import Paper, configuration, keyed, program, sized, two
 
@@ -29,7 +30,7 @@ real = steps_module._move
 EVEN = [0, 0, 0, 0, 1, 1, 1, 1]
 """Tasks of the eight bins of an operator, before anything."""
 
-ALL_TO_1 = ask.move("counts", [0, 1, 2, 3], 1)
+ALL_TO_1 = changes.move("counts", [0, 1, 2, 3], 1)
 
 
 def moved(paper: Paper, operator: str = "counts") -> int:
@@ -42,7 +43,7 @@ def moved(paper: Paper, operator: str = "counts") -> int:
 
 def test_requests_are_numbered_and_kept_in_their_order():
     paper = Paper()
-    assert [paper.ask(ask.executors(n)) for n in (1, 2, 3)] == ["r1", "r2", "r3"]
+    assert [paper.ask(changes.executors(n)) for n in (1, 2, 3)] == ["r1", "r2", "r3"]
     assert [record.id for record in paper.state.records] == ["r1", "r2", "r3"]
     assert paper.state.serial == 3
 
@@ -50,8 +51,8 @@ def test_requests_are_numbered_and_kept_in_their_order():
 def test_nothing_happens_when_a_request_is_refused():
     paper = Paper()
     for change, error in (
-        (ask.move("counts", 99, 0), RefusedError),
-        (ask.rescale("nobody", 3), UnknownOperatorError),
+        (changes.move("counts", 99, 0), RefusedError),
+        (changes.rescale("nobody", 3), UnknownOperatorError),
     ):
         with pytest.raises(error):
             paper.ask(change)
@@ -61,27 +62,27 @@ def test_nothing_happens_when_a_request_is_refused():
 def test_a_change_is_judged_against_what_will_be():
     paper = Paper()
     with pytest.raises(RefusedError, match="rescale it first"):
-        paper.ask(ask.move("counts", 0, 2))
-    paper.ask(ask.rescale("counts", 3))
-    paper.ask(ask.move("counts", 0, 2))
+        paper.ask(changes.move("counts", 0, 2))
+    paper.ask(changes.rescale("counts", 3))
+    paper.ask(changes.move("counts", 0, 2))
     paper.step(2)
     assert paper.owners()[0] == 2
 
 
 def test_what_is_under_way_is_judged_by_where_it_leads():
     paper = Paper()
-    paper.ask(ask.rescale("counts", 1), ask.fluid())
+    paper.ask(changes.rescale("counts", 1), strategies.fluid())
     paper.step()
     assert paper.configuration.operators["counts"].tasks == 2
     with pytest.raises(RefusedError, match="tasks 0 to 0"):
-        paper.ask(ask.move("counts", 0, 1))
+        paper.ask(changes.move("counts", 0, 1))
 
 
 def test_what_is_not_possible_any_more_is_left_out_of_the_judgement():
     paper = Paper()
-    paper.ask(ask.move("counts", 7, 0))
+    paper.ask(changes.move("counts", 7, 0))
     paper.configuration = configuration(counts=keyed(2, 4), sums=keyed())
-    paper.ask(ask.move("counts", 3, 0))
+    paper.ask(changes.move("counts", 3, 0))
     paper.step(2)
     assert paper.phases() == {"r1": "failed", "r2": "done"}
 
@@ -89,12 +90,12 @@ def test_what_is_not_possible_any_more_is_left_out_of_the_judgement():
 def test_what_began_before_earlier_ones_is_judged_before_them():
     """r2 is for a timestep and under way; r1, asked for before it, has to wait for it."""
     paper = Paper()
-    paper.ask(ask.move("counts", [4, 5], 0), ready=False)
-    paper.ask(ask.rescale("counts", 1), ask.fluid(), at=1)
+    paper.ask(changes.move("counts", [4, 5], 0), ready=False)
+    paper.ask(changes.rescale("counts", 1), strategies.fluid(), at=1)
     paper.step()
     assert paper.phases() == {"r1": "waiting", "r2": "moving"}
     with pytest.raises(RefusedError, match="tasks 0 to 0"):
-        paper.ask(ask.move("counts", 0, 1))
+        paper.ask(changes.move("counts", 0, 1))
 
 
 def test_a_timestep_and_a_time_are_too_much():
@@ -142,7 +143,7 @@ def test_nothing_begins_before_it_is_prepared():
 
 def test_it_is_done_when_the_timestep_of_its_last_step_is_committed():
     paper = Paper(drained=False)
-    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
+    paper.ask(changes.move("counts", [0, 1], 1), strategies.fluid())
     paper.begin()
     paper.begin()
     paper.commit(1)
@@ -153,7 +154,7 @@ def test_it_is_done_when_the_timestep_of_its_last_step_is_committed():
 
 def test_what_is_so_already_is_done_at_once():
     paper = Paper()
-    paper.ask(ask.move("counts", 0, 0))
+    paper.ask(changes.move("counts", 0, 0))
     assert paper.step() == [[]]
     record = paper.state.find("r1")
     assert (record.phase, record.reason) == (Phase.DONE, "it was so already")
@@ -162,7 +163,7 @@ def test_what_is_so_already_is_done_at_once():
 
 def test_what_is_no_longer_possible_when_its_turn_comes_fails_and_nothing_has_happened():
     paper = Paper()
-    paper.ask(ask.move("counts", 7, 0))
+    paper.ask(changes.move("counts", 7, 0))
     before = paper.configuration = configuration(counts=keyed(2, 4), sums=keyed())
     paper.step()
     record = paper.state.find("r1")
@@ -173,7 +174,7 @@ def test_what_is_no_longer_possible_when_its_turn_comes_fails_and_nothing_has_ha
 
 def test_a_decision_changes_nothing():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     before = paper.state, paper.configuration
     assert paper.decide() == paper.decide()
     assert (paper.state, paper.configuration) == before
@@ -184,16 +185,16 @@ def test_a_decision_changes_nothing():
 
 def test_of_two_changes_of_one_operator_the_earlier_one_is_finished_first():
     paper = Paper()
-    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
-    paper.ask(ask.move("counts", [0, 1], 0), ask.fluid())
+    paper.ask(changes.move("counts", [0, 1], 1), strategies.fluid())
+    paper.ask(changes.move("counts", [0, 1], 0), strategies.fluid())
     assert paper.step(5) == [["r1"], ["r1"], ["r2"], ["r2"], []]
     assert moved(paper) == 0
 
 
 def test_the_later_one_waits_for_the_earlier_one_to_be_prepared_and_to_be_committed():
     paper = Paper()
-    paper.ask(ask.move("counts", 0, 1), ready=False)
-    paper.ask(ask.move("counts", 1, 1))
+    paper.ask(changes.move("counts", 0, 1), ready=False)
+    paper.ask(changes.move("counts", 1, 1))
     assert paper.step() == [[]]
     paper.prepare("r1")
     assert [paper.begin(), paper.begin()] == [["r1"], []]
@@ -203,9 +204,9 @@ def test_the_later_one_waits_for_the_earlier_one_to_be_prepared_and_to_be_commit
 
 def test_changes_of_different_operators_go_side_by_side():
     paper = Paper()
-    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
-    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid())
-    paper.ask(ask.set_interval(50))
+    paper.ask(changes.move("counts", [0, 1], 1), strategies.fluid())
+    paper.ask(changes.move("sums", [0, 1], 1), strategies.fluid())
+    paper.ask(changes.set_interval(50))
     assert paper.step(2) == [["r1", "r2", "r3"], ["r1", "r2"]]
     assert (moved(paper), moved(paper, "sums"), paper.configuration.interval_ms) == (2, 2, 50)
     assert paper.configuration.version == 6
@@ -213,16 +214,16 @@ def test_changes_of_different_operators_go_side_by_side():
 
 def test_a_list_of_changes_waits_for_every_operator_it_touches():
     paper = Paper()
-    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid())
-    both = Together(changes=(ask.move("counts", 0, 1), ask.move("sums", 2, 1)))
+    paper.ask(changes.move("sums", [0, 1], 1), strategies.fluid())
+    both = Together(changes=(changes.move("counts", 0, 1), changes.move("sums", 2, 1)))
     paper.ask(both)
-    paper.ask(ask.move("counts", 1, 1))
+    paper.ask(changes.move("counts", 1, 1))
     assert paper.step(4) == [["r1"], ["r1"], ["r2"], ["r3"]]
 
 
 def test_a_list_of_changes_holds_from_one_timestep_on():
     paper = Paper()
-    paper.ask([ask.rescale("counts", 3), ask.move("sums", 0, 1), ask.set_interval(7)])
+    paper.ask([changes.rescale("counts", 3), changes.move("sums", 0, 1), changes.set_interval(7)])
     paper.step()
     here = paper.configuration
     assert (here.operators["counts"].tasks, moved(paper, "sums"), here.interval_ms) == (3, 1, 7)
@@ -267,9 +268,9 @@ def test_whose_event_time_counts():
     paper = Paper(event_times={"counts": 100, "sums": 50})
     paper.ask(ALL_TO_1, at_event=EventMoment(us=200))
     assert paper.state.find("r1").at_event.operators == ("counts",)
-    paper.ask(ask.set_interval(7), at_event=EventMoment(us=200))
+    paper.ask(changes.set_interval(7), at_event=EventMoment(us=200))
     assert paper.state.find("r2").at_event.operators == ("counts", "sums")
-    paper.ask(ask.set_interval(8), at_event=EventMoment(us=90, operators=("sums",)))
+    paper.ask(changes.set_interval(8), at_event=EventMoment(us=90, operators=("sums",)))
     assert paper.state.find("r3").at_event.operators == ("sums",)
 
 
@@ -305,15 +306,15 @@ def test_when_nobody_can_tell_the_event_time_any_more_the_change_fails():
 
 def test_until_then_it_blocks_nobody():
     paper = Paper()
-    paper.ask(ask.move("counts", 0, 1), at=3)
-    paper.ask(ask.move("counts", 1, 1))
+    paper.ask(changes.move("counts", 0, 1), at=3)
+    paper.ask(changes.move("counts", 1, 1))
     assert paper.step(3) == [["r2"], [], ["r1"]]
 
 
 def test_what_another_one_has_still_to_move_is_moved_at_once():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid(gap=5, budget_bytes=10))
-    paper.ask(ask.split("counts", 7), at=3)
+    paper.ask(ALL_TO_1, strategies.fluid(gap=5, budget_bytes=10))
+    paper.ask(changes.split("counts", 7), at=3)
     assert paper.step(3) == [["r1"], [], ["r1", "r1", "r1", "r2"]]
     assert paper.owners() == [1] * 9
     assert paper.phases() == {"r1": "done", "r2": "done"}
@@ -321,16 +322,16 @@ def test_what_another_one_has_still_to_move_is_moved_at_once():
 
 def test_another_operator_is_not_hurried():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.move("sums", 0, 1), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.move("sums", 0, 1), at=2)
     assert paper.step(4) == [["r1"], ["r1", "r2"], ["r1"], ["r1"]]
 
 
 def test_nothing_of_the_same_operator_begins_beside_a_change_for_this_timestep():
     """It would be led on from a configuration that it was not planned for."""
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid(), ready=False)
-    paper.ask(ask.merge("counts", [0, 1]), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid(), ready=False)
+    paper.ask(changes.merge("counts", [0, 1]), at=2)
     paper.step()
     paper.prepare("r1")
     assert paper.step() == [["r2"]]
@@ -341,8 +342,8 @@ def test_nothing_of_the_same_operator_begins_beside_a_change_for_this_timestep()
 
 def test_of_two_for_one_timestep_the_earlier_one_is_made_at_once():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid(), at=2)
-    paper.ask(ask.move("counts", [0, 1, 2, 3], 0), ask.fluid(), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid(), at=2)
+    paper.ask(changes.move("counts", [0, 1, 2, 3], 0), strategies.fluid(), at=2)
     assert paper.step(5) == [[], ["r1"] * 4 + ["r2"], ["r2"], ["r2"], ["r2"]]
     assert moved(paper) == 0
     assert paper.phases() == {"r1": "done", "r2": "done"}
@@ -350,15 +351,15 @@ def test_of_two_for_one_timestep_the_earlier_one_is_made_at_once():
 
 def test_two_for_one_timestep_of_different_operators_keep_their_strategies():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid(), at=1)
-    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid(), at=1)
+    paper.ask(ALL_TO_1, strategies.fluid(), at=1)
+    paper.ask(changes.move("sums", [0, 1], 1), strategies.fluid(), at=1)
     assert paper.step(3) == [["r1", "r2"], ["r1", "r2"], ["r1"]]
 
 
 def test_one_that_began_behind_another_goes_on_when_that_one_is_committed():
     paper = Paper(drained=False)
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.move("counts", [0, 1], 0), ask.fluid(), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.move("counts", [0, 1], 0), strategies.fluid(), at=2)
     assert [paper.begin() for _ in range(3)] == [["r1"], ["r1"] * 3 + ["r2"], []]
     paper.commit()
     assert paper.begin() == ["r2"]
@@ -368,9 +369,9 @@ def test_one_that_began_behind_another_goes_on_when_that_one_is_committed():
 def test_one_that_began_behind_another_is_hurried_like_any_other():
     """r1 has made its last step but is not committed; r2 began at its timestep; r3 is due now."""
     paper = Paper(drained=False)
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.move("counts", [0, 1, 2], 0), ask.fluid(), at=2)
-    paper.ask(ask.merge("counts", [0, 1]), at=3)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.move("counts", [0, 1, 2], 0), strategies.fluid(), at=2)
+    paper.ask(changes.merge("counts", [0, 1]), at=3)
     made = [paper.begin() for _ in range(3)]
     assert made == [["r1"], ["r1"] * 3 + ["r2"], ["r2"] * 2 + ["r3"]]
     paper.commit()
@@ -384,14 +385,14 @@ def test_one_that_began_behind_another_is_hurried_like_any_other():
 @pytest.mark.parametrize(
     ("strategy", "bins"),
     [
-        (ask.all_at_once(), [4]),
-        (ask.batched(3), [3, 1]),
-        (ask.fluid(), [1, 1, 1, 1]),
-        (ask.fluid(2, gap=2), [2, 0, 0, 2]),
-        (ask.batched(4, budget_bytes=20), [2, 2]),
-        (ask.batched(4, budget_bytes=5), [1, 1, 1, 1]),
-        (ask.batched(4, budget_ms=0.3), [3, 1]),
-        (ask.batched(4, budget_ms=0.3, budget_bytes=20, gap=1), [2, 0, 2]),
+        (strategies.all_at_once(), [4]),
+        (strategies.batched(3), [3, 1]),
+        (strategies.fluid(), [1, 1, 1, 1]),
+        (strategies.fluid(2, gap=2), [2, 0, 0, 2]),
+        (strategies.batched(4, budget_bytes=20), [2, 2]),
+        (strategies.batched(4, budget_bytes=5), [1, 1, 1, 1]),
+        (strategies.batched(4, budget_ms=0.3), [3, 1]),
+        (strategies.batched(4, budget_ms=0.3, budget_bytes=20, gap=1), [2, 0, 2]),
     ],
     ids=str,
 )
@@ -409,7 +410,7 @@ def test_a_strategy_says_how_many_bins_move_at_which_border(strategy, bins):
 
 def test_a_budget_that_has_shrunk_cuts_steps_that_are_planned():
     paper = Paper(size=10.0)
-    paper.ask(ALL_TO_1, ask.batched(2, budget_bytes=20))
+    paper.ask(ALL_TO_1, strategies.batched(2, budget_bytes=20))
     paper.step()
     (stepped,) = border(paper.state, replace(paper.now, budget=lambda _: 10.0)).steps
     assert stepped.moves == 1
@@ -417,8 +418,8 @@ def test_a_budget_that_has_shrunk_cuts_steps_that_are_planned():
 
 def test_a_budget_cuts_where_the_plan_did_not_and_a_bin_is_never_cut():
     paper = Paper(size=10.0)
-    made = plan(paper.state, ALL_TO_1, ask.all_at_once(), paper.now, 1.0)
-    paper.ask(ALL_TO_1, ask.batched(budget_bytes=15), steps=made.steps)
+    made = plan(paper.state, ALL_TO_1, strategies.all_at_once(), paper.now, 1.0)
+    paper.ask(ALL_TO_1, strategies.batched(budget_bytes=15), steps=made.steps)
     paper.step()
     assert [moved(paper)] == [1]
     paper.step(3)
@@ -428,8 +429,8 @@ def test_a_budget_cuts_where_the_plan_did_not_and_a_bin_is_never_cut():
 
 def test_a_budget_is_what_a_timestep_may_pay_for_all_operators():
     paper = Paper(size=10.0)
-    paper.ask(ALL_TO_1, ask.fluid(budget_bytes=30))
-    paper.ask(ask.move("sums", [0, 1, 2, 3], 1), ask.batched(4, budget_bytes=30))
+    paper.ask(ALL_TO_1, strategies.fluid(budget_bytes=30))
+    paper.ask(changes.move("sums", [0, 1, 2, 3], 1), strategies.batched(4, budget_bytes=30))
     made = paper.step(4)
     assert [paper.state.moved_at(t) for t in (1, 2, 3, 4)] == [30.0, 20.0, 20.0, 10.0]
     assert made == [["r1", "r2"], ["r1", "r2"], ["r1", "r2"], ["r1"]]
@@ -437,9 +438,9 @@ def test_a_budget_is_what_a_timestep_may_pay_for_all_operators():
 
 def test_whoever_has_no_budget_left_waits_and_goes_on_alone_even_beyond_it():
     paper = Paper(size=10.0)
-    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
-    paper.ask(ask.move("sums", [0, 1], 1), ask.fluid(budget_bytes=5))
-    paper.ask(ask.set_interval(7), ask.fluid(budget_bytes=5))
+    paper.ask(changes.move("counts", [0, 1], 1), strategies.fluid())
+    paper.ask(changes.move("sums", [0, 1], 1), strategies.fluid(budget_bytes=5))
+    paper.ask(changes.set_interval(7), strategies.fluid(budget_bytes=5))
     assert paper.step(5) == [["r1", "r3"], ["r1"], ["r2"], ["r2"], []]
     assert set(paper.phases().values()) == {"done"}
 
@@ -447,7 +448,7 @@ def test_whoever_has_no_budget_left_waits_and_goes_on_alone_even_beyond_it():
 def test_bins_without_state_move_beside_whatever_others_move():
     paper = Paper(size=10.0)
     paper.ask(ALL_TO_1)
-    paper.ask(ask.move("sums", [0, 1], 1), ask.batched(budget_bytes=5))
+    paper.ask(changes.move("sums", [0, 1], 1), strategies.batched(budget_bytes=5))
     sizes = Sizes(bins={"counts": sized(paper.configuration, 10.0).bins["counts"]})
     assert [s.id for s in border(paper.state, replace(paper.now, sizes=sizes)).steps] == [
         "r1",
@@ -457,13 +458,13 @@ def test_bins_without_state_move_beside_whatever_others_move():
 
 def test_bins_without_state_cost_nothing():
     paper = Paper(size=0.0)
-    paper.ask(ALL_TO_1, ask.batched(4, budget_bytes=1))
+    paper.ask(ALL_TO_1, strategies.batched(4, budget_bytes=1))
     assert paper.step(2) == [["r1"], []]
 
 
 def test_a_budget_holds_while_a_stream_is_idle():
     paper = Paper(idle=True, size=10.0)
-    paper.ask(ALL_TO_1, ask.batched(4, budget_bytes=20))
+    paper.ask(ALL_TO_1, strategies.batched(4, budget_bytes=20))
     assert paper.begin() == ["r1"]
     assert moved(paper) == 2
 
@@ -471,7 +472,7 @@ def test_a_budget_holds_while_a_stream_is_idle():
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 def test_a_look_at_an_idle_stream_counts_as_a_timestep_of_a_gap(turns):
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid(gap=2))
+    paper.ask(ALL_TO_1, strategies.fluid(gap=2))
     paper.step()
     made = border(paper.state, replace(paper.now, turns={"r1": turns})).steps
     assert bool(made) == (turns >= 2)
@@ -479,9 +480,9 @@ def test_a_look_at_an_idle_stream_counts_as_a_timestep_of_a_gap(turns):
 
 def test_bytes_moved_at_a_border_are_those_of_all_steps_made_there():
     paper = Paper(size=10.0)
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.split("counts", 7), at=2)
-    paper.ask(ask.move("sums", [0, 1], 1), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.split("counts", 7), at=2)
+    paper.ask(changes.move("sums", [0, 1], 1), at=2)
     paper.step(3)
     assert [paper.state.moved_at(t) for t in (0, 1, 2, 3)] == [0, 10.0, 50.0, 0]
 
@@ -504,7 +505,7 @@ def test_a_change_of_the_program_holds_until_nothing_is_under_way():
 
 def test_whoever_goes_side_by_side_with_a_program_is_held_as_well():
     paper = Paper(drained=False)
-    paper.ask(ask.set_interval(5))
+    paper.ask(changes.set_interval(5))
     paper.ask(program(2))
     assert paper.decide().hold
     assert paper.begin() == []
@@ -515,10 +516,10 @@ def test_whoever_goes_side_by_side_with_a_program_is_held_as_well():
 
 def test_a_change_of_the_program_excludes_all_but_the_jobs_own_numbers():
     paper = Paper()
-    paper.ask(ask.move("counts", [0, 1], 1), ask.fluid())
+    paper.ask(changes.move("counts", [0, 1], 1), strategies.fluid())
     paper.ask(program(2))
-    paper.ask(ask.move("sums", 0, 1))
-    paper.ask(ask.set_interval(5))
+    paper.ask(changes.move("sums", 0, 1))
+    paper.ask(changes.set_interval(5))
     assert paper.step(4) == [["r1", "r4"], ["r1"], ["r2"], ["r3"]]
 
 
@@ -533,7 +534,7 @@ def test_of_two_changes_of_the_program_the_earlier_one_is_finished_first():
 def test_what_this_driver_cannot_begin_fails_at_its_border():
     paper = Paper()
     paper.ask(program(2))
-    paper.ask(ask.set_interval(7))
+    paper.ask(changes.set_interval(7))
     decision = border(paper.state, paper.now, lambda r: "no functions" if r.id == "r1" else None)
     assert [(event.id, event.reason) for event in decision.events[:1]] == [("r1", "no functions")]
     assert [step.id for step in decision.steps] == ["r2"]
@@ -543,12 +544,12 @@ def test_what_this_driver_cannot_begin_fails_at_its_border():
 def test_a_program_that_began_is_not_led_back_and_not_superseded():
     paper = Paper()
     change = [program(2), ALL_TO_1]
-    paper.ask(change, ask.fluid())
+    paper.ask(change, strategies.fluid())
     paper.step()
     with pytest.raises(RefusedError, match="r1 has exchanged the program"):
         paper.abort("r1")
     with pytest.raises(RefusedError, match="r1 has exchanged the program"):
-        paper.ask(ask.rescale("counts", 4), supersede=True)
+        paper.ask(changes.rescale("counts", 4), supersede=True)
     assert paper.phases() == {"r1": "moving"}
 
 
@@ -565,11 +566,11 @@ def test_a_program_that_has_not_begun_can_be_superseded():
 
 def test_a_change_that_supersedes_goes_on_from_what_was_done():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.rescale("counts", 3), ready=False)
-    paper.ask(ask.move("sums", 0, 1), ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.rescale("counts", 3), ready=False)
+    paper.ask(changes.move("sums", 0, 1), strategies.fluid())
     paper.step(2)
-    paper.ask(ask.move("counts", 7, 0), supersede=True)
+    paper.ask(changes.move("counts", 7, 0), supersede=True)
     assert paper.phases() == {
         "r1": "superseded", "r2": "superseded", "r3": "done", "r4": "ready",
     }  # fmt: skip
@@ -580,11 +581,11 @@ def test_a_change_that_supersedes_goes_on_from_what_was_done():
 
 def test_it_is_judged_without_what_it_supersedes():
     paper = Paper()
-    paper.ask(ask.rescale("counts", 4), ready=False)
+    paper.ask(changes.rescale("counts", 4), ready=False)
     with pytest.raises(RefusedError, match="tasks 0 to 1"):
-        paper.ask(ask.move("counts", 0, 3), supersede=True)
+        paper.ask(changes.move("counts", 0, 3), supersede=True)
     assert paper.phases() == {"r1": "waiting"}
-    paper.ask(ask.move("counts", 0, 3))
+    paper.ask(changes.move("counts", 0, 3))
 
 
 def counted(paper: Paper) -> list[int]:
@@ -597,10 +598,10 @@ def counted(paper: Paper) -> list[int]:
 def test_a_half_done_rescale_is_superseded_by_any_number_of_tasks(tasks, half, after):
     """The one that it went to, the one that it came from, another one: all lead to an even share."""
     paper = Paper()
-    paper.ask(ask.rescale("counts", tasks), ask.fluid())
+    paper.ask(changes.rescale("counts", tasks), strategies.fluid())
     paper.step(2)
     assert counted(paper) == half
-    paper.ask(ask.rescale("counts", after), supersede=True)
+    paper.ask(changes.rescale("counts", after), supersede=True)
     paper.step()
     assert counted(paper) == [8 // after] * after
     assert paper.phases() == {"r1": "superseded", "r2": "done"}
@@ -608,13 +609,13 @@ def test_a_half_done_rescale_is_superseded_by_any_number_of_tasks(tasks, half, a
 
 def test_a_rescale_that_failed_half_way_is_asked_for_again():
     paper = Paper()
-    paper.ask(ask.rescale("counts", 4), ask.fluid())
+    paper.ask(changes.rescale("counts", 4), strategies.fluid())
     paper.step()
     paper.fold([Finished(id="r1", time_ms=0, outcome="failed")])
-    paper.ask(ask.rescale("counts", 4))
+    paper.ask(changes.rescale("counts", 4))
     paper.step()
     assert counted(paper) == [2, 2, 2, 2]
-    paper.ask(ask.rescale("counts", 4))
+    paper.ask(changes.rescale("counts", 4))
     paper.step()
     assert paper.state.find("r3").reason == "it was so already"
 
@@ -653,7 +654,7 @@ def test_one_that_is_planned_but_made_no_step_just_ends():
 def test_one_that_is_under_way_is_led_back_by_the_same_strategy():
     paper = Paper()
     before = paper.configuration
-    paper.ask(ALL_TO_1, ask.fluid(gap=1))
+    paper.ask(ALL_TO_1, strategies.fluid(gap=1))
     paper.step(4)
     assert moved(paper) == 2
     paper.abort("r1")
@@ -667,9 +668,13 @@ def test_one_that_is_under_way_is_led_back_by_the_same_strategy():
 def test_tasks_and_numbers_are_led_back_too():
     paper = Paper()
     before = paper.configuration
-    change = [ask.rescale("counts", 4), ask.combine("counts", "off"), ask.set_interval(50)]
+    change = [
+        changes.rescale("counts", 4),
+        changes.combine("counts", "off"),
+        changes.set_interval(50),
+    ]
     paper.facts = Facts(combinable=frozenset({"counts"}))
-    paper.ask(change, ask.fluid())
+    paper.ask(change, strategies.fluid())
     paper.step()
     here = paper.configuration
     assert (here.operators["counts"].tasks, here.interval_ms) == (4, 50)
@@ -682,13 +687,13 @@ def test_tasks_and_numbers_are_led_back_too():
 
 def test_what_else_has_changed_meanwhile_is_not_led_back():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.step()
     counts = paper.configuration.operators["counts"]
     paper.configuration = paper.configuration.with_operator(
         "counts", replace(counts, combining=False)
     )
-    paper.ask(ask.move("sums", 0, 1))
+    paper.ask(changes.move("sums", 0, 1))
     paper.abort("r1")
     paper.step(2)
     assert (moved(paper), moved(paper, "sums")) == (0, 1)
@@ -697,7 +702,7 @@ def test_what_else_has_changed_meanwhile_is_not_led_back():
 
 def test_a_budget_holds_on_the_way_back():
     paper = Paper(size=10.0)
-    paper.ask(ALL_TO_1, ask.batched(2, budget_bytes=10))
+    paper.ask(ALL_TO_1, strategies.batched(2, budget_bytes=10))
     paper.step(3)
     paper.abort("r1")
     paper.step(4)
@@ -721,7 +726,7 @@ def test_what_is_over_or_led_back_already_cannot_be_aborted():
     paper.step()
     with pytest.raises(RefusedError, match="r1 is done"):
         paper.abort("r1")
-    paper.ask(ask.move("counts", [0, 1], 0), ask.fluid())
+    paper.ask(changes.move("counts", [0, 1], 0), strategies.fluid())
     paper.step()
     paper.abort("r2")
     with pytest.raises(RefusedError, match="r2 is reversing"):
@@ -738,9 +743,9 @@ def test_nobody_can_abort_what_was_never_asked_for():
 
 def test_what_was_prepared_is_prepared_again_and_what_is_under_way_goes_on():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.move("sums", 0, 1), ready=False)
-    paper.ask(ask.set_interval(5), ready=False)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.move("sums", 0, 1), ready=False)
+    paper.ask(changes.set_interval(5), ready=False)
     paper.step()
     paper.prepare("r2")
     paper.resume()
@@ -753,7 +758,7 @@ def test_what_was_prepared_is_prepared_again_and_what_is_under_way_goes_on():
 def test_what_the_next_driver_cannot_do_is_rolled_back():
     paper = Paper()
     paper.ask(ALL_TO_1)
-    paper.ask(ask.move("sums", 0, 1))
+    paper.ask(changes.move("sums", 0, 1))
     paper.resume(lambda record: "no such function" if record.id == "r1" else None)
     assert paper.phases() == {"r1": "failed", "r2": "waiting"}
     assert paper.state.find("r1").reason == "rolled back: no such function"
@@ -769,7 +774,7 @@ def test_one_that_is_planned_but_made_no_step_is_rolled_back_as_well():
 
 def test_one_that_has_made_a_step_goes_on_whatever_the_driver_can():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.step()
     paper.resume(lambda _: "no such function")
     assert paper.phase("r1") == "moving"
@@ -777,7 +782,7 @@ def test_one_that_has_made_a_step_goes_on_whatever_the_driver_can():
 
 def test_one_that_is_planned_is_led_on_by_the_next_driver():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.fold(paper.decide().events)
     paper.resume()
     assert paper.step(4) == [["r1"]] * 4
@@ -808,7 +813,7 @@ def test_one_whose_last_step_runs_again_is_not_over_yet():
 
 def test_a_step_that_does_not_fit_any_more_ends_it_and_what_was_done_stays():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.step()
     paper.configuration = configuration(counts=keyed(2, 4), sums=keyed())
     before = paper.configuration
@@ -821,7 +826,7 @@ def test_a_step_that_does_not_fit_any_more_ends_it_and_what_was_done_stays():
 
 def test_a_step_of_an_operator_that_is_gone_does_not_fit():
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.step()
     paper.configuration = configuration(sums=keyed())
     paper.step()
@@ -831,8 +836,8 @@ def test_a_step_of_an_operator_that_is_gone_does_not_fit():
 def test_behind_a_step_of_its_own_it_fails_at_the_next_border():
     """Events are journalled before the steps of a border."""
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
-    paper.ask(ask.assign_resources("counts", cpus=2), at=2)
+    paper.ask(ALL_TO_1, strategies.fluid())
+    paper.ask(changes.assign_resources("counts", cpus=2), at=2)
     paper.step()
     counts = paper.configuration.operators["counts"]
     paper.configuration = paper.configuration.with_operator(
@@ -850,9 +855,9 @@ def test_behind_a_step_of_its_own_it_fails_at_the_next_border():
 
 def test_a_plan_is_replayed_step_by_step():
     paper = Paper()
-    made = plan(paper.state, ALL_TO_1, ask.fluid(), paper.now, 1.0)
+    made = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0)
     steps = made.steps[::-1]
-    paper.ask(ALL_TO_1, ask.all_at_once(), steps=steps)
+    paper.ask(ALL_TO_1, strategies.all_at_once(), steps=steps)
     paper.step()
     assert paper.owners() == [0, 0, 0, 1, 1, 1, 1, 1]
     paper.step(3)
@@ -861,8 +866,8 @@ def test_a_plan_is_replayed_step_by_step():
 
 def test_a_plan_for_another_configuration_is_refused():
     paper = Paper()
-    steps = plan(paper.state, ALL_TO_1, ask.fluid(), paper.now, 1.0).steps
-    paper.ask(ask.move("counts", 0, 1))
+    steps = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0).steps
+    paper.ask(changes.move("counts", 0, 1))
     with pytest.raises(RefusedError, match=r"made for another configuration .* plan again"):
         paper.ask(ALL_TO_1, steps=steps)
     assert list(paper.phases()) == ["r1"]
@@ -870,7 +875,7 @@ def test_a_plan_for_another_configuration_is_refused():
 
 def test_a_plan_that_leads_elsewhere_than_its_change_is_refused():
     paper = Paper()
-    steps = plan(paper.state, ALL_TO_1, ask.fluid(), paper.now, 1.0).steps
+    steps = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0).steps
     for wrong in (steps[1:], ()):
         with pytest.raises(RefusedError, match=r"leads elsewhere .* plan again"):
             paper.ask(ALL_TO_1, steps=wrong)
@@ -898,24 +903,24 @@ def test_a_plan_that_sets_a_field_again_and_again_is_refused():
     """Each time costs as much as there are bins."""
     more = Step(first=(Assign(operator="counts", name="tasks", value=3),))
     with pytest.raises(RefusedError, match=r"several times; plan again"):
-        Paper().ask(ask.rescale("counts", 3), steps=(more, more))
+        Paper().ask(changes.rescale("counts", 3), steps=(more, more))
 
 
 def test_a_request_is_judged_at_the_price_of_one_step_however_many_are_left(monkeypatch):
     paper = Paper()
-    paper.ask(ALL_TO_1, ask.fluid())
+    paper.ask(ALL_TO_1, strategies.fluid())
     paper.step()
     made = []
     monkeypatch.setattr(steps_module, "_move", lambda *given: made.append(given) or real(*given))
-    paper.ask(ask.set_interval(5))
+    paper.ask(changes.set_interval(5))
     assert [len(moves) for _, moves in made] == [3]
 
 
 def test_a_plan_that_does_not_fit_when_its_turn_comes_fails():
     paper = Paper()
-    steps = plan(paper.state, ALL_TO_1, ask.fluid(), paper.now, 1.0).steps
+    steps = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0).steps
     paper.ask(ALL_TO_1, steps=steps, ready=False)
-    paper.ask(ask.move("counts", 0, 1), at=1)
+    paper.ask(changes.move("counts", 0, 1), at=1)
     paper.step()
     paper.prepare("r1")
     assert paper.step() == [[]]
@@ -924,7 +929,7 @@ def test_a_plan_that_does_not_fit_when_its_turn_comes_fails():
 
 def test_a_plan_for_what_is_so_already_is_done():
     paper = Paper()
-    paper.ask(ask.move("counts", 0, 0), steps=())
+    paper.ask(changes.move("counts", 0, 0), steps=())
     paper.step()
     assert paper.phase("r1") == "done"
 
@@ -934,7 +939,7 @@ def test_a_plan_for_what_is_so_already_is_done():
 
 def asked(number: int) -> Requested:
     now = Now(timestep=1, time_ms=0, configuration=configuration(counts=keyed()))
-    request = Request(change=ask.executors(1), strategy=ask.all_at_once())
+    request = Request(change=changes.executors(1), strategy=strategies.all_at_once())
     event = accept(Coordination(serial=number - 1), request, now)
     assert isinstance(event, Requested)
     return event
@@ -998,7 +1003,7 @@ def soon_ids(paper: Paper) -> list[str]:
 
 def test_what_begins_within_a_few_timesteps_is_soon():
     paper = Paper()
-    later = paper.ask(ask.move("counts", 0, 1), at=NEAR + 3)
+    later = paper.ask(changes.move("counts", 0, 1), at=NEAR + 3)
     assert (paper.step(2), soon_ids(paper)) == ([[], []], [])  # it is not prepared
     paper.prepare(later)
     assert soon_ids(paper) == [later]
@@ -1008,7 +1013,7 @@ def test_what_begins_within_a_few_timesteps_is_soon():
 
 def test_what_is_for_a_time_is_soon_by_the_pace_of_timesteps():
     paper = Paper(configuration=replace(two(), interval_ms=1000))
-    later = paper.ask(ask.move("counts", 0, 1), at_ms=20_000)
+    later = paper.ask(changes.move("counts", 0, 1), at_ms=20_000)
     paper.prepare(later)
     paper.time_ms = 20_000 - NEAR * 1000 - 1
     assert soon_ids(paper) == []
@@ -1018,8 +1023,8 @@ def test_what_is_for_a_time_is_soon_by_the_pace_of_timesteps():
 
 def test_what_waits_for_others_is_soon_when_they_have_few_steps_left_and_begins_where_they_lead():
     paper = Paper(configuration=configuration(counts=keyed(bins=32)))
-    first = paper.ask(ask.rescale("counts", 4), ask.fluid())
-    second = paper.ask(ask.rescale("counts", 8))
+    first = paper.ask(changes.rescale("counts", 4), strategies.fluid())
+    second = paper.ask(changes.rescale("counts", 8))
     assert soon_ids(paper) == []
     while len(paper.state.find(first).left) != NEAR:
         paper.step()
@@ -1033,18 +1038,18 @@ def test_what_waits_for_others_is_soon_when_they_have_few_steps_left_and_begins_
 
 def test_what_begins_with_the_next_timestep_is_as_warm_as_it_gets():
     paper = Paper()
-    paper.ask(ask.move("counts", 0, 1))
+    paper.ask(changes.move("counts", 0, 1))
     assert soon_ids(paper) == []
 
 
 def test_resources_of_the_job_are_those_of_every_operator():
     paper = Paper()
-    paper.ask([ask.set_interval(5), ask.assign_resources(cpus=2)])
+    paper.ask([changes.set_interval(5), changes.assign_resources(cpus=2)])
     assert paper.state.find("r1").touches == {"*job", "in", "counts", "sums"}
-    paper.ask(ask.assign_resources("counts"))
+    paper.ask(changes.assign_resources("counts"))
     paper.step(3)
     assert [paper.phase("r1"), paper.phase("r2")] == ["done", "done"]
     found = {name: o.resources for name, o in paper.configuration.operators.items()}
     assert found == {"in": Resources(cpus=2), "counts": None, "sums": Resources(cpus=2)}
-    said = plan(paper.state, ask.assign_resources(), ask.all_at_once(), paper.now, 1.0)
+    said = plan(paper.state, changes.assign_resources(), strategies.all_at_once(), paper.now, 1.0)
     assert [affected.operator for affected in said.affected] == ["in", "sums"]

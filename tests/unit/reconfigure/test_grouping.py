@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from rechannel.reconfigure import grouping
-from rechannel.reconfigure.grouping import grouped, matched, steps_of, within
+from rechannel.reconfigure.grouping import matched, within
 from rechannel.reconfigure.steps import Assign, BinMove, Route
-from rechannel.reconfigure.strategies import AllAtOnce, Batched, Fluid, Optimized
+from rechannel.reconfigure.strategies import AllAtOnce, Batched, Fluid, Optimized, steps_of
 
 
 def moves(*pairs: tuple[int, int], size: float = 1.0) -> tuple[BinMove, ...]:
@@ -33,7 +33,7 @@ def pairs(group) -> list[tuple[int, int]]:
 
 
 def test_all_at_once_is_one_group():
-    assert list(grouped(FIVE, AllAtOnce())) == [FIVE]
+    assert list(AllAtOnce().groups(FIVE)) == [FIVE]
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_all_at_once_is_one_group():
     ids=str,
 )
 def test_fluid_and_batched_take_so_many_bins(strategy, expected):
-    groups = list(grouped(FIVE, strategy))
+    groups = list(strategy.groups(FIVE))
     assert lengths(groups) == expected
     assert tuple(move for group in groups for move in group) == FIVE
 
 
 def test_optimized_lets_pairs_move_side_by_side():
     """Two tasks to two others, all with all: two steps of two transfers each, not four."""
-    groups = list(grouped(moves((0, 2), (0, 3), (1, 2), (1, 3)), Optimized()))
+    groups = list(Optimized().groups(moves((0, 2), (0, 3), (1, 2), (1, 3))))
     assert lengths(groups) == [2, 2]
     for group in groups:
         assert sorted(move.source for move in group) == [0, 1]

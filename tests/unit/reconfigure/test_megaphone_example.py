@@ -13,12 +13,13 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel import changes
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent
 from rechannel.kernels.protocol.program import StageStep
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
-from rechannel.reconfigure import ask
+from rechannel.reconfigure import strategies
 from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.sources.connectors import MemoryConnector
@@ -75,8 +76,8 @@ class Zoo:
     def move(self, animal: str, at_ms: int) -> None:
         """Control: an animal's bin to task 1, at a time."""
         request = Request(
-            change=ask.move("sums", bin_of(animal), 1),
-            strategy=ask.all_at_once(),
+            change=changes.move("sums", bin_of(animal), 1),
+            strategy=strategies.all_at_once(),
             at_ms=at_ms,
         )
         driver = self.process.driver

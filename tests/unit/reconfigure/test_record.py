@@ -8,7 +8,8 @@ from itertools import product
 
 import pytest
 
-from rechannel.reconfigure import ask, changes, strategies
+from rechannel import changes
+from rechannel.reconfigure import strategies
 from rechannel.reconfigure.events import (
     Finished,
     Planned,
@@ -25,7 +26,7 @@ from rechannel.reconfigure.record import (
     UNDER_WAY,
     Phase,
     Record,
-    Taken,
+    TakenStep,
     begun,
     cut_step,
 )
@@ -44,8 +45,8 @@ JSON = WHOLE.to_json()
 ASKED = Requested(
     id="r1",
     time_ms=100,
-    change=changes.to_json(ask.rescale("counts", 2)),
-    strategy=strategies.to_json(ask.fluid()),
+    change=changes.rescale("counts", 2).to_json(),
+    strategy=strategies.fluid().to_json(),
     cause="a test",
     at_timestep=7,
     steps=(JSON,),
@@ -103,15 +104,15 @@ def test_the_table_has_no_way_out_of_the_end_and_reaches_every_phase():
 def test_a_record_begins_as_it_was_asked_for():
     record = begun(ASKED)
     assert (record.id, record.phase, record.cause) == ("r1", Phase.WAITING, "a test")
-    assert record.change == ask.rescale("counts", 2)
-    assert record.strategy == ask.fluid()
+    assert record.change == changes.rescale("counts", 2)
+    assert record.strategy == strategies.fluid()
     assert (record.at_timestep, record.at_ms, record.fixed) == (7, None, (WHOLE,))
     assert record.times == {"waiting": 100}
     assert record.touches == {"counts"}
     assert (record.open, record.under_way, record.left, record.last_timestep) == (
         True, False, (), None,
     )  # fmt: skip
-    assert begun(ASKED.model_copy(update={"steps": None})).fixed is None
+    assert begun(replace(ASKED, steps=None)).fixed is None
 
 
 def test_phases_are_dated_when_they_are_first_entered():
@@ -133,7 +134,7 @@ def test_what_was_prepared_has_to_be_prepared_by_the_next_driver():
 def test_where_executors_have_other_names_neither_its_steps_nor_the_way_back_put_tasks_anywhere():
     placed = Assign(operator="counts", name="placement", value=[[0, "1"]])
     step = replace(WHOLE, first=(FIRST, placed), last=(placed, LAST))
-    asked = ASKED.model_copy(update={"steps": (step.to_json(),)})
+    asked = replace(ASKED, steps=(step.to_json(),))
     base = {"operators": {"counts": {"tasks": 2, "placement": [[0, "1"]]}}, "job": {}}
     planned = Planned(id="r1", time_ms=300, steps=(step.to_json(),), base=base)
     record = begun(asked).after(planned)
@@ -148,7 +149,7 @@ def test_steps_are_made_one_by_one():
     assert (record.left, record.base) == ((WHOLE, WHOLE), {"operators": {}})
     record = record.after(EVENTS["stepped"])
     assert record.left == (WHOLE,)
-    assert record.taken == (Taken(timestep=9, time_ms=400, bins=3, size=30.0),)
+    assert record.taken == (TakenStep(timestep=9, time_ms=400, bins=3, size=30.0),)
     assert record.last_timestep == 9
     record = record.after(Stepped(id="r1", time_ms=401, timestep=10))
     assert record.left == ()
@@ -195,7 +196,7 @@ def test_a_record_is_read_as_it_was_written():
     for event in (None, EVENTS["prepared"], EVENTS["planned"], EVENTS["stepped"], finished("done")):
         record = record if event is None else record.after(event)
         assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
-    plain = begun(ASKED.model_copy(update={"steps": None, "at_timestep": None, "at_ms": 5}))
+    plain = begun(replace(ASKED, steps=None, at_timestep=None, at_ms=5))
     assert Record.from_json(json.loads(json.dumps(plain.to_json()))) == plain
 
 

@@ -11,7 +11,6 @@ import pytest
 from rechannel.model.configuration import Combine, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
-from rechannel.reconfigure.grouping import steps_of
 from rechannel.reconfigure.steps import (
     Assign,
     BinMove,
@@ -23,7 +22,7 @@ from rechannel.reconfigure.steps import (
     joined,
     route,
 )
-from rechannel.reconfigure.strategies import AllAtOnce, Fluid
+from rechannel.reconfigure.strategies import AllAtOnce, Fluid, steps_of
 from tests.support.changing import configuration, keyed
 
 HALF, QUARTER = SPACE // 2, SPACE // 4

@@ -15,8 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.job import InProcess
+from rechannel.reconfigure.changes.registry import requestable
+from rechannel.reconfigure.checked import types_of
 from rechannel.serve.failures import KINDS
-from rechannel.serve.outside import OneChange
 from rechannel.sources.connectors import MemoryConnector
 from tests.support.asking import bearer, get
 
@@ -115,10 +116,7 @@ def test_every_change_and_its_fields_are_told():
     for line in PAGE.partition("| `kind` of a change")[2].partition("\n\n")[0].splitlines()[2:]:
         names = re.findall(r"`(\w+)`", line)
         told[names[0]] = {name for name in names[1:] if name not in {"on", "off", "auto"}}
-    union = OneChange.__origin__.__args__
-    assert told == {
-        kind.model_fields["kind"].default: set(kind.model_fields) - {"kind"} for kind in union
-    }
+    assert told == {kind.kind: set(types_of(kind)) for kind in requestable()}
 
 
 def test_every_error_is_told():

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rechannel.reconfigure.changes import Rescale, Together
+from rechannel.reconfigure.changes.tasks import Rescale
+from rechannel.reconfigure.changes.together import Together
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.serve.bodies import AbortBody, PlanBody, ReconfigureBody
 from rechannel.serve.failures import MalformedError
@@ -64,16 +65,16 @@ def test_an_event_time_and_whose_it_is():
         (b'{"change": {"kind": "change_program", "version": 2, "text": "x"}}', "change_program"),
         (b'{"change": {"kind": "together", "changes": []}}', "together"),
         (b'{"change": 5}', "change"),
-        (b'{"change": ' + RESCALE % b'"8"' + b"}", r"change\.rescale\.tasks"),
-        (b'{"change": ' + RESCALE % b"true" + b"}", r"change\.rescale\.tasks"),
-        (b'{"change": ' + RESCALE % b"8.0" + b"}", r"change\.rescale\.tasks"),
-        (b'{"change": ' + RESCALE % b"0" + b"}", r"change\.rescale\.tasks"),
-        (b'{"change": ' + RESCALE % b"-8" + b"}", r"change\.rescale\.tasks"),
+        (b'{"change": ' + RESCALE % b'"8"' + b"}", r"change: rescale: tasks: "),
+        (b'{"change": ' + RESCALE % b"true" + b"}", r"change: rescale: tasks: "),
+        (b'{"change": ' + RESCALE % b"8.0" + b"}", r"change: rescale: tasks: "),
+        (b'{"change": ' + RESCALE % b"0" + b"}", r"change: rescale: tasks: "),
+        (b'{"change": ' + RESCALE % b"-8" + b"}", r"change: rescale: tasks: "),
         (b'{"change": ' + RESCALE % b"1e999" + b"}", "1e999"),
         (b'{"change": ' + RESCALE % b"NaN" + b"}", "NaN"),
         (b'{"change": ' + RESCALE % b"-Infinity" + b"}", "Infinity"),
         (b'{"change": ' + RESCALE % (b"9" * 5000) + b"}", "5000 digits"),
-        (b'{"change": ' + RESCALE % b'8, "colour": "red"' + b"}", r"change\.rescale\.colour"),
+        (b'{"change": ' + RESCALE % b'8, "colour": "red"' + b"}", r"change: rescale: colour: "),
         (b'{"colour": 1, "change": ' + RESCALE % b"8" + b"}", "colour"),
         (b'{"change": ' + RESCALE.replace(b"users", b"u" * 201) % b"8" + b"}", "operator"),
         (
@@ -100,5 +101,5 @@ def test_how_many_values_is_bounded():
     with pytest.raises(MalformedError, match="more than 1000000 values"):
         read_body(PlanBody, many)
     wrong = b'{"change": {"kind": "move", "operator": "o", "task": 1, "bins": [%s]}}'
-    with pytest.raises(MalformedError, match=r"^101 values are wrong$"):
+    with pytest.raises(MalformedError, match=r"move: bins\[0\]: expected int >= 0, got -1"):
         read_body(PlanBody, wrong % b",".join([b"-1"] * 100))

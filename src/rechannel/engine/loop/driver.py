@@ -47,7 +47,7 @@ from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.engine.stages.runner import Report, Runner, Timestep
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
-from rechannel.reconfigure.resolve import Limits
+from rechannel.reconfigure.facts import Limits
 from rechannel.settings import Settings
 from rechannel.sources.reader import explained
 from rechannel.telemetry.ranges import range_of

@@ -23,7 +23,8 @@ from rechannel.errors import OtherDataflowError
 from rechannel.kernels.protocol.migrate import fingerprint
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.changes import ChangeProgram, parts_of
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.events import Finished, Reversed
 from rechannel.reconfigure.record import Phase
 

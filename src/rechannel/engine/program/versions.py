@@ -55,7 +55,7 @@ from rechannel.operators.process.tracking import Tracking
 from rechannel.operators.window.groupwise import ApplyLogic
 from rechannel.operators.window.logic import WindowLogic
 from rechannel.operators.window.sessions import SessionLogic
-from rechannel.reconfigure.changes import ChangeProgram
+from rechannel.reconfigure.changes.program import ChangeProgram
 from rechannel.state.store import Store
 
 NOTE = "program"

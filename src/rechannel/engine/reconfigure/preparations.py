@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 
 from rechannel.engine.reconfigure.ahead import AGAIN
 from rechannel.engine.reconfigure.preparer import Preparer
-from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.resources import SetExecutors
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record

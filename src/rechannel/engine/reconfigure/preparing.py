@@ -20,7 +20,9 @@ from rechannel.engine.reconfigure.rehearsal import (
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import NotReadyError, UserFunctionError
 from rechannel.model.eventtime import NEVER, Clock
-from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.resources import SetExecutors
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest

@@ -37,9 +37,9 @@ from rechannel.reconfigure.coordinator import (
     wants_preparing,
 )
 from rechannel.reconfigure.events import Event, Finished, Requested
+from rechannel.reconfigure.facts import Facts, Limits, NoLimits
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept
-from rechannel.reconfigure.resolve import Facts, Limits, NoLimits
 from rechannel.reconfigure.steps import Sizes
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
@@ -191,7 +191,7 @@ class Reconfigurer:
         happened = self._calls.answer()
         for event in self._preparations.came(lambda: self.coordination, place.timestep):
             # It was prepared while timesteps went on: what counts is now.
-            self._append(event.model_copy(update={"time_ms": place.time_ms}))
+            self._append(replace(event, time_ms=place.time_ms))
             happened = True
         known = Latest(manifests)
         for record in wants_preparing(self.coordination):
@@ -323,7 +323,7 @@ class Reconfigurer:
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
             facts = self._preparations.let_go(self.coordination.find(event.id))
-            event = event.model_copy(update={"facts": facts}) if facts else event
+            event = replace(event, facts=facts) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
             self._ended(event.id)

@@ -31,8 +31,10 @@ from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.model.codec import Json
-from rechannel.reconfigure.changes import Change, ChangeProgram, parts_of
-from rechannel.reconfigure.program import Sorted
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.together import parts_of
+from rechannel.reconfigure.edits import ChangeSet
 from rechannel.sinks.spare import spent
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.reader import SourceReader
@@ -175,7 +177,7 @@ class Opener:
             stamp=(lambda at_ms: make(at_ms).program) if moves_state else None,
             before=before,
         )
-        return made.change.model_copy(update={"base": before.program.version}), ready
+        return replace(made.change, base=before.program.version), ready
 
     def load(self, change: ChangeProgram, ready: Ready, place: StreamPosition) -> Ready:
         """The same version with the initial state of its new operators written. Raises DataflowError."""
@@ -192,7 +194,7 @@ class Opener:
 
 @contextmanager
 def looking(
-    asked: Sorted, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
+    asked: ChangeSet, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
 ) -> Iterator[Change]:
     """One change of all that was asked for, only to look at: no version waits for it, no initial state is loaded.
 
@@ -211,7 +213,7 @@ def looking(
 
 @contextmanager
 def asking(
-    asked: Sorted,
+    asked: ChangeSet,
     exchange: ProgramSwitch,
     opener: Opener,
     place: StreamPosition,
@@ -230,7 +232,7 @@ def asking(
         ready = opener.load(change, ready, place)
         exchange.offer(ready)
         rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}
-        yield asked.together(change.model_copy(update={"loaded": rows}))
+        yield asked.together(replace(change, loaded=rows))
     except BaseException:
         if not exchange.is_wanted(change.version):
             exchange.withdraw(change.version)
@@ -238,7 +240,11 @@ def asking(
 
 
 def _offered(
-    asked: Sorted, exchange: ProgramSwitch, opener: Opener, place: StreamPosition, supersede: bool
+    asked: ChangeSet,
+    exchange: ProgramSwitch,
+    opener: Opener,
+    place: StreamPosition,
+    supersede: bool,
 ) -> tuple[ChangeProgram, Ready]:
     """The next version of the one that runs, which waits from now on. One is made at a time."""
     with exchange.making:
@@ -252,7 +258,7 @@ def _offered(
 
 
 def _next(
-    asked: Sorted, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
+    asked: ChangeSet, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
 ) -> tuple[ChangeProgram, Ready]:
     before = exchange.current
     return opener.succeed(
@@ -260,7 +266,7 @@ def _next(
         asked.applied(before.program.dataflow),
         text=asked.text,
         version=exchange.next_version(),
-        migrate=asked.migrate,
+        migrate=asked.migrations,
         now_ms=place.time_ms,
         state=exchange.state,
     )

@@ -40,11 +40,12 @@ from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.kernels.lsm.ahead import Attended, Errand, attend
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.changes import ChangeProgram, SetExecutors, parts_of
+from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.changes.resources import SetExecutors
+from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
-from rechannel.reconfigure.resolve import resolve
 from rechannel.reconfigure.steps import BinMove, Step, apply_steps
 from rechannel.state.manifest import Manifest
 
@@ -145,7 +146,7 @@ class SparkPreparer(ClusterPreparer):
 
     def _workers(self, record: Record, now: Now) -> dict[str, Any]:
         """Start Python workers for the tasks that there will be more of at a time: that takes a second of CPU each."""
-        target = resolve(now.configuration, record.change, now.facts)
+        target = record.change.resolved(now.configuration, now.facts)
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
         before, after = (
             min(cores, max(operator.tasks for operator in configuration.operators.values()))

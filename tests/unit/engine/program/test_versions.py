@@ -24,7 +24,7 @@ from rechannel.errors import (
     RefusedError,
     UnknownOperatorError,
 )
-from rechannel.reconfigure.program import sort
+from rechannel.reconfigure.edits import change_set
 from rechannel.reconfigure.requests import Request
 from rechannel.settings import Settings
 from rechannel.state.keys import segments_of
@@ -449,7 +449,7 @@ def test_a_version_that_was_made_from_another_one_is_refused():
     process = harness.start()
     feed(words, process, ("a", 1))
     process.reconfigure(rc.changes.change_logic("counts", BOTH), at=2)
-    late = sort(rc.changes.add(process_stream(process).write.memory("late", name="late")))
+    late = change_set(rc.changes.add(process_stream(process).write.memory("late", name="late")))
     place = process.driver.place()
 
     def ask():
@@ -458,7 +458,7 @@ def test_a_version_that_was_made_from_another_one_is_refused():
             request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
             process.driver.changes.accept(request, process.driver.place())
 
-    with pytest.raises(RefusedError, match=r"made from version 1 .* there is version 2 by then"):
+    with pytest.raises(RefusedError, match=r"made from version 1 .* the present version is 2"):
         ask()
     assert not process.exchange.busy
     feed(words, process, ("a", 1))
@@ -469,7 +469,7 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    asked = sort(rc.changes.change_logic("counts", BOTH))
+    asked = change_set(rc.changes.change_logic("counts", BOTH))
     with looking(asked, process.exchange, process.opener, process.driver.place()) as made:
         assert not process.exchange.busy
         process.reconfigure(rc.changes.change_logic("counts", BOTH))
@@ -483,7 +483,7 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    asked, place = sort(rc.changes.change_logic("counts", BOTH)), process.driver.place()
+    asked, place = change_set(rc.changes.change_logic("counts", BOTH)), process.driver.place()
 
     def ask():
         with asking(asked, process.exchange, process.opener, place) as made:

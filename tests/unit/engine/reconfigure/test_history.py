@@ -10,6 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel import changes
 from rechannel.engine.journal.entries import Reconfiguring
 from rechannel.engine.reconfigure.history import (
     AROUND,
@@ -24,8 +25,8 @@ from rechannel.engine.reconfigure.history import (
 from rechannel.engine.reconfigure.latencies import Latencies
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
-from rechannel.reconfigure import ask
-from rechannel.reconfigure.record import Phase, Record, Taken
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.record import Phase, Record, TakenStep
 from rechannel.settings import Settings
 from rechannel.state.keys import RECONFIGURATIONS
 from rechannel.state.sealed import seal
@@ -34,13 +35,13 @@ from rechannel.testing import Harness, MemoryStore, script
 
 DONE = Record(
     id="r1",
-    change=ask.move("counts", [0, 1], 1),
-    strategy=ask.fluid(gap=1),
+    change=changes.move("counts", [0, 1], 1),
+    strategy=strategies.fluid(gap=1),
     cause="a test",
     phase=Phase.DONE,
     taken=(
-        Taken(timestep=100, time_ms=1_500, bins=1, size=10.4),
-        Taken(timestep=102, time_ms=1_700, bins=1, size=10.4),
+        TakenStep(timestep=100, time_ms=1_500, bins=1, size=10.4),
+        TakenStep(timestep=102, time_ms=1_700, bins=1, size=10.4),
     ),
     times={"waiting": 1_000, "ready": 1_200, "moving": 1_490, "done": 1_800},
     prepared={"bytes": 5},
@@ -284,7 +285,7 @@ def counted(timesteps: int = 3) -> Harness:
 def test_a_driver_that_dies_between_the_journal_and_the_history_leaves_no_gap():
     harness = counted()
     process = harness.start()
-    process.reconfigure(ask.move("counts", 0, 1))
+    process.reconfigure(changes.move("counts", 0, 1))
     append = process.journal.append
 
     def dies(body: object) -> None:
@@ -304,8 +305,8 @@ def test_a_driver_that_dies_between_the_journal_and_the_history_leaves_no_gap():
 def test_a_driver_writes_what_became_of_everything():
     harness = counted(4 + AROUND)
     process = harness.start()
-    process.reconfigure(ask.move("counts", [0, 1], 1), ask.fluid(), at=2)
-    process.reconfigure(ask.set_interval(3), at=5_000)
+    process.reconfigure(changes.move("counts", [0, 1], 1), strategies.fluid(), at=2)
+    process.reconfigure(changes.set_interval(3), at=5_000)
     process.abort("r2")
     process.run()
     first, second = read_history(harness.store)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel import changes
 from rechannel.engine.reconfigure.latencies import Latencies
 from rechannel.engine.reconfigure.measured import (
     FADING,
@@ -32,7 +33,6 @@ from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
-from rechannel.reconfigure import ask
 from rechannel.settings import Settings
 from rechannel.state.manifest import Manifest, Run
 from rechannel.testing import Harness, script
@@ -120,7 +120,7 @@ def test_a_running_stream_knows_the_rows_of_its_bins_and_forgets_them_when_bins_
     hashes = np.sort(hash_columns([pa.array(keys, pa.int64())]))
     expected = tuple(map(float, routing.rows_per_bin(hashes)))
     assert measured.loads(process.driver.configuration) == {"counts": expected}
-    process.reconfigure(ask.split("counts", 0))
+    process.reconfigure(changes.split("counts", 0))
     process.run()
     assert measured.loads(process.driver.configuration) == {}
     connector.push([{"k": 1}] * 5)
@@ -140,12 +140,12 @@ def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
     routing = process.driver.configuration.operators["counts"].routing
     spans = [routing.span(number) for number in range(4)]
     (at,) = [number for number, (lo, hi) in enumerate(spans) if lo <= hot < hi]
-    process.reconfigure(ask.split("counts", at if which == "the hot one" else (at + 1) % 4))
+    process.reconfigure(changes.split("counts", at if which == "the hot one" else (at + 1) % 4))
     connector.push([{"k": 2}])
     process.run()
     (record,) = process.journal.state.coordination.records
     assert record.phase == "done"
-    told = f"of the rows of bin {at}, and no cut parts the rows of a key: pre-aggregate it with combine"
+    told = f"of the rows of bin {at}, and splitting does not separate the rows of a key: pre-aggregate it with combine"
     assert (told in record.reason) == (which == "the hot one")
     assert bool(record.reason) == (which == "the hot one")
 
@@ -288,13 +288,13 @@ def test_the_oldest_latencies_are_forgotten_and_the_newest_are_there():
 @pytest.mark.parametrize(
     ("strategy", "most"),
     [
-        (ask.all_at_once(), None),
-        (ask.fluid(budget_bytes=500), 500),
-        (ask.fluid(budget_ms=2), 2_000_000),
-        (ask.fluid(budget_ms=2, budget_bytes=500), 500),
-        (ask.fluid(budget_ms=0.0001, budget_bytes=500), 100),
-        (ask.fluid(budget_ms=1e-12), 1),
-        (ask.fluid(budget_ms=1e300), int(1e300 / FIRST_GUESS_MS_PER_BYTE)),
+        (rc.strategies.all_at_once(), None),
+        (rc.strategies.fluid(budget_bytes=500), 500),
+        (rc.strategies.fluid(budget_ms=2), 2_000_000),
+        (rc.strategies.fluid(budget_ms=2, budget_bytes=500), 500),
+        (rc.strategies.fluid(budget_ms=0.0001, budget_bytes=500), 100),
+        (rc.strategies.fluid(budget_ms=1e-12), 1),
+        (rc.strategies.fluid(budget_ms=1e300), int(1e300 / FIRST_GUESS_MS_PER_BYTE)),
     ],
     ids=str,
 )

@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from rechannel import changes
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.reconfigure.preparing import ClusterPreparer, held_by
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import NotReadyError, SessionError
-from rechannel.reconfigure import ask
-from rechannel.reconfigure.record import Phase, Record, Taken
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.record import Phase, Record, TakenStep
 from tests.support.changing import Paper
 
 
@@ -31,7 +32,9 @@ def preparer(cluster: FixedCluster, **more: Any) -> ClusterPreparer:
 
 
 def over(total: int, phase: Phase, id_: str = "r1") -> Record:
-    record = Record(id=id_, change=ask.executors(total), strategy=ask.all_at_once(), cause="a test")
+    record = Record(
+        id=id_, change=changes.executors(total), strategy=strategies.all_at_once(), cause="a test"
+    )
     return replace(record, phase=phase)
 
 
@@ -139,9 +142,9 @@ def test_fewer_are_asked_for_when_that_is_done_also_where_they_never_came():
     ],
 )
 def test_what_a_change_leaves_in_the_configuration(phase, begun, times, held):
-    taken = (Taken(timestep=1, time_ms=1, bins=0, size=0.0),) if begun else ()
+    taken = (TakenStep(timestep=1, time_ms=1, bins=0, size=0.0),) if begun else ()
     assert held_by(replace(over(5, phase), taken=taken, times=times)) == held
 
 
 def test_a_change_of_something_else_leaves_no_executors():
-    assert held_by(replace(over(5, Phase.DONE), change=ask.set_interval(5))) is None
+    assert held_by(replace(over(5, Phase.DONE), change=changes.set_interval(5))) is None

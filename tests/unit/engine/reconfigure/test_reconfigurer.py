@@ -12,6 +12,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel import changes
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent, Opened, Reconfiguring
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
@@ -29,8 +30,8 @@ from rechannel.errors import (
 )
 from rechannel.job import InProcess, Job
 from rechannel.model.routing import Routing, even_starts
-from rechannel.reconfigure import ask
-from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.coordination import KEPT
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request
@@ -43,7 +44,7 @@ from rechannel.testing import Harness, ManualClock, MemoryStore, script
 from rechannel.testing.process import StepExecutor
 from tests.support.changing import program, two
 
-HALF = ask.move("counts", [0, 1, 2, 3], 1)
+HALF = changes.move("counts", [0, 1, 2, 3], 1)
 
 
 class Preparer(NothingToPrepare):
@@ -107,7 +108,9 @@ class Hands:
         self.woken += 1
 
     def ask(self, change: Change = HALF, **more: Any) -> Future[str]:
-        request = Request(change=change, strategy=more.pop("strategy", ask.all_at_once()), **more)
+        request = Request(
+            change=change, strategy=more.pop("strategy", strategies.all_at_once()), **more
+        )
         return self.changes.ask(request, lambda: self.here)
 
     def turn(self) -> bool:
@@ -144,7 +147,10 @@ def test_where_nothing_is_asked_nothing_happens():
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [(ask.move("counts", 99, 0), RefusedError), (ask.rescale("nobody", 2), UnknownOperatorError)],
+    [
+        (changes.move("counts", 99, 0), RefusedError),
+        (changes.rescale("nobody", 2), UnknownOperatorError),
+    ],
 )
 def test_a_refusal_goes_to_who_asked_and_the_driver_goes_on(change, error):
     hands = Hands()
@@ -165,13 +171,13 @@ def test_what_nobody_expected_goes_to_who_asked_and_the_driver_goes_on():
     hands.asked()
     answers = [
         hands.changes.look(broken),
-        hands.ask(strategy=ask.fluid),
+        hands.ask(strategy=strategies.fluid),
         hands.ask(cause=None),
         hands.changes.cancel("r1", None, lambda: hands.here),
     ]
     hands.asked()
     for answer, error in zip(
-        answers, (KeyError, AttributeError, ValueError, ValueError), strict=True
+        answers, (KeyError, TypeError, RefusedError, RefusedError), strict=True
     ):
         with pytest.raises(error):
             answer.result(0)
@@ -321,7 +327,7 @@ def test_a_preparation_sees_manifests_as_they_are_when_it_looks():
 
 def test_a_strategy_may_do_without_preparation():
     hands = Hands()
-    hands.asked(strategy=ask.all_at_once(prepare=False))
+    hands.asked(strategy=strategies.all_at_once(prepare=False))
     assert hands.turn()
     assert (hands.phase("r1"), hands.find("r1").prepared) == ("ready", {"skipped": True})
     assert (hands.preparer.heard, len(hands.executor)) == ([], 0)
@@ -329,7 +335,7 @@ def test_a_strategy_may_do_without_preparation():
 
 def test_executors_are_asked_for_also_without_preparation():
     hands = Hands()
-    hands.asked(ask.executors(2), strategy=ask.all_at_once(prepare=False))
+    hands.asked(changes.executors(2), strategy=strategies.all_at_once(prepare=False))
     assert (hands.phase("r1"), len(hands.executor)) == ("waiting", 1)
 
 
@@ -385,7 +391,9 @@ def test_a_preparation_may_end_when_its_record_is_forgotten():
     hands.asked()
     hands.changes.abort("r1", "no more", hands.here)
     for _ in range(KEPT):
-        id_ = hands.changes.accept(Request(change=HALF, strategy=ask.all_at_once()), hands.here)
+        id_ = hands.changes.accept(
+            Request(change=HALF, strategy=strategies.all_at_once()), hands.here
+        )
         hands.changes.abort(id_, "no more", hands.here)
     hands.executor.run(0)
     hands.turn()
@@ -402,7 +410,7 @@ def test_preparations_have_a_thread_of_their_own():
     hands, woken = Hands(Slow(), executor=None), threading.Event()
     hands.wake = woken.set  # type: ignore[method-assign]
     hands.changes._preparations._wake = woken.set
-    request = Request(change=HALF, strategy=ask.all_at_once())
+    request = Request(change=HALF, strategy=strategies.all_at_once())
     hands.changes.accept(request, hands.here)
     hands.turn()
     assert woken.wait(60)
@@ -423,7 +431,7 @@ def test_a_preparation_that_nobody_began_is_dropped_when_the_job_ends():
 
     hands = Hands(Slow(), executor=None)
     for task in range(6):  # more than there are threads
-        hands.asked(ask.executors(task + 1))
+        hands.asked(changes.executors(task + 1))
     for _ in range(4):
         assert began.acquire(timeout=60)
     hands.changes.close()
@@ -472,7 +480,7 @@ def steps_on(hands: Hands) -> None:
     )
 
 
-SWAPPED = ask.assign_workload(
+SWAPPED = changes.assign_workload(
     "counts", Routing(starts=even_starts(8), owners=(1,) * 4 + (0,) * 4, tasks=2)
 )
 
@@ -480,7 +488,7 @@ SWAPPED = ask.assign_workload(
 def test_while_it_moves_the_next_steps_are_prepared_one_thing_at_a_time_and_told_at_the_end():
     hands = Hands(Preparer({"bytes": 5}))
     hands.preparer.total = {"bytes": 9}
-    ready(hands, SWAPPED, strategy=ask.fluid())
+    ready(hands, SWAPPED, strategy=strategies.fluid())
     for _ in range(AGAIN - 1):
         steps_on(hands)
         hands.turn()
@@ -520,7 +528,7 @@ def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
 
 def asked_for_more(hands: Hands) -> None:
     """A change that moves step by step, whose next steps are about to be prepared."""
-    ready(hands, SWAPPED, strategy=ask.fluid())
+    ready(hands, SWAPPED, strategy=strategies.fluid())
     for _ in range(AGAIN):
         steps_on(hands)
         hands.turn()
@@ -543,7 +551,7 @@ def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told()
     hands = Hands()
     asked_for_more(hands)
     hands.preparer.total = {"bytes": 9}
-    hands.asked(ask.rescale("counts", 1), supersede=True)
+    hands.asked(changes.rescale("counts", 1), supersede=True)
     assert [(record.phase, record.prepared) for record in hands.told] == [
         (Phase.SUPERSEDED, {"bytes": 9})
     ]
@@ -557,7 +565,7 @@ def test_what_is_done_ahead_of_a_change_that_ends_meanwhile_is_let_go_when_it_is
     asked_for_more(hands)
     _, busy = hands.changes._preparations._ahead["r1"]
     busy.set_running_or_notify_cancel()
-    hands.asked(ask.rescale("counts", 1), supersede=True)
+    hands.asked(changes.rescale("counts", 1), supersede=True)
     before = list(hands.preparer.heard)
     busy.set_result(None)
     assert hands.preparer.heard == [*before, ("facts", "r1")]
@@ -565,7 +573,7 @@ def test_what_is_done_ahead_of_a_change_that_ends_meanwhile_is_let_go_when_it_is
 
 def test_without_preparation_nothing_is_prepared_while_it_moves_either():
     hands = Hands()
-    hands.asked(SWAPPED, strategy=ask.fluid(prepare=False))
+    hands.asked(SWAPPED, strategy=strategies.fluid(prepare=False))
     hands.turn()
     while hands.phase("r1") == "ready" or hands.find("r1").left:
         steps_on(hands)
@@ -593,8 +601,8 @@ def owners(hands: Hands) -> list[int]:
 
 def test_an_idle_stream_changes_without_a_timestep():
     hands = Hands()
-    ready(hands, strategy=ask.fluid(2))
-    ready(hands, ask.move("counts", [0, 1], 0))
+    ready(hands, strategy=strategies.fluid(2))
+    ready(hands, changes.move("counts", [0, 1], 0))
     seen = [(look(hands), owners(hands)[:4]) for _ in range(4)]
     assert seen == [
         (True, [1, 1, 0, 0]), (True, [1, 1, 1, 1]), (True, [0, 0, 1, 1]), (False, [0, 0, 1, 1]),
@@ -606,7 +614,7 @@ def test_an_idle_stream_changes_without_a_timestep():
 
 def test_a_gap_is_kept_by_an_idle_stream_look_by_look():
     hands = Hands()
-    ready(hands, strategy=ask.fluid(gap=2))
+    ready(hands, strategy=strategies.fluid(gap=2))
     moved = []
     while look(hands):
         moved.append(sum(owners(hands)[:4]))
@@ -615,7 +623,7 @@ def test_a_gap_is_kept_by_an_idle_stream_look_by_look():
 
 def test_looks_and_timesteps_count_alike_for_a_gap():
     hands = Hands()
-    ready(hands, strategy=ask.fluid(gap=2))
+    ready(hands, strategy=strategies.fluid(gap=2))
     steps_on(hands)
     hands.changes.settle(1, 100)
     assert [look(hands) and sum(owners(hands)) for _ in range(3)] == [5, 5, 6]
@@ -629,7 +637,7 @@ def test_looks_and_timesteps_count_alike_for_a_gap():
 def test_an_idle_stream_waits_until_what_moves_next_is_fetched():
     """Else the next timestep would fetch all of it."""
     hands = Hands()
-    ready(hands, SWAPPED, strategy=ask.fluid())
+    ready(hands, SWAPPED, strategy=strategies.fluid())
     for _ in range(AGAIN):
         hands.turn()
         assert look(hands)
@@ -646,7 +654,7 @@ def test_an_idle_stream_waits_until_what_moves_next_is_fetched():
 
 def test_what_is_written_anew_waits_for_a_timestep():
     hands = Hands()
-    ready(hands, ask.rewrite("counts"), strategy=ask.fluid())
+    ready(hands, changes.rewrite("counts"), strategy=strategies.fluid())
     steps_on(hands)
     assert [look(hands), look(hands)] == [False, False]
     assert len(hands.find("r1").taken) == 1
@@ -779,8 +787,8 @@ def until(harness: Harness, reached: Callable[[], bool]) -> None:
 def test_a_running_stream_is_changed_step_by_step_and_computes_the_same():
     harness = counted(settings=EIGHT)
     process = harness.start()
-    process.reconfigure(HALF, ask.fluid())
-    process.reconfigure(ask.set_in_flight(2), at=3)
+    process.reconfigure(HALF, strategies.fluid())
+    process.reconfigure(changes.set_in_flight(2), at=3)
     process.run()
     assert totals(harness) == dict.fromkeys(range(20), 4)
     state = harness.journal_state()
@@ -796,7 +804,7 @@ def test_an_abort_leads_a_running_stream_back():
     harness = counted(settings=EIGHT)
     process = harness.start()
     before = process.driver.configuration.operators["counts"].routing
-    process.reconfigure(HALF, ask.fluid())
+    process.reconfigure(HALF, strategies.fluid())
     until(harness, lambda: (harness.journal_state().last_committed or 0) >= 2)
     assert process.driver.configuration.operators["counts"].routing != before
     process.abort("r1")
@@ -811,7 +819,7 @@ def test_a_driver_answers_while_a_timestep_is_under_way():
     process = harness.start()
     process.driver.step()
     assert len(process.executor)
-    request = Request(change=HALF, strategy=ask.all_at_once())
+    request = Request(change=HALF, strategy=strategies.all_at_once())
     answer = process.driver.changes.ask(request, process.driver.place)
     assert not answer.done()
     process.driver.step()
@@ -826,7 +834,7 @@ def gently(harness: Harness, **options: Any) -> None:
     """A driver that is asked for a change, if nobody was before, and runs to the end."""
     process = harness.start(**options)
     if not harness.journal_state().coordination.records:
-        process.reconfigure(HALF, ask.fluid(2))
+        process.reconfigure(HALF, strategies.fluid(2))
     process.run()
 
 
@@ -848,7 +856,7 @@ def test_a_driver_may_die_at_any_write_of_a_reconfiguration(write: int, kind: Fa
 def test_these_are_all_writes_until_it_is_over():
     harness = counted(settings=EIGHT, clock=ManualClock())
     process = harness.start()
-    process.reconfigure(HALF, ask.fluid(2))
+    process.reconfigure(HALF, strategies.fluid(2))
     until(harness, lambda: not harness.journal_state().coordination.open)
     assert process.store.writes <= WRITES
 
@@ -859,7 +867,7 @@ def test_what_is_left_when_input_ends_is_changed_without_timesteps():
     bodies = []
     append = process.journal.append
     process.journal.append = lambda body: (bodies.append(body), append(body))[1]  # type: ignore[method-assign]
-    process.reconfigure(HALF, ask.fluid())
+    process.reconfigure(HALF, strategies.fluid())
     process.run()
     assert str(harness.journal_state().coordination.find("r1").phase) == "done"
     assert harness.journal_state().last_committed == 1
@@ -903,11 +911,11 @@ def running(rows: list[Any] = ROWS) -> Any:
 
 def test_a_job_is_changed_from_another_thread():
     job = running()
-    change = job.reconfigure(HALF, ask.fluid()).wait(60)
+    change = job.reconfigure(HALF, strategies.fluid()).wait(60)
     assert (change.id, change.phase) == ("r1", "done")
     with pytest.raises(RefusedError, match="tasks 0 to 1"):
-        job.reconfigure(ask.move("counts", 0, 7))
-    planned = job.plan(ask.move("counts", [0, 1], 0))
+        job.reconfigure(changes.move("counts", 0, 7))
+    planned = job.plan(changes.move("counts", [0, 1], 0))
     assert planned.bins == 2
     job.reconfigure(planned).wait(60)
     assert [body["id"] for body in job.reconfigurations] == ["r1", "r2"]
@@ -944,17 +952,17 @@ def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypa
     [
         (
             {"strategy": rc.strategies.fluid},
-            r"fluid is a function: write rc\.strategies\.fluid\(\)",
+            r"strategy is rc\.strategies\.fluid itself: call it, as rc\.strategies\.fluid\(\)",
         ),
-        ({"strategy": "fluid"}, r"a strategy is wanted, as rc\.fluid\(bins=2\), not 'fluid'"),
-        ({"strategy": 0}, "a strategy is wanted"),
+        ({"strategy": "fluid"}, r"such as rc\.strategies\.fluid\(bins=2\), got 'fluid'"),
+        ({"strategy": 0}, "expected a strategy"),
         ({"cause": None}, "cause is a text"),
         ({"cause": 5}, "cause is a text"),
-        ({"at": 10**100}, "at is a timestep's number, at most"),
-        ({"change": rc.changes.rescale}, "a change is wanted"),
-        ({"change": type(HALF)}, "a change is wanted"),
-        ({"change": None}, "a change is wanted"),
-        ({"change": program()}, "exchanges the program is not replayed"),
+        ({"at": 10**100}, "at is the number of a timestep, at most"),
+        ({"change": rc.changes.rescale}, "change is rc.changes.rescale itself: call it"),
+        ({"change": type(HALF)}, "change is rc.changes.move itself: call it"),
+        ({"change": None}, "expected a change"),
+        ({"change": program()}, "switches the program cannot be replayed"),
     ],
 )
 def test_a_slip_of_who_asks_is_refused_and_the_job_runs_on(given, told):
@@ -974,11 +982,11 @@ def test_a_slip_of_who_asks_is_refused_and_the_job_runs_on(given, told):
 def test_a_handle_tells_of_a_change_that_the_journal_has_forgotten():
     job = running()
     job.process_all_available()
-    refused = job.reconfigure(ask.set_interval(3), at=10_000)
+    refused = job.reconfigure(changes.set_interval(3), at=10_000)
     refused.abort()
     done = job.reconfigure(HALF).wait(60)
     for number in range(KEPT + 1):
-        job.reconfigure(ask.set_interval(number % 2)).wait(60)
+        job.reconfigure(changes.set_interval(number % 2)).wait(60)
     with pytest.raises(NotReadyError):
         _ = done.record
     assert done.wait(60).phase == "done"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rechannel import changes
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.preparing import SparkPreparer
@@ -16,14 +17,14 @@ from rechannel.errors import SessionError
 from rechannel.kernels.lsm.ahead import Attended
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import even_starts
-from rechannel.reconfigure import ask
-from rechannel.reconfigure.changes import Change
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.steps import apply_steps
 from rechannel.reconfigure.strategies import Strategy
 from tests.support.changing import Paper, configuration, keyed
 
-HALF = ask.move("counts", [0, 1, 2, 3], 1)
+HALF = changes.move("counts", [0, 1, 2, 3], 1)
 
 
 class Broken:
@@ -46,7 +47,9 @@ def exchange() -> Any:
 
 
 def record(change: Change, strategy: Strategy | None = None) -> Record:
-    return Record(id="r1", change=change, strategy=strategy or ask.all_at_once(), cause="test")
+    return Record(
+        id="r1", change=change, strategy=strategy or strategies.all_at_once(), cause="test"
+    )
 
 
 def several() -> FixedCluster:
@@ -74,7 +77,7 @@ def test_a_warm_up_that_fails_is_told_and_the_change_goes_on(caplog):
 
 
 def test_workers_that_do_not_start_are_no_failure_either():
-    facts = preparer(Broken()).prepare(record(ask.rescale("counts", 4)), Paper().now, {})
+    facts = preparer(Broken()).prepare(record(changes.rescale("counts", 4)), Paper().now, {})
     assert facts["warming"] == "RuntimeError: Job aborted due to stage failure"
 
 
@@ -166,7 +169,7 @@ def test_what_a_task_has_is_fetched_to_where_it_is_put(fetching):
     paper = Paper()
     made = fetching(several(), paper.configuration)
     assert made.places() == {"counts": {0: "0", 1: "1"}}
-    assert fetched(made, ask.place("counts", 0, "1"), paper) == [
+    assert fetched(made, changes.place("counts", 0, "1"), paper) == [
         {"1": [0, 1, 2, 3], "0": [4, 5, 6, 7]}
     ]
 
@@ -174,8 +177,8 @@ def test_what_a_task_has_is_fetched_to_where_it_is_put(fetching):
 def test_what_stays_where_it_is_is_not_fetched(fetching):
     paper = Paper()
     made = fetching(several(), paper.configuration)
-    assert fetched(made, ask.place("counts", 0, "0"), paper) == []
-    assert fetched(made, ask.set_interval(5), paper) == []
+    assert fetched(made, changes.place("counts", 0, "0"), paper) == []
+    assert fetched(made, changes.set_interval(5), paper) == []
 
 
 def test_state_goes_ahead_to_new_executors_and_to_those_that_are_left(fetching):
@@ -183,13 +186,13 @@ def test_state_goes_ahead_to_new_executors_and_to_those_that_are_left(fetching):
     cluster = several()
     made = fetching(cluster, paper.configuration)
     assert made.places() == {"counts": {0: "0", 1: "1", 2: "0", 3: "1"}}
-    assert fetched(made, ask.executors(4), paper) == [{"2": [4, 5], "3": [6, 7]}]
+    assert fetched(made, changes.executors(4), paper) == [{"2": [4, 5], "3": [6, 7]}]
     assert len(cluster.executors()) == 4
     assert set(made.places()["counts"].values()) == {"0", "1"}
 
     Fetching.told.clear()
     made = fetching(several(), paper.configuration)
-    assert fetched(made, ask.executors(1), paper) == [{"0": [2, 3, 6, 7]}]
+    assert fetched(made, changes.executors(1), paper) == [{"0": [2, 3, 6, 7]}]
 
 
 def test_tasks_that_stay_when_others_go_take_their_bins_along(fetching):
@@ -197,8 +200,8 @@ def test_tasks_that_stay_when_others_go_take_their_bins_along(fetching):
     made = fetching(several(), put)
     assert made.places() == {"counts": {0: "0", 1: "0", 2: "1", 3: "1"}}
     paper = Paper(configuration=configuration(counts=keyed(tasks=4)))
-    (told,) = fetched(made, ask.rescale("counts", 2), paper)
-    paper.ask(ask.rescale("counts", 2))
+    (told,) = fetched(made, changes.rescale("counts", 2), paper)
+    paper.ask(changes.rescale("counts", 2))
     paper.step()
     target = paper.configuration.operators["counts"].routing
     assert target is not None
@@ -216,7 +219,7 @@ def test_where_steps_lead_is_found_out_once_for_all_operators(fetching, monkeypa
     paper = Paper()
     made = fetching(several(), paper.configuration)
     made.exchange.current.program.programs["sums"] = SimpleNamespace(store=made.exchange)
-    assert fetched(made, ask.place("counts", 0, "1"), paper)
+    assert fetched(made, changes.place("counts", 0, "1"), paper)
     assert len(seen) == 2 * len(Fetching.told)
 
 
@@ -231,7 +234,7 @@ class Stubborn(FixedCluster):
 def test_executors_that_stay_behind_a_change_without_a_timestep_are_used(fetching):
     paper = Paper(configuration=configuration(counts=keyed(tasks=4)))
     made = fetching(Stubborn(alive=several().alive), paper.configuration)
-    made.finished(replace(record(ask.executors(1)), phase=Phase.DONE))
+    made.finished(replace(record(changes.executors(1)), phase=Phase.DONE))
     made._placing.look(1)
     made._placing.anchor("counts", paper.configuration.operators["counts"])
     assert set(made.places()["counts"].values()) == {"0", "1"}

@@ -2,11 +2,11 @@
 
 import pytest
 
+from rechannel.changes import place
 from rechannel.profiling.model.placement import LEAST, TaskSeat, placements
 from rechannel.profiling.model.trace import DATA, RESERVED, Activities, Messages, Names, Trace
 from rechannel.profiling.reading import profile_trace
 from rechannel.profiling.storage.stored import StoredTrace
-from rechannel.reconfigure.ask import place
 
 TASKS = ("a task 0", "a task 1", "b task 0", "b task 1")
 

@@ -1,0 +1,117 @@
+"""Changes of the program as the journal and requests have them. With functions and streams in hand: `edits`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rechannel.errors import RefusedError
+from rechannel.model.codec import decode
+from rechannel.model.configuration import Configuration, OperatorConfiguration
+from rechannel.reconfigure.changes.change import PROGRAM, Change, Cli
+from rechannel.reconfigure.changes.operators import Operator
+from rechannel.reconfigure.changes.registry import registered
+from rechannel.reconfigure.checked import NonNegativeInt, PositiveInt
+from rechannel.reconfigure.facts import Facts
+
+__all__ = ["assign_logic"]
+
+
+@registered
+@dataclass(frozen=True, slots=True)
+class AssignLogic(Change):
+    """Run another function, which the job loads by its import path."""
+
+    kind = "assign_logic"
+    switches_program = True
+
+    operator: Operator
+    function: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+            description="Import path of the function, as `module:name`.",
+        ),
+        Cli(argument=True, metavar="MODULE:NAME"),
+    ]
+
+    def touches(self) -> frozenset[str]:
+        """Programs are switched as a whole."""
+        return frozenset({PROGRAM})
+
+    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+        """Refused: only a driver that loads the function can say what it leads to."""
+        del configuration, facts
+        msg = f"{self} needs the running job: pass it to job.reconfigure() or job.plan()"
+        raise RefusedError(msg)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The function."""
+        return (self.function,)
+
+
+@registered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeProgram(Change):
+    """Switch to another version of the dataflow. The engine makes it from the user's functions and streams."""
+
+    kind = "change_program"
+    requestable = False
+    switches_program = True
+
+    version: PositiveInt
+    """Number of the new version."""
+
+    base: PositiveInt | None = None
+    """The version that it was made from; it takes over from no other."""
+
+    text: str
+    """What the user requested, in words."""
+
+    operators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Full configuration of each new operator."""
+
+    removed: tuple[str, ...] = ()
+    """Operators that are removed."""
+
+    logic: dict[str, PositiveInt] = field(default_factory=dict)
+    """Version of the new logic, by operator."""
+
+    loaded: dict[str, NonNegativeInt] = field(default_factory=dict)
+    """Rows of initial state that were loaded, by new operator."""
+
+    def __str__(self) -> str:
+        """What was requested."""
+        return self.text
+
+    def touches(self) -> frozenset[str]:
+        """Programs are switched as a whole."""
+        return frozenset({PROGRAM})
+
+    def about(self) -> frozenset[str]:
+        """The program, and every operator that is new, removed or runs other logic."""
+        return frozenset({PROGRAM, *self.logic, *self.operators, *self.removed})
+
+    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+        """The operators of the new version. Refused if another version took over meanwhile."""
+        del facts
+        if self.base is not None and self.base != configuration.dataflow:
+            msg = (
+                f"{self} was made from version {self.base} of the dataflow, and the present version is"
+                f" {configuration.dataflow}: request it again"
+            )
+            raise RefusedError(msg)
+        operators = {
+            name: replace(operator, logic=self.logic.get(name, operator.logic))
+            for name, operator in configuration.operators.items()
+            if name not in self.removed
+        }
+        for name, given in self.operators.items():
+            operators[name] = decode(OperatorConfiguration, given)
+        return replace(configuration, operators=operators, dataflow=self.version)
+
+
+assign_logic = AssignLogic

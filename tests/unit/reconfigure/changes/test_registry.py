@@ -1,0 +1,125 @@
+"""A change is written once: one that this file defines is reached by Python, command line, HTTP and OpenAPI."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import pytest
+import typer
+from msgspec import Meta
+from typer.testing import CliRunner
+
+from rechannel import changes
+from rechannel.cli.remote.commands import group
+from rechannel.errors import RefusedError
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.change import JOB, Change, Cli
+from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.reconfigure.edits import change_set
+from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.notation import whole_milliseconds
+from tests.support.changing import Paper
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDown(Change):
+    """Lengthen the distance between timestep starts."""
+
+    kind = "slow_down"
+
+    by_ms: Annotated[
+        int,
+        Meta(ge=1, description="Milliseconds to add."),
+        Cli(argument=True, metavar="TIME", read=whole_milliseconds),
+    ]
+    times: Annotated[int, Meta(ge=1, le=9, description="How often.")] = 1
+
+    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+        """The Configuration with the longer interval."""
+        del facts
+        longer = configuration.interval_ms + self.by_ms * self.times
+        return replace(configuration, interval_ms=longer)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    KINDS.register(SlowDown)
+    yield
+    KINDS.unregister("slow_down")
+
+
+CHANGE = SlowDown(5, times=2)
+JSON = {"kind": "slow_down", "by_ms": 5, "times": 2}
+
+
+def test_python_offers_it():
+    assert changes.slow_down(5, times=2) == CHANGE
+    assert "slow_down" in dir(changes)
+    assert str(CHANGE) == "slow_down(by_ms=5, times=2)"
+    assert change_set(CHANGE).changes == (CHANGE,)
+    with pytest.raises(RefusedError, match="slow_down: by_ms: expected int >= 1, got 0"):
+        changes.slow_down(0)
+
+
+def test_the_coordinator_makes_it():
+    paper = Paper()
+    paper.ask(CHANGE)
+    paper.step()
+    assert paper.configuration.interval_ms == 10
+    assert CHANGE.touches() == {JOB}
+
+
+def test_files_keep_it():
+    assert CHANGE.to_json() == JSON
+    assert KINDS.read(json.loads(json.dumps(JSON))) == CHANGE
+
+
+def test_the_command_line_has_it():
+    sent = []
+    app = typer.Typer()
+    app.add_typer(group("Change it.", sent.append), name="change")
+    app.command("other")(lambda: None)
+    runner = CliRunner()
+    helped = runner.invoke(app, ["change", "URL", "slow-down", "--help"]).output
+    assert "Lengthen the distance between timestep starts." in helped
+    assert "How often." in helped
+    assert runner.invoke(app, ["change", "URL", "slow-down", "5ms", "--times", "2"]).exit_code == 0
+    assert sent == [JSON]
+
+
+def test_bodies_of_http_take_it_and_openapi_shows_it():
+    pytest.importorskip("fastapi")
+    from rechannel.serve.bodies import PlanBody, ReconfigureBody
+    from rechannel.serve.failures import MalformedError
+    from rechannel.serve.reading import read_body
+    from rechannel.serve.schemas import schemas
+
+    assert read_body(PlanBody, json.dumps({"change": JSON}).encode()).asked() == CHANGE
+    several = json.dumps({"changes": [JSON, JSON]}).encode()
+    assert read_body(ReconfigureBody, several).asked().changes == (CHANGE, CHANGE)
+    with pytest.raises(MalformedError, match="change: slow_down: times: expected int <= 9, got 10"):
+        read_body(PlanBody, json.dumps({"change": {**JSON, "times": 10}}).encode())
+    document = schemas()
+    assert document["Change"]["discriminator"]["mapping"]["slow_down"].endswith("/SlowDown")
+    assert document["SlowDown"]["required"] == ["kind", "by_ms"]
+    assert document["SlowDown"]["properties"]["times"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 9,
+        "default": 1,
+        "description": "How often.",
+    }
+
+
+def test_a_kind_is_registered_once():
+    with pytest.raises(ValueError, match="'slow_down' is registered already"):
+        KINDS.register(SlowDown)
+
+
+def test_what_only_the_engine_makes_is_not_offered():
+    for kind in ("change_program", "together"):
+        assert kind not in dir(changes)
+        with pytest.raises(AttributeError, match="there is no change"):
+            getattr(changes, kind)
