@@ -145,5 +145,5 @@ def test_what_cannot_be_answered_is_told(lower):
         lower.sql("SELECT * FROM by.item")
     with pytest.raises(RefusedError, match=r"(?s)cannot be answered.*nothing"):
         lower.sql("SELECT nothing FROM users")
-    with pytest.raises(RefusedError, match="state is only read"):
+    with pytest.raises(RefusedError, match="state is read-only"):
         lower.sql("SELEKT")

@@ -59,7 +59,7 @@ def test_rows_are_shown_as_a_table(stopped, rechannel):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("SELECT * FROM nobody", "there is no table nobody; tables are the operators with state"),
+        ("SELECT * FROM nobody", "no table nobody; the tables are the operators with state"),
         ("SELECT nothing FROM users", "the query cannot be answered"),
     ],
 )

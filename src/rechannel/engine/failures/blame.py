@@ -1,10 +1,10 @@
-"""Whose fault an error is, and so what to do about it. Pure.
+"""Classify errors by whose fault they are, which decides what happens next. Pure.
 
-    user, damaged      trying again gives the same error: the job ends
-    cluster, store     it passes: the timestep runs again under the same intent
+    user, damaged      a retry gives the same error: the job ends
+    cluster, store     the cause passes: the driver retries the timestep under the same intent
 
-What this library raises is told by its class, what Spark raises by its words: it has one exception for all that can
-become of a job. Whatever is not known to pass is the user's: a job that ends says why.
+Errors of this library are classified by class, errors of Spark by their message, since Spark has one exception for
+everything that can happen to a job. An error that is not known to pass counts as the user's: the job ends with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rechannel.errors import (
 
 
 class Blame(StrEnum):
-    """Who is to blame."""
+    """What is to blame for an error."""
 
     USER = "user"
     DAMAGED = "damaged"
@@ -32,7 +32,7 @@ class Blame(StrEnum):
 
     @property
     def passes(self) -> bool:
-        """Whether the same may succeed later."""
+        """Whether a retry may succeed."""
         return self in {Blame.CLUSTER, Blame.STORE}
 
 
@@ -49,7 +49,7 @@ _OVER = re.compile(
     r"|Cannot call methods on a stopped|Master removed our application|Application has been killed"
     r"|All masters are unresponsive"
 )
-"""Nothing runs on this session any more: no patience helps."""
+"""The session is over: retries are pointless."""
 
 _CLUSTER = re.compile(
     r"ExecutorLostFailure|ExecutorDeadException|Executor heartbeat timed out"
@@ -62,12 +62,12 @@ _CLUSTER = re.compile(
     r"|Failed to get broadcast|Could not (?:get|find) block|BlockNotFoundException|Block \S+ (?:was )?not found"
     r"|No space left on device|Connection reset by peer|Failed to connect to "
 )
-"""Executors, hosts or what they held went."""
+"""Executors, hosts or the data they held were lost."""
 
 _SEVERED = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Connection refused|Connection reset|Broken pipe"
 )
-"""A call into the JVM was cut off: it may have died."""
+"""A call into the JVM was cut off: the JVM may have died."""
 
 _STORE = re.compile(
     r"ConnectException|ConnectTimeoutException|SocketTimeoutException|UnknownHostException"
@@ -75,18 +75,18 @@ _STORE = re.compile(
     r"|AWSStatus5\d\d|SlowDown|503 Service Unavailable|Stale file handle|SafeModeException"
     r"|StandbyException"
 )
-"""What keeps bytes does not answer."""
+"""A store does not answer."""
 
 
 def blame_of(error: BaseException) -> Blame:
-    """Who is to blame for an error of a timestep, or of a look at a source."""
+    """Classify an error of a timestep, or of polling a source."""
     if isinstance(error, RechannelError):
         return next(blame for kind, blame in _BY_CLASS if isinstance(error, kind))
     return blame_of_words("\n".join(_words(error)))
 
 
 def blame_of_words(text: str) -> Blame:
-    """The same of what Spark says."""
+    """Classify a message of Spark."""
     if _OVER.search(text):
         return Blame.USER
     if _CLUSTER.search(text):
@@ -95,12 +95,12 @@ def blame_of_words(text: str) -> Blame:
 
 
 def is_over(text: str) -> bool:
-    """Whether Spark says that nothing runs on this session any more."""
+    """Return whether a message of Spark says that the session is over."""
     return _OVER.search(text) is not None
 
 
 def is_severed(error: BaseException) -> bool:
-    """Whether an error looks like the death of the JVM that a call went to."""
+    """Return whether an error looks as if the JVM died during a call."""
     return _SEVERED.search("\n".join(_words(error))) is not None
 
 

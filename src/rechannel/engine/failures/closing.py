@@ -1,7 +1,7 @@
-"""The end of a job: every step is taken, whatever became of those before it, and together they take a bounded time.
+"""Close a job: every step runs, even if earlier ones failed, and together they take a bounded time.
 
-What a step raises is logged and told, never raised: who waits for the end must hear of it, and a step that fails must
-not keep the next one from giving back what it holds.
+An error of a step is logged and returned, never raised: a step that fails must not keep the next one from releasing
+what it holds.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from rechannel.errors import FencedError, RechannelError, gone_error
 _LOG = logging.getLogger(__name__)
 
 Step = tuple[str, Callable[[], object]]
-"""What it puts away, in words, and how."""
+"""What a step closes, in words, and the function that does it."""
 
 SECONDS = 60.0
-"""How long all steps of an end may take together."""
+"""How long all steps may take together, in seconds."""
 
 GONE_SECONDS = 4.0
-"""The same where nothing can be waited for: what would have answered has died."""
+"""The same if Spark or its JVM has died, so that nothing can answer."""
 
 _LEAST_SECONDS = 0.2
 _DYING_SECONDS = 2.0
 
 
 def close_all(steps: Sequence[Step], seconds: float) -> list[str]:
-    """Take all steps in order; what went wrong, a sentence each.
+    """Run all steps in order. Returns a sentence per failure.
 
-    A step that is not over in time goes on in a thread that is not waited for, and the next one begins.
+    A step that takes too long continues in a thread that no caller joins, and the next step starts.
     """
     deadline = time.monotonic() + seconds
     failures = []
@@ -69,7 +69,7 @@ def reason_of(
     fenced: Callable[[], FencedError | None],
     gone: Callable[[], str | None],
 ) -> BaseException:
-    """What is behind an error that ends a job: another driver, whose sweeps take files, or a dead Spark."""
+    """Return the cause of an error that ends a job: another driver, whose sweeps remove files, or a dead JVM."""
     if not isinstance(error, Exception) or isinstance(error, FencedError):
         return error
     found: RechannelError | None = None
@@ -84,7 +84,7 @@ def reason_of(
 
 
 def settled(error: Exception, gone: Callable[[], str | None]) -> str | None:
-    """What `gone` tells; of a call that was cut off a moment later, since sockets close before a process is dead."""
+    """Return what `gone` returns; after a call was cut off, ask for a while, as sockets close before a process dies."""
     deadline = time.monotonic() + _DYING_SECONDS
     while (why := gone()) is None and is_severed(error) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What has failed and is tried again: how often, since when, and when it is due."""
+"""Count the retries of something that fails: how often, since when, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Again:
-    """Tries of one kind of thing; belongs to the driver's thread, and any thread may look.
-
-    failures: in a row. total: ever since the driver started. due_ms: when the next try is. Times are of a clock that
-    only passes.
-    """
+    """Retries of one kind. Only the driver's thread changes it; any thread may read it. Times are monotonic."""
 
     patience: Patience
     failures: int = 0
+    """Failures in a row."""
     total: int = 0
+    """Failures since the driver started."""
     due_ms: float | None = None
+    """When the next retry is due; None if there is no failure."""
     _since_ms: float = 0.0
 
     def failed(self, name: str, error: Exception, now_ms: float) -> float:
-        """Milliseconds until the next try.
+        """Record a failure of `name`. Returns the milliseconds until the next retry.
 
-        name: of what failed this time. Raises the error where it is not known to pass, and where patience is
-        exhausted.
+        Raises the error if it is not known to pass, or if the patience is exhausted.
         """
         blame = blame_of(error)
         if not blame.passes:
@@ -45,7 +43,7 @@ class Again:
         self.total += 1
         self.due_ms = now_ms + wait
         _LOG.warning(
-            "%s failed for reasons of the %s (%d in a row) and is tried again in %.1f s: %s",
+            "%s failed, a fault of the %s (%d in a row); next retry in %.1f s: %s",
             name,
             blame,
             self.failures,
@@ -59,17 +57,17 @@ class Again:
             return error
         kind = type(error) if isinstance(error, RechannelError) else TimestepError
         made = kind(
-            f"{name} failed {self.failures + 1} times in {lasted / 1e3:,.0f} s, which is all the patience that the"
-            f" settings have; when the cause is gone, start the job again: {one_sentence(error)}"
+            f"{name} failed {self.failures + 1} times in {lasted / 1e3:,.0f} s, and no further retry is allowed."
+            f" Start the job again when the cause is gone: {one_sentence(error)}"
         )
         made.__cause__ = error
         return made
 
     def holds(self, now_ms: float) -> bool:
-        """Whether the next try has still to wait."""
+        """Return whether the next retry is not due yet."""
         return self.due_ms is not None and now_ms < self.due_ms
 
     def well(self) -> bool:
-        """It has succeeded; whether it had failed before."""
+        """Record a success. Returns whether there had been failures."""
         failed, self.failures, self.due_ms = self.failures > 0, 0, None
         return failed

@@ -1,8 +1,8 @@
-"""Whether a job was told to stop, and for how long it still tries what fails.
+"""Whether a job was asked to stop, and for how long it still retries what fails.
 
-A driver that waits for its store, or a sink that waits for its next attempt, would hold up a stop for as long as its
-patience lasts. So from the moment at which a stop is asked for, all of them have the same few seconds left. What fails
-then ends the job with its error: what is not in the journal does not count, and the next start goes on from there.
+A driver that waits for its store, or a sink that waits for its next attempt, would delay a stop for as long as its
+patience lasts. So from the moment a stop is requested, all of them have the same few seconds left. A failure after that
+ends the job with its error: what is not in the journal does not count, and the next start continues from there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 
 class Stopping:
-    """One job's stop. Any thread may ask for it, look, or wait here."""
+    """The stop of one job. Any thread may request it, check it, or wait."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is asked for yet. seconds: from the stop to the last try. clock: seconds that pass."""
+        """seconds: from the stop to the last retry. clock: monotonic seconds."""
         self._seconds, self._clock = seconds, clock
         self._asked = threading.Event()
         self._until = math.inf
@@ -25,11 +25,11 @@ class Stopping:
 
     @property
     def asked(self) -> bool:
-        """Whether the job is to end."""
+        """Whether the job is to stop."""
         return self._asked.is_set()
 
     def ask(self) -> None:
-        """From now on; the first time counts."""
+        """Request the stop. Later calls change nothing."""
         if not self.asked:
             self._until = self._clock() + self._seconds
             self._asked.set()
@@ -37,15 +37,15 @@ class Stopping:
                 wake()
 
     def on_asked(self, wake: Callable[[], None]) -> None:
-        """Have a function called when the stop is asked for, in the thread that asks."""
+        """Register a function that the thread which requests the stop calls."""
         self._wakes.append(wake)
 
     def left(self) -> float:
-        """Seconds for which what fails may still be tried again."""
+        """Return the seconds for which failures may still be retried."""
         return max(0.0, self._until - self._clock())
 
     def sleep(self, seconds: float) -> None:
-        """Wait before another try; a stop that is asked for meanwhile ends the wait."""
+        """Wait before a retry. A stop ends the wait."""
         if self.asked:
             time.sleep(min(seconds, self.left()))
         else:

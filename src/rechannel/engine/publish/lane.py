@@ -1,4 +1,4 @@
-"""One sink's queue of committed timesteps: tried in order, in a thread of its own where there are threads."""
+"""One sink's queue of committed timesteps, published in order, in a thread of its own if publishing is threaded."""
 
 from __future__ import annotations
 
@@ -26,41 +26,47 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One committed timestep for one sink.
-
-    staged: result from before the commit; None = `rows` makes the rows, and they are staged first.
-    journalled: whether the journal waits to hear of it. again: a second time, after a restart.
-    """
+    """One committed timestep for one sink."""
 
     batch: Batch
     staged: Staged | None
+    """What was staged before the commit; None means that `rows` is staged first."""
     rows: Callable[[], Rows] | None
+    """Makes the rows; None if they were staged before the commit."""
     journalled: bool
+    """Whether the journal records the publication."""
     again: bool = False
+    """Whether this is a second publication, after a restart."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Lane:
-    """One incarnation of a sink. Everything but `attempt` is done under the publisher's lock.
-
-    who: its incarnation. failures: failed attempts at the first timestep that waits. quarantine: why it takes nothing
-    now. put_off: the job ends, and what it owes is left to the next start. last: the latest timestep that it was given.
-    """
+    """One incarnation of a sink. The publisher holds its lock for all calls but `attempt`."""
 
     sink: SinkPlan
     writer: SinkWriter
     who: str
+    """Incarnation of the sink."""
     journal: Journal
     meaning: Meaning = as_it_is
+    """Translates errors of attempts."""
     work: deque[Work] = field(default_factory=deque)
+    """Timesteps that wait, oldest first."""
     failures: int = 0
+    """Failed attempts at the first timestep that waits."""
     trouble: str = ""
+    """The last error of such an attempt, in one line."""
     quarantine: str = ""
+    """Why the sink accepts no timesteps now; empty if it does."""
     put_off: bool = False
+    """Whether the job ends and leaves what the sink owes to the next start."""
     leaving: bool = False
+    """Whether the sink is no longer part of the program."""
     last: int = 0
+    """The latest timestep that was queued."""
     thread: threading.Thread | None = None
     spent: list[SinkWriter] = field(default_factory=list)
+    """Earlier writers that may still be in use."""
 
     @property
     def name(self) -> str:
@@ -69,23 +75,23 @@ class Lane:
 
     @property
     def policy(self) -> OnFailure:
-        """What its user chose."""
+        """What happens if it cannot write, as the user chose."""
         return self.sink.sink.failure
 
     @property
     def key(self) -> str:
-        """Under which notes know the sink; journals of before know names only."""
+        """Key of the sink in the journal's notes: its incarnation, or its name in older journals."""
         return self.who or self.name
 
     def batch(self, timestep: int) -> Batch:
-        """What an open or a committed timestep is to this sink."""
+        """Return the batch that an open or committed timestep is to this sink."""
         digest = self.journal.state.digest(timestep)
         return Batch(timestep=timestep, incarnation=self.who, digest=digest)
 
     def from_journal(self, rows_of: RowsOf, timestep: int, what: Mapping[str, Any]) -> Work:
-        """What an earlier driver staged for this sink and did not see published.
+        """Return the work that an earlier driver staged for this sink and did not record as published.
 
-        Journals of before do not name digests, nor did what published them leave marks: "" stands for both.
+        Older journals have no digests, and older publications left no markers: both are "" then.
         """
         batch = replace(self.batch(timestep), digest=what.get("digest", ""))
         if "outbox" in what:
@@ -102,7 +108,10 @@ class Lane:
         what: Mapping[str, Any] | None,
         held: Staged | None,
     ) -> Work:
-        """What was just committed. what: its name in the commit. held: what was staged and is not named there."""
+        """Return the work of a timestep just committed.
+
+        what: the sink's entry in the commit; None if it has none. held: what was staged without such an entry.
+        """
         batch, journalled = self.batch(timestep), what is not None
         if self.sink.direct:
             staged = held if what is None else what["staged"]
@@ -111,7 +120,7 @@ class Lane:
         return Work(batch=batch, staged=None, rows=rows, journalled=journalled)
 
     def add(self, work: Work) -> bool:
-        """Queue a timestep, unless it waits already or the sink takes nothing now."""
+        """Queue a timestep, unless it is queued already or the sink accepts none now. Returns whether it was queued."""
         if self.quarantine or self.put_off or work.batch.timestep <= self.last:
             return False
         self.last = work.batch.timestep
@@ -119,42 +128,46 @@ class Lane:
         return True
 
     def attempt(self, work: Work) -> float:
-        """Try a timestep; how long it took, in milliseconds. Raises what the sink raises."""
+        """Publish a timestep. Returns the duration in milliseconds; raises what the sink raises."""
         began = time.perf_counter()
         staged, writer = work.staged, self.writer
         if isinstance(writer, WithDeadLetters) and writer.buried(work.batch):
             if work.journalled:
-                self.told(work.batch, f"dead letters in {writer.path}")
+                self.record(work.batch, f"dead letters in {writer.path}")
             return (time.perf_counter() - began) * 1e3
         if work.rows is not None:
             staged = writer.stage(work.rows(), work.batch)
         if staged is not None:
             writer.publish(staged, work.batch)
         if work.journalled:
-            self.told(work.batch)
+            self.record(work.batch)
         return (time.perf_counter() - began) * 1e3
 
     def bury(self, work: Work, error: BaseException) -> bool:
-        """Write the rows to the sink's dead letters instead; False where it has none, or the rows are gone."""
+        """Write the rows to the sink's dead letters instead. Returns False if it has none, or the rows are gone."""
         writer = self.writer
         if not isinstance(writer, WithDeadLetters) or work.rows is None:
             return False
-        if writer.kept(work.batch):  # it was shown; what failed came after that
+        if writer.kept(work.batch):  # it was published, and a later step failed
             if work.journalled:
-                self.told(work.batch)
+                self.record(work.batch)
             return True
         where, letters = f"dead letters in {writer.path}", writer.letters
         letters.publish(letters.stage(work.rows(), work.batch), work.batch)
         if work.journalled:
-            self.told(work.batch, f"{where}: {said(error)}")
+            self.record(work.batch, f"{where}: {said(error)}")
         timestep = work.batch.timestep
         _LOG.warning(
-            "timestep %d of sink %r went to %s: %s", timestep, self.name, where, said(error)
+            "timestep %d of sink %r was written to %s: %s",
+            timestep,
+            self.name,
+            where,
+            said(error),
         )
         return True
 
-    def told(self, batch: Batch, dropped: str = "") -> None:
-        """Let the journal know that a timestep is owed no longer."""
+    def record(self, batch: Batch, dropped: str = "") -> None:
+        """Journal that the sink no longer owes a timestep. dropped: why it was given up, if it was."""
         self.journal.append(
             Published(
                 timestep=batch.timestep, sink=self.name, incarnation=self.who, dropped=dropped
@@ -162,33 +175,33 @@ class Lane:
         )
 
     def give_up(self, reason: str) -> None:
-        """Owe nothing any more; the journal says which timesteps were never shown."""
+        """Give up all timesteps that the sink owes; the journal records them as dropped."""
         for timestep in owed(self.journal.state, self.name, self.who):
             drop(self.journal, timestep, self.name, self.who, reason)
 
     def meant(self, error: BaseException, batch: Batch) -> BaseException:
-        """What an error of an attempt stands for."""
+        """Translate an error of an attempt."""
         return self.meaning(error, self.name, batch.timestep)
 
     def judged(self, error: BaseException) -> Verdict:
-        """Count a failed attempt at the first timestep that waits, and say what is next."""
+        """Count a failed attempt at the first timestep that waits. Returns what happens next."""
         self.failures += 1
         self.trouble = said(error)
         return self.policy.verdict(self.failures, error)
 
     def take(self, sink: SinkPlan, writer: SinkWriter) -> None:
-        """Go on as another version has it. What only the writer before has open may be in use still."""
+        """Continue with the plan and writer of another version. What only the old writer has open may be in use."""
         if writer is not self.writer:
             self.spent += spent(self.writer, writer)
         self.sink, self.writer = sink, writer
 
     def close(self) -> None:
-        """Close the writer, and what was left of those before it."""
+        """Close the writer and earlier ones."""
         for each in (self.writer, *self.spent):
             each.close()
 
     def standing(self) -> dict[str, Any]:
-        """Timesteps that it owes, the oldest, failed attempts at it, the error, why it is in quarantine."""
+        """Return the timesteps that it owes, the oldest, failed attempts, the error, the reason of a quarantine."""
         waiting = [work.batch.timestep for work in self.work]
         if self.quarantine or self.put_off:
             waiting = list(owed(self.journal.state, self.name, self.who))
@@ -201,19 +214,19 @@ class Lane:
         }
 
     def done(self) -> None:
-        """The first timestep that waits waits no longer."""
+        """Remove the first timestep that waits."""
         if self.work:
             self.work.popleft()
         self.failures, self.trouble = 0, ""
 
 
 def drop(journal: Journal, timestep: int, sink: str, who: str, reason: str) -> None:
-    """Nobody shows this any more, and no namesake gets it; the journal says why."""
-    _LOG.warning("timestep %d was not shown by sink %r: %s", timestep, sink, reason)
+    """Journal that no sink will publish a timestep, and why; a later sink of the same name does not get it either."""
+    _LOG.warning("sink %r did not publish timestep %d: %s", sink, timestep, reason)
     journal.append(Published(timestep=timestep, sink=sink, incarnation=who, dropped=reason))
 
 
 def said(error: BaseException) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first[:300]}"

@@ -1,14 +1,12 @@
-"""Sinks: what is staged before a commit, and what is published after it, again after a crash if need be.
+"""Publish to sinks: stage before a commit, publish after it, and publish again after a crash if necessary.
 
-A sink straight downstream of sources (no stage) is *staged* before the commit: its files are written under a hidden
-name, which the commit names.
-A sink downstream of a stage needs nothing before the commit: the rows lie in outbox files that the commit names.
-After the commit either is published; a sink whose publication is durable gets an entry in the journal when that is
-done.
+A sink directly downstream of sources, without a stage between, is *staged* before the commit: its files are written
+under a hidden name, which the commit contains. A sink downstream of a stage needs nothing before the commit: its rows
+are in sink-buffer files that the commit names. Both are published after the commit. If the publication is durable, the
+journal records it.
 
-Every incarnation of a sink has a queue of its own (`lane.py`), so that one that is slow or cannot write delays no
-other, and nothing that one is owed is given to another of its name. What becomes of one that cannot write is said in
-`sinks/failure.py`.
+Every incarnation of a sink has its own queue (`lane.py`), so that a slow or failing sink delays no other, and no sink
+receives what is owed to an earlier one of the same name. `sinks/failure.py` defines what happens to a failing sink.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ from rechannel.telemetry.troubles import Trouble, unheard
 _LOG = logging.getLogger(__name__)
 
 CLOSING_SECONDS = 60.0
-"""What is under way gets so long when the job ends, all sinks together."""
+"""How long all sinks together may take to finish when the job ends."""
 
 
 class Publisher:
-    """Publishes committed timesteps, of every sink in order: in threads of its own, or one call at a time."""
+    """Publishes committed timesteps, in order per sink, in one thread per sink or one call at a time."""
 
     def __init__(  # noqa: PLR0913 - the seams of publishing, each given from outside
         self,
@@ -58,10 +56,11 @@ class Publisher:
         stopping: Stopping | None = None,
         meaning: Meaning = as_it_is,
     ) -> None:
-        """Take the parts; nothing runs yet.
+        """Nothing runs yet.
 
-        trouble: hears of sinks that fail and are tried again. stopping: bounds how long, once the job is to end.
-        meaning: of what comes out of whatever runs the sinks' jobs.
+        backlog: timesteps that may wait for a sink before the driver starts no more. tell: called after a publication.
+        trouble: receives sinks that fail and are retried. stopping: bounds the retries once the job is to end. meaning:
+        translates errors of the engine that runs the sinks' jobs.
         """
         self._tell = tell
         self._trouble = trouble
@@ -74,7 +73,7 @@ class Publisher:
         self._meaning = meaning
         self._quarantining = Quarantining(journal, trouble)
         self._letting_out = threading.Lock()
-        """Held from the look whether a sink is in quarantine until it is let out, or until what it owes is given up."""
+        """Held from the check whether a sink is in quarantine until it is released, or what it owes is given up."""
         self._volatile: dict[tuple[int, str], Staged] = {}
         self._threaded = self._closed = False
         self._error: BaseException | None = None
@@ -84,12 +83,12 @@ class Publisher:
     def _lane(self, sink: SinkPlan, writer: SinkWriter) -> Lane:
         who = incarnation(self._journal.state.notes, SINKS, sink.sink.name)
         lane = Lane(sink=sink, writer=writer, who=who, journal=self._journal, meaning=self._meaning)
-        # Known before anything is published, so that a sink can be released as soon as there is a job.
+        # Set before anything is published, so that a sink can be released as soon as the job exists.
         lane.quarantine = self._quarantining.reason(lane)
         return lane
 
     def start(self) -> None:
-        """Publish in threads from now on, one per sink."""
+        """Publish in one thread per sink from now on."""
         self._threaded = True
         for lane in self._lanes.values():
             self._run(lane)
@@ -101,7 +100,7 @@ class Publisher:
             lane.thread.start()
 
     def recover(self, state: JournalState) -> None:
-        """Publish again what was committed and not published; what is owed to no present sink is given up."""
+        """Publish what was committed and not published. What no present sink is owed is given up."""
         for timestep, staged in sorted(state.unpublished.items()):
             for name, what in staged.items():
                 lane = self._lanes.get(name)
@@ -122,7 +121,7 @@ class Publisher:
     # Around a commit -----------------------------------------------------------------------------------------
 
     def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
-        """What the commit must name for each sink whose publication is durable."""
+        """Stage a timestep. Returns, by sink, what the commit must contain for durable publication."""
         out: dict[str, Any] = {}
         for name, lane in self._lanes.items():
             batch = lane.batch(decided.number)
@@ -139,7 +138,7 @@ class Publisher:
         return out
 
     def _staged(self, lane: Lane, rows: Callable[[], Rows], batch: Batch) -> Staged:
-        """Stage before the commit, which waits for it. Where its user counts attempts, the last one ends the job."""
+        """Stage before the commit, which waits. If the user limits attempts, the last failure ends the job."""
         failures = 0
         while True:
             try:
@@ -163,7 +162,7 @@ class Publisher:
             self._add(lane, lane.committed(self._rows_of, decided.number, kept, what, held))
 
     def exchange(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
-        """Other sinks from now on. What waits for one that is gone is still published by it; then it is closed."""
+        """Switch to other sinks. A sink that is gone still publishes what waits for it, and is closed then."""
         with self._letting_out:
             notes = self._journal.state.notes
             lanes: dict[str, Lane] = {}
@@ -190,7 +189,7 @@ class Publisher:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Close the writers of sinks that are gone and have nothing left to publish."""
+        """Close the writers of sinks that are gone and have published everything."""
         with self._changed:
             done = [lane for lane in self._leaving if not lane.work]
             self._leaving = [lane for lane in self._leaving if lane.work]
@@ -219,7 +218,7 @@ class Publisher:
                 return
 
     def turns(self) -> dict[str, Callable[[], None]]:
-        """What may happen next, in any order: of every sink that a timestep waits for, its turn."""
+        """Return the possible next steps, one per sink with a waiting timestep, in any order."""
         return {lane.key: partial(self._turn, lane) for lane in self._waiting()}
 
     def _waiting(self) -> list[Lane]:
@@ -227,7 +226,7 @@ class Publisher:
             return [lane for lane in self._all() if lane.work]
 
     def publish_next(self) -> bool:
-        """Publish the oldest timestep that waits, to one sink; False when none waits. Raises what the sink raises."""
+        """Publish the oldest waiting timestep to one sink. Returns False if none waits; raises what the sink raises."""
         waiting = self._waiting()
         if not waiting:
             return False
@@ -251,7 +250,7 @@ class Publisher:
             self._dismiss()
 
     def _failed(self, lane: Lane, work: Work, raised: BaseException) -> None:
-        """Do what the sink's user chose. Raises the error where that is to stop, or the job has ended anyway."""
+        """Apply the failure policy of the sink. Raises the error if that is to stop the job, or the job has ended."""
         error = lane.meant(raised, work.batch)
         verdict = lane.judged(error)
         if self._closed:
@@ -274,7 +273,7 @@ class Publisher:
             raise error
 
     def _waited(self, lane: Lane, failures: int, error: BaseException) -> bool:
-        """Pause before the next attempt; False where there is none: the job ends, or a caller steps it."""
+        """Pause before the next attempt. Returns False if there is none, because the job ends."""
         if not self._threaded:
             return lane.policy.then != "stop"
         self._trouble(f"sink {lane.name}", error)
@@ -287,7 +286,7 @@ class Publisher:
             return not self._closed
 
     def _put_off(self, lane: Lane) -> bool:
-        """Leave what a sink owes to the next start, if a stop waits for it no longer and it is not to end the job."""
+        """Leave what a sink owes to the next start, if the job stops and the sink's policy is not to stop it."""
         if lane.policy.then == "stop" or not self._stopping.asked:
             return False
         with self._changed:
@@ -295,11 +294,13 @@ class Publisher:
                 return False
             lane.put_off = True
             self._emptied(lane)
-        _LOG.warning("the job stops, and sink %r owes its timesteps: %s", lane.name, lane.trouble)
+        _LOG.warning(
+            "the job stops while sink %r still owes timesteps: %s", lane.name, lane.trouble
+        )
         return True
 
     def _wake(self) -> None:
-        """Those that pause before another attempt make it now."""
+        """End all pauses before further attempts."""
         with self._changed:
             self._changed.notify_all()
 
@@ -311,7 +312,7 @@ class Publisher:
             self._emptied(lane)
 
     def _give_up(self, lane: Lane, reason: str) -> None:
-        """Owe nothing any more."""
+        """Give up what a sink owes."""
         lane.give_up(reason)
         self._emptied(lane)
 
@@ -321,12 +322,15 @@ class Publisher:
             self._changed.notify_all()
 
     def release(self, sink: str) -> int:
-        """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
+        """Let a sink in quarantine publish what it owes, in order.
+
+        Returns the number of timesteps. Raises NotReadyError if the sink is not in quarantine.
+        """
         with self._letting_out:
             lane = self._lanes.get(sink)
             if lane is None or not lane.quarantine:
                 there = sorted(name for name, each in self._lanes.items() if each.quarantine)
-                msg = f"sink {sink!r} is not in quarantine; there are {there}"
+                msg = f"sink {sink!r} is not in quarantine; sinks in quarantine: {there}"
                 raise NotReadyError(msg)
             self._quarantining.let_out(lane)
             with self._changed:
@@ -341,12 +345,12 @@ class Publisher:
     # How it stands -------------------------------------------------------------------------------------------
 
     def standing(self) -> dict[str, dict[str, Any]]:
-        """How every sink stands: what it owes, failed attempts at the first of that, why it is in quarantine."""
+        """Return the state of each sink: what it owes, failed attempts, why it is in quarantine."""
         with self._changed:
             return {lane.name: lane.standing() for lane in self._lanes.values()}
 
     def check(self) -> None:
-        """Raise what a sink raised that ends the job."""
+        """Raise the error of a sink that ends the job."""
         if self._error is not None:
             raise self._error
 
@@ -354,28 +358,28 @@ class Publisher:
         return [*self._leaving, *self._lanes.values()]
 
     def idle(self) -> bool:
-        """Whether everything committed is published, but by sinks in quarantine. Raises what a sink raised."""
+        """Return whether all sinks outside of quarantine have published everything. Raises as `check` does."""
         with self._changed:
             self.check()
             return not any(lane.work for lane in self._all())
 
     def has_room(self) -> bool:
-        """Whether another timestep may start: no sink has more waiting than the backlog. Raises what a sink raised."""
+        """Return whether another timestep may start: no sink exceeds the backlog. Raises as `check` does."""
         with self._changed:
             self.check()
             return all(len(lane.work) <= self._backlog for lane in self._all())
 
     def oldest(self) -> int | None:
-        """The oldest timestep that waits for a sink: its outbox files are still read.
+        """Return the oldest timestep that waits for a sink and whose sink-buffer files are still needed.
 
-        What sinks in quarantine owe is not among them: the journal names those files.
+        What sinks in quarantine owe does not count: the journal keeps those files.
         """
         with self._changed:
             waiting = (lane.work[0].batch.timestep for lane in self._all() if lane.work)
             return min(waiting, default=None)
 
     def drain(self) -> None:
-        """Wait until everything is published. Raises what a sink raised."""
+        """Wait until everything is published. Raises as `check` does."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error is not None or not any(lane.work for lane in self._all())
@@ -383,13 +387,13 @@ class Publisher:
             self.check()
 
     def shut(self) -> None:
-        """Begin nothing more, and put nothing more in quarantine; returns at once."""
+        """Start no further attempt and no further quarantine. Returns at once."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the threads after what they are doing; unpublished timesteps are published at the next start."""
+        """End the threads after their current attempt. The next start publishes what is left."""
         until = time.monotonic() + CLOSING_SECONDS
         self.shut()
         for lane in self._all():

@@ -1,4 +1,4 @@
-"""Sinks that go into quarantine and come out of it: the journal records it, and the troubles of the job tell it."""
+"""Put sinks into quarantine and release them: the journal records it, and the job's troubles show it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Quarantining:
     """Keeps the note `quarantine`. Any thread may call it."""
 
     def __init__(self, journal: Journal, trouble: Trouble) -> None:
-        """trouble: hears of sinks in quarantine."""
+        """trouble: receives the sinks in quarantine."""
         self._journal, self._trouble = journal, trouble
         self._noting = threading.Lock()
 
     def reason(self, lane: Lane) -> str:
-        """Why a sink is in quarantine; "" where it is not."""
+        """Return why a sink is in quarantine; empty if it is not."""
         return str(quarantined(self._journal.state.notes).get(lane.key, {}).get("reason", ""))
 
     def put_in(self, lane: Lane, timestep: int, reason: str) -> None:
-        """It takes nothing from a timestep on."""
+        """Put a sink into quarantine: it accepts nothing from a timestep on."""
         with self._noting:
             notes = self._journal.state.notes
             note = put_in(notes, lane.key, sink=lane.name, timestep=timestep, reason=reason)
@@ -33,17 +33,17 @@ class Quarantining:
         self.tell(lane, reason)
 
     def tell(self, lane: Lane, reason: str) -> None:
-        """It is in quarantine still."""
+        """Report that a sink is in quarantine."""
         how = f"in quarantine, owes its timesteps until job.release({lane.name!r})"
         self._trouble(f"sink {lane.name}", StorageError(f"{how}: {reason}"))
 
     def let_out(self, lane: Lane) -> None:
-        """It takes timesteps again, or never will."""
+        """End the quarantine of a sink that accepts timesteps again, or is gone."""
         self._forget(lane.key)
         self._trouble(f"sink {lane.name}", None)
 
     def forget_others(self, present: set[str]) -> None:
-        """Forget those that are gone."""
+        """Remove the notes of sinks that are gone."""
         for who in quarantined(self._journal.state.notes).keys() - present:
             self._forget(who)
 

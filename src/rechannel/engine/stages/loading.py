@@ -1,5 +1,8 @@
-"""State that operators start with, loaded in bulk: of a job that starts, committed as timestep 0 before the first input
-is read; of an operator that is added to a running one, written ahead and named at the border from which it runs."""
+"""Load the initial state of operators in bulk.
+
+A job that starts commits it as timestep 0, before it reads input. For an operator that is added to a running job, it is
+written ahead and becomes valid at the timestep boundary from which the operator runs.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ class Loader(Protocol):
     """Loads a table of state rows with an engine."""
 
     def rows(self, table: Any) -> int:
-        """How many rows a table has."""
+        """Return the number of rows of a table."""
 
     def schema(self, table: Any) -> Any:
-        """Its Arrow schema."""
+        """Return the Arrow schema of a table."""
 
     def load(
         self,
@@ -39,17 +42,20 @@ class Loader(Protocol):
         names: tuple[str, ...],
         slices: Routing,
     ) -> list[Report]:
-        """Scatter and write; one report per slice."""
+        """Scatter and write the rows. Returns one report per slice."""
 
 
 Tables = Mapping[str, tuple[Any, tuple[str, ...]]]
-"""By operator: a table of state, and the names of its columns in stored order."""
+"""Table of state and names of its columns in stored order, by operator."""
 
 
 def initial_state(
     plan: PhysicalPlan, programs: Mapping[str, StageProgram], state: JournalState, loader: Loader
 ) -> Tables:
-    """What the dataflow gives as initial state, if the journal is new; nothing is loaded. Raises DataflowError."""
+    """Return the initial state that the dataflow declares, if the journal is new. Nothing is loaded yet.
+
+    Raises DataflowError if columns are missing.
+    """
     return _made(given_state(plan), programs, loader) if _is_new(state) else {}
 
 
@@ -65,7 +71,7 @@ def load_initial(
     loader: Loader,
     now_ms: int,
 ) -> None:
-    """Load and commit initial state, if the journal is new. tables: as `initial_state` answers."""
+    """Load and commit initial state, if the journal is new. tables: from `initial_state`."""
     if not tables or not _is_new(journal.state):
         return
     if journal.state.last_intended is None:
@@ -84,7 +90,7 @@ def load_initial(
 
 
 def given_state(plan: PhysicalPlan) -> dict[str, Any]:
-    """What the dataflow gives as initial state, by operator: functions that make tables."""
+    """Return the functions that make the initial state of operators, by operator."""
     return {
         stage.name: node.initial
         for stage in plan.stateful
@@ -101,9 +107,9 @@ def load_added(
     timestep: int,
     now_ms: int,
 ) -> dict[str, Edit]:
-    """Write the state of operators that are not there yet; edits that make it theirs, by operator.
+    """Write the initial state of operators that will be added. Returns the edits that add it, by operator.
 
-    given: functions that make tables, by operator. timestep: that the files are named by. Raises DataflowError.
+    given: functions that make tables, by operator. timestep: for the names of the files. Raises DataflowError.
     """
     step = StageStep(timestep=timestep, now_ms=now_ms)
     tables = _made(given, programs, loader)
@@ -113,7 +119,7 @@ def load_added(
 def _made(
     given: Mapping[str, Any], programs: Mapping[str, StageProgram], loader: Loader
 ) -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """Tables and the names of their columns in stored order; all of them are looked at before the first is loaded."""
+    """Return the tables with their columns in stored order. All tables are checked before the first is loaded."""
     tables = {name: make() if callable(make) else make for name, make in given.items()}
     return {
         name: (table, tuple(conform_state(programs[name], loader.schema(table))))

@@ -1,4 +1,4 @@
-"""Reading outbox files: rows that a stage kept for sinks and DataFrame functions behind it."""
+"""Read sink-buffer files: rows that a stage kept for downstream sinks and DataFrame functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sink_buffer_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of outbox files, in the order of the keys and of the rows in each.
+    """Yield the batches of sink-buffer files, in the order of the keys and of the rows in each file.
 
     Raises MissingFileError or DamagedStateError naming the file.
     """
@@ -27,17 +27,16 @@ def sink_buffer_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordB
 
 @dataclass(frozen=True)
 class SinkBufferRows:
-    """mapInArrow function over one number per partition: the rows of the file of that number.
-
-    schema: columns that Spark expects, which it takes by their places; None = those of the files.
-    """
+    """mapInArrow function from one file number per partition to the rows of that file."""
 
     store: Store
     keys: tuple[str, ...]
+    """Key of each file, by number."""
     schema: pa.Schema | None = None
+    """Columns that Spark expects, by position; None means those of the files."""
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, rows out."""
+        """Take numbers, yield rows."""
         for batch in numbers:
             keys = (self.keys[i] for i in batch.column(0).to_pylist())
             for rows in sink_buffer_tables(self.store, keys):
@@ -47,9 +46,9 @@ class SinkBufferRows:
 def sink_buffer_frame(
     spark: SparkSession, keys: Sequence[str], store: Store, schema: pa.Schema
 ) -> DataFrame:
-    """Rows of outbox files as a DataFrame, one partition per file; no files give no rows.
+    """Return the rows of sink-buffer files as a DataFrame, one partition per file; without files, no rows.
 
-    store: one that can be pickled and that executors reach. schema: columns of the frame.
+    store: can be pickled, and executors can reach it. schema: columns of the frame.
     """
     from rechannel.sources.spark import empty_frame, spark_schema
 

@@ -1,4 +1,4 @@
-"""What publishing asks of others: the rows of a sink, and a function that is told when they are shown."""
+"""What publishing needs from others: the rows of a sink, the meaning of errors, and a listener."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ class RowsOf(Protocol):
     def __call__(
         self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
     ) -> Rows:
-        """Rows of a sink's frame. decided: needed only by frames over sources."""
+        """Return the rows of a sink's frame. decided: only needed for frames over sources."""
 
 
 class Meaning(Protocol):
-    """What an error means that came out of a sink's attempt at a timestep."""
+    """Translates an error of a sink's attempt at a timestep."""
 
     def __call__(self, error: BaseException, sink: str, timestep: int) -> BaseException:
-        """The error of this library that it stands for, with its cause; itself where that is nothing else."""
+        """Return the error of this library that it stands for, with its cause; else the error itself."""
 
 
 def as_it_is(error: BaseException, sink: str, timestep: int) -> BaseException:
-    """Every error says itself what it is."""
+    """Return the error unchanged: a `Meaning`."""
     del sink, timestep
     return error
 
 
 class Told(Protocol):
-    """Told when a sink has shown a timestep. It must not raise and must not block."""
+    """Called when a sink has published a timestep. It must not raise and must not block."""
 
     def __call__(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-        """again: published a second time, after a restart."""
+        """again: this is a second publication, after a restart."""
 
 
 def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-    """Tell no one."""
+    """Do nothing."""
 
 
 def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Outbox files that a frame reads."""
+    """Return the sink-buffer files that a frame reads, by node."""
     nodes = [leaf.node for leaf in leaves(frame) if isinstance(leaf, SinkBufferFrame)]
     return {node: list(kept.get(node, [])) for node in nodes}

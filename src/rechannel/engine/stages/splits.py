@@ -1,4 +1,4 @@
-"""Which task of a front reads which splits. Pure."""
+"""Assign splits to the tasks of a source stage. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from rechannel.sources.reader import Split
 
 
 def assign(layout: Sequence[Split], tasks: int) -> list[list[Split]]:
-    """Neighbouring splits to one task each, about equal in size. At most `tasks` lists, none empty (but for
-    no splits: one)."""
+    """Assign neighbouring splits to tasks, about equal in size.
+
+    Returns at most `tasks` lists, none of them empty; without splits, one empty list.
+    """
     sizes = [float(split.get("size", 1)) for split in layout]
     total, passed = sum(sizes), 0.0
     out: list[list[Split]] = [[] for _ in range(max(1, min(tasks, len(layout))))]

@@ -1,7 +1,7 @@
-"""Versions that are being read: their files stay, however far the stream has gone on since.
+"""Pin versions of the state while they are read, so that their files stay however far the stream has advanced.
 
-A reader says so first and looks then whether the journal still keeps the version. A sweep reads the journal first
-and asks then what is held. So a version that was found to be kept is in no sweep before it is released.
+A reader pins first and then checks whether the journal still keeps the version. A sweep reads the journal first and
+then asks what is pinned. So no sweep removes a version between this check and its release.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from rechannel.engine.view.state_view import version_at
 
 
 class Hold:
-    """One version that stays until it is released. A context manager. state: the journal's, which keeps it."""
+    """One pinned version, until it is released. A context manager."""
 
     def __init__(self, held: Pinned, number: int, state: JournalState) -> None:
         """Use `Pinned.hold`."""
         self._held, self._number = held, number
         self.state = state
+        """State of the journal, which keeps the version."""
 
     def release(self) -> None:
-        """Let it go; again does nothing."""
+        """Release the version. Further calls do nothing."""
         self._held._drop(self._number)
 
     def __enter__(self) -> Hold:
-        """Hold until the block ends."""
+        """Keep the version until the block ends."""
         return self
 
     def __exit__(
@@ -37,23 +38,23 @@ class Hold:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let it go."""
+        """Release the version."""
         self.release()
 
 
 class Pinned:
-    """What is held of one job. Threads may share it."""
+    """The pinned versions of one job. Threads may share it."""
 
     def __init__(self) -> None:
-        """Nothing is held."""
+        """Nothing is pinned yet."""
         self._files: dict[int, frozenset[str]] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
 
     def hold(self, state: Callable[[], JournalState], timestep: int | None = None) -> Hold:
-        """Hold the version of a timestep; None = the latest one. state: of the journal, now.
+        """Pin the version of a timestep; None means the latest. state: returns the journal's present state.
 
-        Raises NotReadyError when it is not kept.
+        Raises NotReadyError if the version is not kept.
         """
         while True:
             now = state()
@@ -67,7 +68,7 @@ class Pinned:
             made.release()
 
     def files(self) -> frozenset[str]:
-        """Keys of all files of all versions that are held."""
+        """Return the keys of all files of all pinned versions."""
         with self._lock:
             return frozenset().union(*self._files.values())
 

@@ -1,4 +1,4 @@
-"""SQL over tables of state. Which tables a query needs, and the answer of polars where there is no Spark."""
+"""SQL over tables of state: which tables a query needs, and its answer by polars if there is no Spark."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 _BEGIN = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([a-z]*)", re.DOTALL | re.IGNORECASE)
 _TOLD = ("show", "describe", "desc", "explain")
-"""Beginnings of statements that tell of tables or of queries, and are no queries."""
+"""First words of statements that describe tables or queries and are not queries themselves."""
 _QUERIES = ("select", "with", "values", "from", "table", *_TOLD)
 _MISSING = re.compile(r"relation '(.*?)' was not found")
 
 
 def named(query: str, operators: Sequence[str]) -> list[str]:
-    """Operators whose names occur in a query: no others are read. Raises RefusedError for what is no query.
+    """Return the operators whose names occur in a query; only these are read. Raises RefusedError for other statements.
 
-    A column, or a text, may bear the name of an operator; then that is read for nothing.
+    If a column or a string has the name of an operator, that operator is read unnecessarily.
     """
     if not isinstance(query, str) or not query.strip():
-        msg = f"a query is text, as in 'SELECT * FROM counts', not {query!r}"
+        msg = f"a query is a string such as 'SELECT * FROM counts', not {query!r}"
         raise RefusedError(msg)
     if _begin(query) not in _QUERIES:
-        msg = f"state is only read: a query begins with SELECT, WITH or VALUES, not as {query.strip()[:40]!r} does"
+        msg = f"state is read-only: a query begins with SELECT, WITH or VALUES, unlike {query.strip()[:40]!r}"
         raise RefusedError(msg)
     asked = query.casefold()
     return [name for name in operators if _word(name).search(asked)]
 
 
 def is_told(query: str) -> bool:
-    """Whether it only tells of tables or of another query."""
+    """Return whether a statement only describes tables or another query."""
     return _begin(query) in _TOLD
 
 
 def _begin(query: str) -> str:
-    """Its first word."""
+    """Return the first word of a statement."""
     begin = _BEGIN.match(query)
     return begin[1].casefold() if begin else ""
 
@@ -51,9 +51,9 @@ def _word(name: str) -> re.Pattern[str]:
 
 
 def answer(query: str, tables: Mapping[str, pa.Table], operators: Sequence[str]) -> pa.Table:
-    """The answer to a query, in the dialect of polars.
+    """Answer a query in the dialect of polars.
 
-    tables: those that it names. operators: all that there are, for messages. Raises UnknownOperatorError, RefusedError.
+    tables: those that it names. operators: all names, for messages. Raises UnknownOperatorError, RefusedError.
     """
     import polars as pl
 
@@ -65,24 +65,24 @@ def answer(query: str, tables: Mapping[str, pa.Table], operators: Sequence[str])
         missing = _MISSING.search(words)
         raise failed(words, missing and missing[1], operators) from error
     except pl.exceptions.PanicException as error:
-        raise failed(f"polars has no such type ({error})", None, operators) from error
+        raise failed(f"polars does not support a type in it ({error})", None, operators) from error
     return _arrow(found)
 
 
 def failed(words: str, missing: str | None, operators: Sequence[str]) -> RechannelError:
-    """What became of a query that cannot be answered. missing: a table that is not there."""
+    """Return the error of a query that cannot be answered. missing: a table that does not exist."""
     tables = ", ".join(f"`{name}`" for name in operators) or "none"
     if missing is not None:
         msg = (
-            f"there is no table {missing}; tables are the operators with state: {tables}."
-            " Put backticks around a name with other signs than letters, digits and '_'"
+            f"no table {missing}; the tables are the operators with state: {tables}."
+            " Put backticks around a name with characters other than letters, digits and '_'"
         )
         return UnknownOperatorError(msg)
-    return RefusedError(f"the query cannot be answered: {words.strip()}. Tables are {tables}")
+    return RefusedError(f"the query cannot be answered: {words.strip()}. The tables are {tables}")
 
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:
-    """The frame with the types that Spark and Arrow give such columns."""
+    """Return the frame with the types that Spark and Arrow give such columns."""
     import polars as pl
 
     table: pa.Table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -90,7 +90,7 @@ def _arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _usual(kind: pa.DataType) -> pa.DataType:
-    """Without 64-bit offsets; numbers of rows, which polars counts in 32 bits, are signed."""
+    """Return a type without 64-bit offsets; row counts, which polars returns as uint32, become int64."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

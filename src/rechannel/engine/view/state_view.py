@@ -1,4 +1,4 @@
-"""The live state of an operator, readable while the job runs: a scan of the manifest's runs, on Spark or here."""
+"""Read the live state of operators while the job runs: a scan of the manifest's runs, on Spark or in this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rechannel.model.routing import Routing
 from rechannel.state.manifest import Manifest
 
 Scan = Callable[[StageProgram, list[TaskState], Clock], Any]
-"""(program, tasks, times as of which state is seen) -> DataFrame."""
+"""(program, tasks, clock that decides which rows count) -> DataFrame."""
 
 ROWS_PER_TASK = 4_000_000
-"""A scan has at least one task per so many rows, so that a large state does not have to fit in one."""
+"""Most rows per task of a scan, so that a large state does not have to fit into one task."""
 
 
 class StateView:
-    """Reads state from what the journal says."""
+    """Reads state as the journal describes it."""
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class StateView:
         programs: Mapping[str, StageProgram],
         scan: Scan | None = None,
     ) -> None:
-        """Bind to a plan. scan: makes a DataFrame of tasks that read state; None = tables, made here."""
+        """Bind to a plan. scan: makes a DataFrame whose tasks read state; None makes tables in this process."""
         self._programs = _stateful(plan, programs)
         self._scan = scan
 
     def exchange(self, plan: PhysicalPlan, programs: Mapping[str, StageProgram]) -> None:
-        """Another version of the dataflow runs from now on."""
+        """Switch to another version of the dataflow."""
         self._programs = _stateful(plan, programs)
 
     @property
@@ -47,7 +47,7 @@ class StateView:
         return tuple(self._programs)
 
     def frame(self, operator: str, state: JournalState, timestep: int | None) -> Any:
-        """State in the operator's output columns: a DataFrame on Spark, a table in process."""
+        """Return state in the operator's view schema: a DataFrame on Spark, a table in process."""
         return self.frames([operator], state, timestep)[operator]
 
     def frames(
@@ -57,9 +57,9 @@ class StateView:
         timestep: int | None,
         scan: Scan | None = None,
     ) -> dict[str, Any]:
-        """The same of several operators, as one version of the dataflow sees them. scan: in place of the view's own.
+        """Return the state of several operators under one version of the dataflow. scan: replaces the view's own.
 
-        The state has to be read before this is called: later programs know what earlier ones wrote.
+        The caller reads the journal's state first: later programs can read what earlier ones wrote.
         """
         programs, scan = self._programs, scan or self._scan
         found = {}
@@ -74,7 +74,7 @@ class StateView:
         return found
 
     def canonical(self, operator: str, state: JournalState, timestep: int | None) -> pa.Table:
-        """State exactly as stored, in one order."""
+        """Return state as stored, in a fixed order."""
         program = _program(self._programs, operator)
         tasks, clock = self._tasks(operator, state, timestep)
         return pa.concat_tables([canonical(program, task, clock) for task in tasks])
@@ -91,7 +91,7 @@ class StateView:
 
 
 def version_at(state: JournalState, timestep: int | None) -> Version:
-    """What was committed at a timestep; None = the latest. Raises NotReadyError where it is not kept."""
+    """Return what was committed at a timestep; None means the latest. Raises NotReadyError if it is not kept."""
     version = state.latest if timestep is None else state.versions.get(timestep)
     if version is None:
         msg = (
@@ -103,17 +103,17 @@ def version_at(state: JournalState, timestep: int | None) -> Version:
 
 
 def manifest_at(operator: str, state: JournalState, timestep: int | None) -> tuple[Manifest, Clock]:
-    """The manifest of an operator as of a commit, and the commit's times.
+    """Return the manifest of an operator as of a commit, and the commit's clock.
 
-    Raises NotReadyError where it is not kept, RefusedError where the name was another operator's then.
+    Raises NotReadyError if the version is not kept, RefusedError if another operator had the name then.
     """
     version = version_at(state, timestep)
     began = since(state.notes, OPERATORS, operator)
-    # What it begins with is there as of the timestep before.
+    # Its initial state exists as of the timestep before.
     if timestep is not None and timestep < began - 1:
         msg = (
-            f"operator {operator!r} is there since timestep {began}: at timestep {timestep} there was none, or another"
-            f" one of that name, which was removed. Ask for timestep {began} or a later one"
+            f"operator {operator!r} exists since timestep {began}: at timestep {timestep} no operator had that name, or"
+            f" another one that was removed. Ask for timestep {began} or a later one"
         )
         raise RefusedError(msg)
     return version.manifests.get(operator, Manifest()), version.clock(operator)
@@ -127,6 +127,8 @@ def _stateful(
 
 def _program(programs: Mapping[str, StageProgram], operator: str) -> StageProgram:
     if operator not in programs:
-        msg = f"there is no operator with state called {operator!r}; there are {list(programs)}"
+        msg = (
+            f"no operator with state is called {operator!r}; operators with state: {list(programs)}"
+        )
         raise UnknownOperatorError(msg)
     return programs[operator]

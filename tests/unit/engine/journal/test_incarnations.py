@@ -132,7 +132,7 @@ def test_state_of_another_operator_of_the_name_is_not_shown():
     assert harness.state("x", timestep=4).to_pylist() == [{"k": "a", "n": 1}]
     assert harness.state("x", timestep=3).to_pylist() == []  # what it begins with
     for timestep in (1, 2):
-        with pytest.raises(RefusedError, match="'x' is there since timestep 4: at timestep"):
+        with pytest.raises(RefusedError, match="'x' exists since timestep 4: at timestep"):
             harness.state("x", timestep=timestep)
     assert harness.state("op", timestep=1).to_pylist() == [{"k": "a", "n": 1}]
 

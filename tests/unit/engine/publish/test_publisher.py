@@ -444,7 +444,7 @@ def test_a_sink_that_is_removed_in_quarantine_owes_nothing():
 
 
 def test_only_what_is_in_quarantine_is_released():
-    with pytest.raises(NotReadyError, match="not in quarantine; there are"):
+    with pytest.raises(NotReadyError, match="not in quarantine; sinks in quarantine"):
         Bench().publisher.release("behind")
 
 
@@ -523,7 +523,7 @@ def test_two_that_release_a_sink_at_once_queue_what_it_owes_once():
     while bench.publisher.publish_next():
         pass
     answers = during_the_release(bench, lambda: bench.publisher.release("behind"))
-    assert answers == [2, "sink 'behind' is not in quarantine; there are []"]
+    assert answers == [2, "sink 'behind' is not in quarantine; sinks in quarantine: []"]
     while bench.publisher.publish_next():
         pass
     assert [batch.timestep for batch in bench.behind.batches] == [1, 2]
