@@ -50,7 +50,7 @@ PHRASES = {
     rf"{NO_LAG}behind(?! (?:{SHELTER}))": "'after', 'downstream of', 'below'",
     # Words that the glossary in ARCHITECTURE.md has replaced.
     r"front tasks?|fronts|(?:an?|the|its|each|every) front(?! (?:of|end|matter))": "'source task'",
-    r"outbox(?:es)?(?!/|\.)": "'sink buffer'",
+    r"outbox(?:es)?(?!/|\.|`)": "'sink buffer'",
     r"sieves?": "'hash filter'",
     r"borders?(?![-:])": "'timestep boundary', 'boundary'",
     r"front halls?|rooms": "'packages'",

@@ -25,48 +25,55 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
         str,
         typer.Argument(
             metavar="LOG",
-            help="An event log of Spark, the state directory of a job, or a trace (.parquet, .csv, .jsonl, .msgpack).",
+            help="A Spark event log, the state directory of a job, or a trace (.parquet, .csv, .jsonl, .msgpack).",
         ),
     ],
     window: Annotated[
         str,
         typer.Option(
-            metavar="SECONDS", help="Length of a window; 'batch' for one per batch of a stream."
+            metavar="SECONDS",
+            help="Length of a window; 'batch' for one window per batch of a stream.",
         ),
     ] = "1",
     query: Annotated[
         str | None, typer.Option(metavar="NAME", help="The stream whose batches are windows.")
     ] = None,
     since: Annotated[
-        float, typer.Option(min=0, help="Leave out what was before, seconds from the begin.")
+        float, typer.Option(min=0, help="Start of the part to analyse, seconds from the beginning.")
     ] = 0.0,
     until: Annotated[
-        float | None, typer.Option(min=0, help="Leave out what came later, seconds from the begin.")
+        float | None,
+        typer.Option(min=0, help="End of the part to analyse, seconds from the beginning."),
     ] = None,
     threshold: Annotated[
         float,
         typer.Option(
-            min=0, help="Gaps shorter than this are part of what is beside them, milliseconds."
+            min=0,
+            help="Gaps shorter than this belong to the activities next to them, milliseconds.",
         ),
     ] = 0.0,
     top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 10,
     page: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Also write a page with pictures.")
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Also write an HTML page with pictures."),
     ] = None,
     png: Annotated[
-        str | None, typer.Option(metavar="DIRECTORY", help="Also write the pictures alone.")
+        str | None, typer.Option(metavar="DIRECTORY", help="Also write the pictures as PNG files.")
     ] = None,
     spark: Annotated[
         str | None,
         typer.Option(metavar="MASTER", help="Analyse windows in parallel on Spark, 'local[*]'."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse a log with bad lines.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on bad lines instead of skipping them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what is on the critical path of an application, and what to try.
+    """Find what is on the critical path of an application, and suggest what to try.
 
-    Any Spark application: batch, streaming, SQL; jobs of Rechannel in more detail. Shares of the critical path (CP)
-    are from SnailTrail's algorithm."""
+    Works for any Spark application: batch, streaming, SQL; for Rechannel jobs in more detail.
+    Shares of the critical path (CP) are computed with SnailTrail's algorithm.
+    """
     from rechannel.profiling.api import profile as profiled
 
     with _session(spark) as held:
@@ -81,7 +88,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
             spark=held,
         )
     if not len(made.profile.windows):
-        msg = f"{path} has no time in it: nothing began and ended there"
+        msg = f"{path} contains no activity: nothing begins and ends in it"
         raise TraceError(msg)
     from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
 
@@ -117,7 +124,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
 
 @contextmanager
 def _session(master: str | None) -> Iterator[SparkSession | None]:
-    """A session that is there as long as it is needed; None where none was asked for."""
+    """Keep a session as long as it is needed; None if there is no master."""
     if master is None:
         yield None
         return
@@ -131,13 +138,13 @@ def _session(master: str | None) -> Iterator[SparkSession | None]:
 
 
 def window_of(text: str) -> Literal["batch"] | timedelta:
-    """The length of windows. Raises BadParameter."""
+    """Return the length of windows. Raises BadParameter."""
     if text == "batch":
         return "batch"
     try:
         return timedelta(seconds=float(text))
     except (ValueError, OverflowError):
-        msg = f"--window is a number of seconds, or 'batch', not {text!r}"
+        msg = f"--window must be a number of seconds or 'batch', not {text!r}"
         raise typer.BadParameter(msg) from None
 
 

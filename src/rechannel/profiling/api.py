@@ -1,4 +1,4 @@
-"""`rc.profile`, `rc.profile_session`: what a notebook calls."""
+"""`rc.profile` and `rc.profile_session`."""
 
 from __future__ import annotations
 
@@ -29,21 +29,33 @@ def profile(
     strict: bool = False,
     spark: SparkSession | None = None,
 ) -> Analysis:
-    """Why an application is slow: critical participation of a Spark event log, of the telemetry of a job (its state
-    directory, or the directory `telemetry` in it), or of a trace (docs/formats/trace.md).
+    """Explain why an application is slow, by critical participation.
 
-    window: of which length the parts are that are looked at one by one; "batch" for one per batch of a stream, which
-    `query` names if there are several. threshold: gaps that are shorter belong to what is beside them. since, until:
-    which part of it, from its begin. strict: refuse a log with bad lines, which are otherwise skipped and noted.
-    spark: a session on which windows are analysed in parallel; its workers need this package, with `profile`.
-    The answer has `findings`, in words; `profile.by_activity()`, `by_worker()`, `by_operator()`, `by_channel()` and
-    `over_time(...)`, polars frames with the share of the critical path and of all time; and `notes`.
-    Raises TraceError for what is no log, SessionError for a session of Spark Connect, SetUpError where packages are
-    missing.
+    Reads a Spark event log, the telemetry of a job (its state directory, or the directory
+    `telemetry` in it), or a trace (docs/formats/trace.md).
+
+    Args:
+        log: path of the log, directory or trace.
+        window: length of the windows that are analysed one by one; "batch" for one window per
+            batch of a stream.
+        threshold: gaps shorter than this belong to the activities next to them.
+        query: the stream whose batches are windows, if there are several.
+        since: start of the part to analyse, from the beginning of the log.
+        until: end of the part to analyse, from the beginning of the log.
+        strict: raise on a bad line instead of skipping and noting it.
+        spark: a session on which windows are analysed in parallel; its workers need this package
+            with the extra `profile`.
+
+    Returns an object with `findings`, in words; `profile.by_activity()`, `by_worker()`,
+    `by_operator()`, `by_channel()` and `over_time(...)`, polars frames with the share of the
+    critical path and of all time; and `notes`.
+
+    Raises TraceError if the path is not a log, SessionError for a session of Spark Connect,
+    SetUpError if packages are missing.
     """
     size = None if window == "batch" else microseconds(window, "window of a profile") / 1e6
     shortest = microseconds(threshold, "threshold of a profile", least=0) / 1e6
-    first = microseconds(since, "begin of a profile", least=0) / 1e6
+    first = microseconds(since, "start of a profile", least=0) / 1e6
     last = None if until is None else microseconds(until, "end of a profile") / 1e6
     try:
         from rechannel.profiling.model.analysis import ProfileOptions
@@ -51,7 +63,7 @@ def profile(
         from rechannel.profiling.spark.on_spark import on_spark
         from rechannel.profiling.threads import in_threads
     except ImportError as error:
-        msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
+        msg = f"profiles need a package that is not installed ({error.name}): {INSTALL}"
         raise SetUpError(msg) from error
     asked = ProfileOptions(window=size, threshold=shortest, query=query, since=first, until=last)
     each = in_threads if spark is None else on_spark(spark)
@@ -65,22 +77,29 @@ def profile_session(
     tell: Callable[[Analysis], None] | None = None,
     keep: int = 120,
 ) -> Watch:
-    """Profile a session while it runs, window by window, in a thread of its own, until `stop()`.
+    """Profile a session while it runs, window by window, in a background thread, until `stop()`.
 
-    `for found in rc.profile_session(spark)` waits for one window after the other; `latest` and `windows` have what was
-    seen, `profile()` all of it as one. Nothing is installed in Spark: its status store is asked once per window, also
-    with the web interface off. What Spark forgot before it was asked is counted in `notes`.
-    window: length of a window. tell: called with every window. keep: how many windows are kept.
-    Raises SessionError for a session of Spark Connect, SetUpError where packages are missing.
+    Iterating over the result waits for one window after the other; `latest` and `windows` hold
+    what was seen, `profile()` combines it. Nothing is installed in Spark: its status store is
+    queried once per window, even without the web interface. What Spark dropped before a query is
+    counted in `notes`.
+
+    Args:
+        spark: a classic session.
+        window: length of a window.
+        tell: called with every window.
+        keep: number of windows that are kept.
+
+    Raises SessionError for a session of Spark Connect, SetUpError if packages are missing.
     """
     length = microseconds(window, "window of a profile", least=100_000) // 1_000
     if keep < 1:
-        msg = f"a watch keeps one window at least, not {keep}"
+        msg = f"keep= must be at least 1 window, not {keep}"
         raise DataflowError(msg)
     try:
         from rechannel.profiling.spark.live import LiveSession
         from rechannel.profiling.watch import Watch
     except ImportError as error:
-        msg = f"profiles need packages that are not there ({error.name}): {INSTALL}"
+        msg = f"profiles need a package that is not installed ({error.name}): {INSTALL}"
         raise SetUpError(msg) from error
     return Watch(live=LiveSession.of(spark), window_ms=length, tell=tell, keep=keep)

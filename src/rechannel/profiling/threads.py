@@ -1,4 +1,6 @@
-"""Pieces of a trace that are analysed in threads: what costs time is compiled, and lets others run meanwhile."""
+"""Analysis of pieces in threads: the expensive parts are compiled and release the interpreter
+lock.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from typing import Any
 from rechannel.profiling.model.pieces import Piece
 
 MAX_THREADS = 8
-"""Threads, and so pieces that are held at a time."""
+"""Upper bound of threads, and so of pieces that are held at a time."""
 
 
 def in_threads(function: Callable[[Piece], Any], pieces: Iterable[Piece]) -> Iterator[Any]:
-    """Apply a function to all pieces, as many at a time as there are processors; results in their order."""
+    """Apply a function to all pieces, one thread per processor; results are in order."""
     count = min(MAX_THREADS, cpu_count() or 1)
     if count == 1:
         yield from map(function, pieces)

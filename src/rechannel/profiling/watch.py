@@ -1,4 +1,4 @@
-"""A running session that is looked at in a thread of its own, as long as a caller wants to know."""
+"""A running session, profiled in a background thread."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _LOG = logging.getLogger(__name__)
 KEPT = 120
 """Windows that are kept."""
 _FAILURES = 3
-"""Looks that fail one after the other until no more is made: the session has stopped."""
+"""Consecutive failures after which the thread gives up: the session has stopped."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Windows of a running session. Iterating gives those that are kept, then waits for the next; it ends with `stop`.
+    """Windows of a running session.
 
-    live: who looks. window_ms: length of a window. tell: called with every window, in the thread that looks. keep: how
-    many windows are kept.
+    Iterating yields the windows that are kept, then waits for the next one; it ends after `stop`.
     """
 
     live: LiveSession
+    """The session."""
     window_ms: int
+    """Length of a window."""
     tell: Callable[[Analysis], None] | None = None
+    """Called with every window, in the background thread."""
     keep: int = KEPT
+    """Number of windows that are kept."""
     _windows: deque[Analysis] = field(init=False)
     _seen: int = 0
     _stopped: Event = field(default_factory=Event)
@@ -39,7 +42,7 @@ class Watch:
     _thread: Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self.live.begin()
         self._windows = deque(maxlen=self.keep)
         self._thread = Thread(target=self._look, name="rechannel-watch", daemon=True)
@@ -47,22 +50,22 @@ class Watch:
 
     @property
     def windows(self) -> list[Analysis]:
-        """The newest ones, oldest first."""
+        """The newest windows, oldest first."""
         with self._changed:
             return list(self._windows)
 
     @property
     def latest(self) -> Analysis | None:
-        """The newest one; None before the first is over."""
+        """The newest window; None before the first has ended."""
         with self._changed:
             return self._windows[-1] if self._windows else None
 
     def profile(self) -> Profile:
-        """All windows that are kept, as one profile."""
+        """Return all windows that are kept, as one profile."""
         return joined([each.profile for each in self.windows], SpilledCells())
 
     def stop(self) -> None:
-        """Look no more. What was seen stays."""
+        """Stop the thread. Windows stay available."""
         self._end()
         if current_thread() is not self._thread:
             self._thread.join(timeout=10)
@@ -81,7 +84,7 @@ class Watch:
                     self._changed.wait()
                 if self._seen <= next_:
                     return
-                # Who comes too late misses windows that are no longer kept.
+                # A slow reader misses windows that are no longer kept.
                 next_ = max(next_, self._seen - len(self._windows))
                 found = self._windows[next_ - self._seen]
             next_ += 1
@@ -106,9 +109,9 @@ class Watch:
                 failures = 0
             except Exception as error:  # py4j raises what the other side throws, and more
                 failures += 1
-                _LOG.warning("a window of %s was not looked at: %s", self.live.title, error)
+                _LOG.warning("a window of %s could not be profiled: %s", self.live.title, error)
                 if failures == _FAILURES:
-                    _LOG.warning("the session is looked at no more: %s", error)
+                    _LOG.warning("the session is no longer profiled: %s", error)
                     self._end()
             else:
                 with self._changed:
@@ -119,11 +122,11 @@ class Watch:
             start = end
 
     def _tell(self, found: Analysis) -> None:
-        """A function that failed is told nothing any more."""
+        """Call the user's function; a function that failed is not called again."""
         if self.tell is None:
             return
         try:
             self.tell(found)
-        except Exception:  # anyone's function
-            _LOG.exception("what was to be told of a window failed, and is not called again")
+        except Exception:  # a user's function may raise anything
+            _LOG.exception("the function passed as tell= failed, and is not called again")
             self.tell = None

@@ -1,10 +1,10 @@
 """SnailTrail's own records: a sequence of MessagePack arrays of seven whole numbers.
 
-timestamp (ns), worker, activity type (`SNAILTRAIL`), event (1 begin, 2 end, 3 sent, 4 received, 5 of no meaning),
-correlator of a message (-1 = none), the other worker (-1), operator (-1).
+timestamp (ns), worker, activity type (`SNAILTRAIL`), event (1 begin, 2 end, 3 sent, 4 received, 5
+ignored), correlator of a message (-1 = none), the other worker (-1), operator (-1).
 
-A begin without an end lasts until the end of the trace, an end without a begin from its begin. Of a message of which
-one half is missing nothing is known but that: it is left out and counted.
+A begin without an end lasts until the end of the trace, an end without a begin from its beginning.
+A message with only one half says nothing about when it travelled: it is left out and counted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ Records = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A trace of records. halves: of messages whose other half is missing."""
+    """A trace made of records."""
 
     trace: Trace
     halves: int
+    """Number of messages whose other half is missing."""
 
 
 def read_records(path: str | Path) -> Recorded:
-    """A trace of SnailTrail's records. Raises TraceError, naming the record that is none."""
+    """Read a file of SnailTrail's records. Raises TraceError, which names the bad record."""
     rows = []
     try:
         with Path(path).open("rb") as stream:
@@ -54,7 +55,9 @@ def read_records(path: str | Path) -> Recorded:
 
 
 def recorded(records: Records) -> Recorded:
-    """A trace of records, shape (records, 7). Raises TraceError for numbers that mean nothing."""
+    """Return the trace of records, shape (records, 7). Raises TraceError for an unknown activity
+    type.
+    """
     unknown = np.flatnonzero(~np.isin(records[:, 2], list(SNAILTRAIL)) & (records[:, 3] != BOGUS))
     if len(unknown):
         at = int(unknown[0])

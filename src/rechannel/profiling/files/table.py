@@ -1,14 +1,15 @@
-"""The neutral form of a trace: one table, as Parquet, CSV or JSON lines.
+"""A trace as a table: Parquet, CSV or JSON lines.
 
 | column | |
 |---|---|
 | `worker` | who did it, or sent it: text or a number |
 | `activity` | what it was: text; of a message "control message" or "data message", or a word of your own |
 | `start`, `end` | when it began and ended, or was sent and received: whole nanoseconds, or timestamps |
-| `operator` | for which part of the program; may be missing or null |
-| `to` | of a message: who received it; null, or no such column, of activities |
+| `operator` | the part of the program that it belongs to; may be missing or null |
+| `to` | of a message, its receiver; null, or no such column, for activities |
 
-Rows may come in any order; in about that of time, a trace of any size needs the memory of some windows only.
+Rows may come in any order. If they come roughly in order of time, a trace of any size needs the
+memory of a few windows.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from rechannel.profiling.storage.stored import (
 )
 
 NEEDED = ("worker", "activity", "start", "end")
+"""Columns that a table must have."""
 _TEXT = dict.fromkeys(("worker", "activity", "operator", "to"), pl.String)
 BATCH = 1 << 18
 """Rows that are read at once."""
@@ -43,14 +45,14 @@ READERS: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
     ".jsonl": partial(pl.scan_ndjson, infer_schema_length=None),
     ".ndjson": partial(pl.scan_ndjson, infer_schema_length=None),
 }
-"""By the ending of the file."""
+"""By file extension."""
 
 
 def open_trace(path: str | Path) -> StoredTrace:
-    """A trace in the neutral form, of any size. Raises TraceError, naming what is wrong with which row."""
+    """Open a table of any size. Raises TraceError, which names the row and what is wrong with it."""
     place = Path(path)
     if place.suffix not in READERS:
-        msg = f"{place} is not a trace: one ends with {', '.join(READERS)}"
+        msg = f"{place} is not a trace: its name must end with {', '.join(READERS)}"
         raise TraceError(msg)
     try:
         rows = READERS[place.suffix](place)
@@ -61,7 +63,7 @@ def open_trace(path: str | Path) -> StoredTrace:
 
 
 def trace_of(rows: pl.DataFrame) -> Trace:
-    """A trace of such a table. Raises TraceError."""
+    """Return the trace that a table describes. Raises TraceError."""
     return _stored(rows.schema, [rows]).whole()
 
 
@@ -95,7 +97,10 @@ def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
 
 
 def _check(rows: pl.DataFrame, before: int) -> None:
-    """Raise TraceError for what is missing, or ends before it begins. before: rows of earlier batches."""
+    """Raise TraceError if a value is missing, or if a row ends before it begins.
+
+    before: number of rows in earlier batches.
+    """
     for name in NEEDED:
         if rows[name].null_count():
             msg = f"row {before + (rows[name].is_null().arg_max() or 0)} of the trace has no {name}"
@@ -104,7 +109,7 @@ def _check(rows: pl.DataFrame, before: int) -> None:
     if len(back):
         at = int(back[0])
         lost = rows["start"][at] - rows["end"][at]
-        msg = f"row {before + at} of the trace ends {lost:,} ns before it begins; leave it out, or mend its times"
+        msg = f"row {before + at} of the trace ends {lost:,} ns before it begins: leave it out, or correct its times"
         raise TraceError(msg)
 
 
@@ -122,11 +127,11 @@ _COLUMN = {
     "sent": "start",
     "received": "end",
 }
-"""Of a field."""
+"""The column of a field, if it has another name."""
 
 
 class _Known:
-    """Names in the order in which they were seen."""
+    """Names, in the order in which they were first seen."""
 
     def __init__(self, begin: Sequence[str] = ()) -> None:
         self._numbers = {name: number for number, name in enumerate(begin)}
@@ -136,7 +141,7 @@ class _Known:
         return list(self._numbers)
 
     def codes(self, texts: pl.Series) -> Indices:
-        """Their numbers; -1 for null."""
+        """Return the numbers of names; -1 for null."""
         for name in texts.drop_nulls().unique(maintain_order=True).to_list():
             self._numbers.setdefault(name, len(self._numbers))
         if not self._numbers:
@@ -148,7 +153,7 @@ class _Known:
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write a trace in the neutral form, as Parquet."""
+    """Write a trace as a Parquet table."""
     names, did, went = trace.names, trace.activities, trace.messages
     columns = {
         "worker": ([did.worker, went.source], names.workers),
@@ -169,7 +174,7 @@ def _nanoseconds(kind: pl.DataType, name: str) -> pl.Expr:
         return pl.col(name).cast(pl.Int64)
     if isinstance(kind, pl.Datetime):
         return pl.col(name).dt.timestamp("ns")
-    msg = f"column {name!r} of a trace is whole nanoseconds or a timestamp, not {kind}"
+    msg = f"column {name!r} of a trace must be whole nanoseconds or a timestamp, not {kind}"
     raise TraceError(msg)
 
 

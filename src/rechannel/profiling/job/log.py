@@ -1,7 +1,8 @@
-"""What the telemetry of a job tells, as columns. Pure: a fold of the event stream.
+"""The telemetry of a job as columns. Pure: a fold over the event stream.
 
-A task counts when its timestep is committed: what failed, or what a driver left behind, is run and told of again. Files
-of telemetry are few and of limited size, so all columns of a job fit into memory.
+A task counts once its timestep is committed: what failed, or was left unfinished by a driver, runs
+again and is reported again. Telemetry files are few and of limited size, so all columns of a job
+fit into memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rechannel.telemetry.events import (
 from rechannel.telemetry.task_finished import TaskFinished
 
 PHASES = ("wait", "deserialise", "fetch", "lookup", "process", "merge", "write", "send", "outbox")
-"""Activities of a task, in the order in which they are taken to run."""
+"""Activities of a task, in the order in which they are assumed to run."""
 TASK_COLUMNS = (
     "slot",
     "operator",
@@ -39,13 +40,16 @@ TASK_COLUMNS = (
     "shuffle",
     *PHASES,
 )
-"""Columns of tasks. slot: place in `JobLog.slots`; step: row of `JobLog.steps`; launch: -1 = not measured."""
+"""Columns of tasks. slot: number in `JobLog.slots`. step: row of `JobLog.steps`. launch: -1 if not
+measured.
+"""
 TIMESTEP_COLUMNS = ("began", "decided", "ran", "committed", "released")
 """Columns of timesteps."""
 _LATEST, _LONGEST = 4_102_444_800_000, 100_000_000_000
-"""ms: no clock is beyond the first, the year 2100, and nothing lasts longer than the second, three years."""
+"""Bounds in ms: no clock is later than the year 2100, and nothing lasts longer than three years."""
 _TRUNCATED = 1.0
-"""ms: the driver's times are cut to whole ones."""
+"""Milliseconds by which the driver's times may be early: they are truncated to whole milliseconds.
+"""
 
 Floats = npt.NDArray[np.float64]
 _OPERATOR, _FINISHED = TASK_COLUMNS.index("operator"), TASK_COLUMNS.index("finished")
@@ -54,32 +58,34 @@ _LAUNCH, _FINISH = TASK_COLUMNS.index("launch"), TASK_COLUMNS.index("finish")
 
 @dataclass
 class _OpenTimestep:
-    """A timestep that is not committed. rows: of its tasks. feeds: (producer, consumer), operators."""
+    """A timestep that is not committed."""
 
     began: float | None = None
     rows: list[list[float]] = field(default_factory=list)
+    """Its tasks."""
     feeds: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs (producer, consumer) of operators."""
 
 
 class JobLog:
-    """Take events in their order with `see`. All times are ms.
-
-    operators, slots: names, and (operator, task), with their numbers. executors: where slots ran last, if Spark said
-    so. stateful: operators whose tasks have bins. drivers: from when to when one was there. failed:
-    from when to when timesteps ran that came to nothing. published: (timestep, sink, from, to). backlog: timesteps that
-    sinks may lag behind; None = not known.
-    """
+    """Collects events in order. All times are ms."""
 
     def __init__(self) -> None:
         self.job = ""
         self.version = ""
+        # How many timesteps sinks may lag; None if unknown.
         self.backlog: int | None = None
+        # Numbers of operators, and of (operator, task).
         self.operators: dict[str, int] = {}
         self.slots: dict[tuple[str, int], int] = {}
+        # Where slots ran last, if Spark said so.
         self.executors: dict[tuple[str, int], str] = {}
+        # Operators whose tasks have bins.
         self.stateful: set[str] = set()
+        # Start and end of drivers, and of timesteps that failed.
         self.drivers: list[tuple[float, float]] = []
         self.failed: list[tuple[float, float]] = []
+        # Timestep, sink, start, end.
         self.published: list[tuple[int, int, float, float]] = []
         self._open: dict[int, _OpenTimestep] = {}
         self._numbers = array("q")
@@ -90,7 +96,7 @@ class JobLog:
         self._seen = 0.0
 
     def see(self, event: Event) -> None:
-        """Take up the next event. Raises TypeError or ValueError for one whose figures are none."""
+        """Take up the next event. Raises TypeError or ValueError for impossible figures."""
         match event:
             case JobStarted():
                 at = _time(event.at_ms)
@@ -121,14 +127,14 @@ class JobLog:
                 pass
 
     def close(self) -> None:
-        """The log has no more events."""
+        """End the log."""
         if self._since is not None:
             self.drivers.append((self._since, self._seen))
             self._since = None
 
     @property
     def numbers(self) -> npt.NDArray[np.int64]:
-        """Which timesteps `steps` are. Shape (steps,)."""
+        """Timestep of every row of `steps`. Shape (steps,)."""
         return np.array(self._numbers, dtype=np.int64)
 
     @property
@@ -143,7 +149,9 @@ class JobLog:
 
     @property
     def asked(self) -> npt.NDArray[np.int64]:
-        """Tasks that had rows of others, and of every producer the task that was done last. Shape (pairs, 2)."""
+        """Pairs of tasks: one that received rows, and the last task of one of its producers. Shape
+        (pairs, 2).
+        """
         return np.array(self._asked, dtype=np.int64).reshape(-1, 2)
 
     @property
@@ -152,14 +160,14 @@ class JobLog:
         return [(each.began, self._seen) for each in self._open.values() if each.began is not None]
 
     def _at(self, ms: float) -> float:
-        """A time of the driver's, which is there since the first one that is known."""
+        """Note a time of the driver. The driver exists since the first of them."""
         at = _time(ms)
         self._since = at if self._since is None else self._since
         self._seen = max(at, self._seen)
         return at
 
     def _ended(self, at: float) -> None:
-        """A driver is gone; what it had under way came to nothing."""
+        """Note that a driver is gone; its unfinished timesteps failed."""
         if self._since is None:
             return
         self.drivers.append((self._since, max(at, self._since)))
@@ -217,7 +225,7 @@ class JobLog:
             self._tasks.extend(row)
 
     def _ask(self, known: _OpenTimestep) -> None:
-        """From which tasks the rows came that others waited for."""
+        """Record which tasks sent the last rows that others waited for."""
         first, last = len(self._tasks) // len(TASK_COLUMNS), dict[float, int]()
         for i, row in enumerate(known.rows):
             operator = row[_OPERATOR]
@@ -235,7 +243,7 @@ class JobLog:
 
 def _time(ms: float) -> float:
     if not 0 <= ms < _LATEST:
-        msg = f"{ms} is no time in milliseconds since 1970"
+        msg = f"{ms} is not a time in milliseconds since 1970"
         raise ValueError(msg)
     return float(ms)
 

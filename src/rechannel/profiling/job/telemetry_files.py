@@ -1,4 +1,6 @@
-"""The telemetry of a job on disk: its state directory, the directory `telemetry` in it, or one file of that."""
+"""The telemetry of a job on disk: its state directory, the directory `telemetry` in it, or one
+file of that.
+"""
 
 from __future__ import annotations
 
@@ -19,35 +21,39 @@ _TOLD = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """Event files of a directory. first: number of the first event; until: of the one behind the last, None = all."""
+    """Event files of a directory."""
 
     directory: Path
     first: int = 0
+    """Number of the first event."""
     until: int | None = None
+    """Number after the last event; None for all."""
 
 
 @dataclass(slots=True)
 class ReadJob:
-    """A job's telemetry, read. bad: what is wrong with which line, the first few. bad_lines: how many there are."""
+    """The telemetry of a job, as it was read."""
 
     log: JobLog = field(default_factory=JobLog)
     bad: list[str] = field(default_factory=list)
+    """Line and problem of bad lines, the first few."""
     bad_lines: int = 0
+    """Number of bad lines."""
 
     def skip(self, what: str) -> None:
-        """A line is no event."""
+        """Count a line that is not an event."""
         self.bad_lines += 1
         if len(self.bad) < _TOLD:
             self.bad.append(what)
 
     @property
     def title(self) -> str:
-        """Whose telemetry it is."""
+        """Job and version."""
         return f"{self.log.job or 'a job'}, Rechannel {self.log.version or 'unknown'}"
 
     @property
     def notes(self) -> list[str]:
-        """What is wrong with it, in words."""
+        """Problems, as sentences."""
         notes = [f"skipped: {what}" for what in self.bad]
         if self.bad_lines > len(self.bad):
             notes.append(f"{self.bad_lines - len(self.bad)} more lines were skipped")
@@ -55,9 +61,10 @@ class ReadJob:
 
 
 def job_files(place: Path) -> JobFiles | None:
-    """A job's telemetry, if that is what a path names; a Spark log of several files is none.
+    """Return the telemetry files at a path; None if it is something else, such as a rolled Spark
+    log.
 
-    Raises TraceError for the state directory of a job that kept none.
+    Raises TraceError for the state directory of a job without telemetry.
     """
     if place.is_file():
         files = event_files(place.parent)
@@ -70,15 +77,16 @@ def job_files(place: Path) -> JobFiles | None:
         if event_files(directory):
             return JobFiles(directory=directory)
     if (place / IDENTITY).is_file():
-        msg = f"{place} has no telemetry: the job ran with rc.Settings(telemetry=False), or it was deleted"
+        msg = f"{place} has no telemetry: the job ran with rc.Settings(telemetry=False), or the files were deleted"
         raise TraceError(msg)
     return None
 
 
 def read_job(files: JobFiles, *, strict: bool = False) -> ReadJob:
-    """Read it. strict: refuse bad lines, which are otherwise left out.
+    """Read the telemetry of a job. Raises TraceError.
 
-    A file without its header is refused. Raises TraceError.
+    strict: raise on the first bad line instead of skipping it. A file without its header is always
+    an error.
     """
     found = ReadJob()
     reader = EventReader(files.directory, after=files.first, bad=None if strict else found.skip)

@@ -1,25 +1,29 @@
-"""Telemetry of a Rechannel job as activities and messages. The assumptions, which it does not tell:
+"""Telemetry of a Rechannel job as activities and messages. Telemetry leaves these things open, and
+they are assumed:
 
-- The driver is a worker, and the thread that hands rows to sinks is another, the publisher. So is every task of every
-  operator: `counts task 3` does one timestep after the other, wherever it runs, and that is what a user can split, move
-  or give more of. Of which core it took nothing is known. Fronts of several timesteps may run at once: the second is
-  `flights task 0 (2)`.
-- A task does one phase after the other, in the order of `PHASES`, each as long as it took in all. What the task did not
-  name is `other`, at the end. Waiting for rows is `read` in a front and `receive` in an operator with state. Behind its
-  function a task writes what it sends to Spark's shuffle files.
-- Its launch is a control message from the driver, its finish one back. Where Spark measured neither, a task is launched
-  when it begins, and what it reports is there when it ends.
-- A task that receives rows asks, of every operator that sends to it, the task that was done last (a control message of
-  a nanosecond); the data message that answers arrives when it has all rows. Meanwhile it waits. It does not wait for
-  rows before it runs: an exchange is read when it is complete, and it is the driver who knows when that is.
-- The driver plans (and journals the intent), commits (and stages sinks) and releases, as it says itself. In between it
-  waits if it goes on with the finish of a task, and schedules otherwise. While a task runs that had failed before, and
-  a timestep that came to nothing, it does failed work. Without a timestep it is idle, and waits if it may begin none
-  because sinks lag too far behind: it goes on when the publisher has shown another.
-- The publisher shows a timestep when it is committed, or when it is done with the one before.
-- Times of workers are their clocks'. A task that was over before its driver launched it, or not yet when its timestep
-  was, is moved to where it can have been (`JobTrace.moved`).
-- Between two drivers nothing is known.
+- The driver is a worker, and so is the publisher, the thread that hands rows to sinks. So is every
+  task of every operator: `counts task 3` does one timestep after the other, wherever it runs, and
+  is what a user can split, move or scale. Cores are unknown. Source tasks of several timesteps may
+  run at once: the second is `flights task 0 (2)`.
+- A task does one phase after the other, in the order of `PHASES`, each as long as it took in
+  total. The part of its time that the task did not name is `other`, at the end. Waiting for rows
+  is `read` in a source task and `receive` in an operator with state. After its function, a task
+  writes what it sends to Spark's shuffle files.
+- Its launch is a control message from the driver, its finish one back. If Spark measured neither,
+  a task is launched when it begins, and the driver has its report when it ends.
+- A task that receives rows asks, for every operator that sends to it, the task that finished last
+  (a control message of a nanosecond); the data message that answers arrives when it has all rows.
+  Meanwhile it waits. It does not wait for rows before it runs: an exchange is read when it is
+  complete, and the driver knows when that is.
+- The driver plans (and journals the intent), commits (and stages sinks) and releases, as it
+  reports. In between it waits if it continues with the finish of a task, and schedules otherwise.
+  While a task runs that had failed earlier, and in a timestep that failed, it does failed work.
+  Without a timestep it is idle, or waits if it may begin none because sinks lag too far: it
+  continues when the publisher has published another timestep.
+- The publisher publishes a timestep when it is committed and the previous one is published.
+- Times of workers are those of their clocks. A task that ended before its driver launched it, or
+  after its timestep, is moved to where it can have been (`JobTrace.moved`).
+- Nothing is known about the time between two drivers.
 """
 
 from __future__ import annotations
@@ -70,58 +74,60 @@ DRIVER, PUBLISHER = 0, 1
 _WAITING = RESERVED.index(WAITING)
 
 Spans = npt.NDArray[np.int64]
-"""From when to when. Shape (spans, 2)."""
+"""Starts and ends. Shape (spans, 2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTrace:
-    """A trace, and what it says too little of. moved: tasks whose clock cannot be right, against the driver's.
-
-    seats: where workers ran last.
-    """
+    """The trace of a job, and what it lacks."""
 
     trace: Trace
     moved: int
+    """Number of tasks whose clock contradicts the driver's."""
     seats: Mapping[str, TaskSeat]
+    """Where workers ran last."""
 
     @property
     def notes(self) -> list[str]:
-        """What to know of it, in words."""
+        """Problems, as sentences."""
         if not self.moved:
             return []
         return [
-            f"the clocks of {self.moved} tasks do not agree with the driver's: they were moved to where they can have"
-            " been"
+            f"the clocks of {self.moved} tasks contradict the driver's: these tasks were moved to a time at which they"
+            " can have run"
         ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTasks:
-    """Columns of tasks, ns. Shapes (tasks,). lengths: of what they did, shape (tasks, phases and two more)."""
+    """Columns of tasks, ns. Shapes (tasks,)."""
 
     worker: Indices
     operator: Indices
     receives: npt.NDArray[np.bool_]
+    """Whether the task receives rows of other tasks."""
     again: npt.NDArray[np.bool_]
+    """Whether an earlier attempt failed."""
     launch: Times
     begin: Times
     finish: Times
     lengths: Spans
+    """Duration of every phase, of `other`, and of the shuffle write. Shape (tasks, phases + 2)."""
 
     @property
     def had(self) -> Times:
-        """When they had their rows."""
+        """When tasks had their rows."""
         return self.begin + self.lengths[:, 0]
 
     @property
     def end(self) -> Times:
-        """When their last work was done."""
+        """When the last work of tasks was done."""
         ended: Times = self.begin + self.lengths.sum(axis=1)
         return ended
 
 
 def job_trace(log: JobLog) -> JobTrace:
-    """What a job did. log: closed."""
+    """Return the trace of a job. log: closed."""
     steps = _ns(log.steps)
     tasks, names, moved = _placed(log.tasks, steps, log)
     shown = _shown(log, steps)
@@ -130,7 +136,7 @@ def job_trace(log: JobLog) -> JobTrace:
     asks = asks[tasks.lengths[asks[:, 0], 0] > 1]
     workers = ["driver", "publisher", *names]
     acted = Activities.joined(
-        # Of activities that are as long as each other the last one counts.
+        # Of activities of equal length, the last one counts.
         _idle(len(workers), _spans(log.drivers)),
         _worked(tasks, asks),
         _driven(log, steps, tasks, blocked),
@@ -155,7 +161,9 @@ def _ns(ms: Floats) -> Spans:
 
 
 def _placed(rows: Floats, steps: Spans, log: JobLog) -> tuple[JobTasks, list[str], int]:
-    """When and by whom tasks were done, names of the workers, and how many tasks were moved."""
+    """Return when and by which worker tasks ran, the names of workers, and how many tasks were
+    moved.
+    """
     of = {name: rows[:, i] for i, name in enumerate(TASK_COLUMNS)}
     step = of["step"].astype(np.int64)
     measured = of["launch"] >= 0
@@ -190,11 +198,13 @@ def _placed(rows: Floats, steps: Spans, log: JobLog) -> tuple[JobTasks, list[str
 def _workers(
     slot: Times, begin: Times, end: Times, slots: Sequence[tuple[str, int]]
 ) -> tuple[Indices, list[str]]:
-    """Who did each task: its slot, or one more beside it if that is busy; and names, by operator and task."""
+    """Return the worker of each task: its slot, or an extra one if that is busy; and the names of
+    workers.
+    """
     lane = np.zeros(len(slot), dtype=np.int64)
     order = np.lexsort((begin, slot))
     same = slot[order][1:] == slot[order][:-1]
-    # Only slots in which tasks overlap are looked at one by one.
+    # Only slots with overlapping tasks are examined one by one.
     crossing = np.unique(slot[order][1:][same & (begin[order][1:] < end[order][:-1])])
     for each in crossing.tolist():
         free: list[int] = []
@@ -213,7 +223,7 @@ def _workers(
 
 
 def _worked(tasks: JobTasks, asks: Spans) -> Activities:
-    """What tasks did."""
+    """Return what tasks did."""
     count, phases = tasks.lengths.shape
     ends = tasks.begin[:, None] + np.cumsum(tasks.lengths, axis=1)
     kinds = np.tile(
@@ -231,7 +241,7 @@ def _worked(tasks: JobTasks, asks: Spans) -> Activities:
 
 
 def _driven(log: JobLog, steps: Spans, tasks: JobTasks, blocked: Spans) -> Activities:
-    """What the driver did: its time is cut wherever something is known to have happened."""
+    """Return what the driver did: its time is cut at everything that is known to have happened."""
     drivers, failed = _spans(log.drivers), _spans(log.failed)
     under = np.concatenate([steps[:, [0, 3]], _spans(log.under_way)])
     known = (steps, drivers, failed, under, blocked, tasks.launch, tasks.finish)
@@ -253,12 +263,15 @@ def _driven(log: JobLog, steps: Spans, tasks: JobTasks, blocked: Spans) -> Activ
 
 
 def _shown(log: JobLog, steps: Spans) -> Spans:
-    """Publications, by their begin: row of the timestep (-1 = not known), sink, from, to. Shape (publications, 4)."""
+    """Return publications by their start: row of the timestep (-1 if unknown), sink, start, end.
+
+    Shape (publications, 4).
+    """
     row = {number: i for i, number in enumerate(log.numbers.tolist())}
     step = np.array([row.get(number, -1) for number, *_ in log.published], dtype=np.int64)
     sink = np.array([sink for _, sink, *_ in log.published], dtype=np.int64)
     times, known = _spans([(begin, end) for *_, begin, end in log.published]), step >= 0
-    # They are told in whole milliseconds, and were not begun before the commit.
+    # Their times are whole milliseconds, and they did not begin before the commit.
     times[known, 0] = np.maximum(
         times[known, 0], steps[step[known], TIMESTEP_COLUMNS.index("committed")]
     )
@@ -279,7 +292,9 @@ def _published(shown: Spans) -> Activities:
 
 
 def _handed(steps: Spans, shown: Spans) -> Spans:
-    """What the driver handed to an idle publisher: from when to when it was on its way. Shape (messages, 2)."""
+    """Return what the driver handed to an idle publisher: when it was sent and received. Shape
+    (messages, 2).
+    """
     busy = np.concatenate([np.zeros(1, dtype=np.int64), np.maximum.accumulate(shown[:, 3])])[:-1]
     known = shown[:, 0] >= 0
     commit = steps[shown[known, 0], TIMESTEP_COLUMNS.index("committed")]
@@ -288,9 +303,11 @@ def _handed(steps: Spans, shown: Spans) -> Spans:
 
 
 def _blocked(log: JobLog, steps: Spans, shown: Spans) -> tuple[Spans, Spans]:
-    """When the driver could begin nothing because sinks lagged behind, and the publisher's signs that it could.
+    """Return when the driver could begin nothing because sinks lagged, and when the publisher
+    released it.
 
-    Shapes (times, 2). As long as more timesteps are committed and not shown than `JobLog.backlog`, it begins none.
+    Shapes (times, 2). The driver begins no timestep while more than `JobLog.backlog` timesteps are
+    committed and not published.
     """
     none = np.empty((0, 2), dtype=np.int64)
     known = shown[shown[:, 0] >= 0]
@@ -310,8 +327,10 @@ def _blocked(log: JobLog, steps: Spans, shown: Spans) -> tuple[Spans, Spans]:
 
 
 def _sent(tasks: JobTasks, asks: Spans, handed: Spans, until: Spans) -> Messages:
-    """JobTasks on their way out and back, what asks for rows and the rows, and between the driver and the publisher."""
-    # A task that took no time at all would lead the driver to where it was.
+    """Return launches and finishes of tasks, requests and rows, and messages between driver and
+    publisher.
+    """
+    # A task without duration would lead the driver back to the same time.
     real = np.flatnonzero(tasks.finish > tasks.launch)
     worker, operator = tasks.worker[real], tasks.operator[real]
     child, parent = tasks.worker[asks[:, 0]], tasks.worker[asks[:, 1]]
@@ -345,13 +364,15 @@ def _rows(
     sent: Times,
     received: Times,
 ) -> Spans:
-    """Messages. Shape (messages, 6)."""
+    """Return messages as rows. Shape (messages, 6)."""
     columns = (source, target, RESERVED.index(kind), operator, sent, received)
     return np.column_stack(np.broadcast_arrays(*columns)).astype(np.int64)
 
 
 def _idle(workers: int, drivers: Spans) -> Activities:
-    """Everybody but the driver waits all the time: what is done is done within that."""
+    """Return waiting of every worker except the driver for the whole time: their work lies within
+    it.
+    """
     if not len(drivers):
         return Activities.of([])
     begin, end = int(drivers.min()), int(drivers.max())

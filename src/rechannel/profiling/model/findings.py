@@ -1,7 +1,8 @@
-"""What a profile says, in words: what leads on the critical path, in how many windows, and what to try.
+"""Findings in words: what dominates the critical path, in how many windows, and what to try.
 
-Kinds of activity are taken together as `CAUSES`. A worker is a straggler if what workers did leads and its own part of
-the critical path is `STRAGGLER` times the next one's: SnailTrail's example of skew has 2.5 (figure 10).
+Kinds of activity are grouped into `CAUSES`. A worker is a straggler if work dominates and its own
+share of the critical path is `STRAGGLER` times that of the next worker: SnailTrail's example of
+skew has 2.5 (figure 10).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from rechannel.profiling.model.summaries import Profile
 from rechannel.profiling.model.trace import CONTROL, DATA, UNKNOWN
 
 STRAGGLER = 2.0
+"""How many times as critical as the next worker a straggler is."""
 DIGITS = 9
+"""Shares that are equal after rounding to so few digits are equal."""
 LEADS = 0.1
-"""The least share of the critical path that is told of."""
+"""The smallest share of the critical path that is reported."""
 
 SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
 PROGRAM, NOTHING, STRAGGLING, IDLE = "driver program", "nothing known", "straggler", "idle"
@@ -31,56 +34,62 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     PROGRAM: (PROGRAM, "commit", "release", "publish"),
     NOTHING: (UNKNOWN,),
 }
-"""DriverKinds of activity by what they are a sign of; all others are work on rows."""
+"""Kinds of activity by what they indicate; all other kinds are work on rows."""
 
 DRIVERS = ("driver", "publisher")
-"""Workers that have no rows that could be split or moved."""
+"""Workers without rows that could be split or moved."""
 
 ADVICE: Mapping[str, str] = {
-    SCHEDULING: "tasks are too small or too many for what they cost to start: make batches larger, or use fewer"
-    " partitions",
-    COMMUNICATION: "rows wait for the network or disk between stages: send fewer (combine before the shuffle, select"
-    " columns), or place stages that exchange most on one host",
-    PROCESSING: "workers are busy with rows: make that part cheaper, or give it more tasks if cores are idle",
-    PROGRAM: "executors wait for code on the driver, between jobs: planning, commits, sinks, or what the program does"
-    " itself",
-    IDLE: "no batch was under way: the stream keeps up with its input",
-    NOTHING: "the trace does not say what was done there: trace more, or look at what the workers waited for",
-    STRAGGLING: "the others wait for it: split or move what is hot there, or look at its machine",
+    SCHEDULING: "Tasks do too little work for what they cost to start: make batches larger, or use fewer partitions",
+    COMMUNICATION: "Rows wait for the network or disk between stages: send fewer (combine before the shuffle, select"
+    " columns), or put the stages that exchange the most on one host",
+    PROCESSING: "Workers are busy with rows: make that part cheaper, or give it more tasks if cores are idle",
+    PROGRAM: "Executors wait for code on the driver between jobs: planning, commits, sinks, or the program itself",
+    IDLE: "No batch was running: the stream keeps up with its input",
+    NOTHING: "The trace does not say what happened there: trace more, or look at what the workers waited for",
+    STRAGGLING: "The other workers wait for it: split or move its hot keys, or check its machine",
 }
+"""What to try, by cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that stands out. cause: of `CAUSES`, or processing or straggler. share: of the critical path.
-
-    profile: of all time, which is what a conventional profile says. windows: in how many it leads, of how many. gain:
-    how much shorter the run could get at most if it cost nothing, as a share; None = not looked at. who: the worker.
-    """
+    """Something that stands out."""
 
     cause: str
+    """One of `CAUSES`, or processing, or straggler."""
     share: float
+    """Share of the critical path."""
     profile: float
+    """Share of all time, which is what a conventional profile reports."""
     windows: int
+    """Number of windows in which it is the largest."""
     of: int
+    """Number of windows in all."""
     about: str
+    """Beginning of the sentence."""
     gain: float | None = None
-    who: str = ""
+    """Upper bound of how much shorter the run would be without it, as a share; None if not
+    computed.
+    """
+    worker: str = ""
+    """The worker that straggles."""
 
     @property
     def text(self) -> str:
-        """A sentence or two."""
+        """The finding as one or two sentences."""
         gain = ""
         if self.gain is not None:
-            gain = f" Without it, windows would be {self.gain:.0%} shorter at most."
+            gain = f" Without it, windows would be at most {self.gain:.0%} shorter."
         return (
-            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time), and most of it in"
-            f" {self.windows} of {self.of} window{'' if self.of == 1 else 's'}: {ADVICE[self.cause]}.{gain}"
+            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time) and the largest"
+            f" part of it in {self.windows} of {self.of} window{'' if self.of == 1 else 's'}."
+            f" {ADVICE[self.cause]}.{gain}"
         )
 
 
 def findings(found: Profile) -> list[Finding]:
-    """What stands out, the most critical first; nothing where no path leads through any window."""
+    """Return what stands out, most critical first; nothing if no window has a path."""
     if not found.known:
         return []
     causes = {i: cause_of(name) for i, name in enumerate(found.names.kinds)}
@@ -89,7 +98,7 @@ def findings(found: Profile) -> list[Finding]:
     sums = (
         by_window.group_by("cause")
         .agg(pl.sum("critical", "profile"))
-        # What differs by rounding only is equal.
+        # Shares that differ only by rounding are equal.
         .with_columns(pl.col("critical").round(DIGITS))
         .sort(["critical", "cause"], descending=[True, False])
     )
@@ -114,7 +123,7 @@ def findings(found: Profile) -> list[Finding]:
 
 
 def cause_of(kind: str) -> str:
-    """What a kind of activity is a sign of."""
+    """Return the cause that a kind of activity indicates."""
     return next((cause for cause, kinds in CAUSES.items() if kind in kinds), PROCESSING)
 
 
@@ -127,7 +136,7 @@ def _by_cause(found: Profile, causes: Mapping[int, str]) -> pl.DataFrame:
 
 
 def _leaders(by_window: pl.DataFrame) -> dict[str, int]:
-    """In how many windows a cause is the first."""
+    """Return in how many windows each cause is the largest."""
     first = (
         by_window.sort(["critical", "cause"], descending=[True, False]).group_by("window").first()
     )
@@ -144,7 +153,7 @@ def _about(found: Profile, cause: str) -> str:
     if cause == IDLE:
         return "Waiting for input or the next trigger is"
     if cause == NOTHING:
-        return "What is not known is"
+        return "Unknown activity is"
     kinds = [i for i, name in enumerate(found.names.kinds) if cause_of(name) == PROCESSING]
     operators = found.by(
         "operator",
@@ -157,7 +166,7 @@ def _about(found: Profile, cause: str) -> str:
 
 
 def _straggler(found: Profile) -> Finding | None:
-    """The worker that the others wait for."""
+    """Return the worker that the others wait for, if there is one."""
     workers = found.by_worker().filter(~pl.col("worker").is_in(DRIVERS))
     if len(workers) < 2:
         return None
@@ -185,5 +194,5 @@ def _straggler(found: Profile) -> Finding | None:
         windows=int((lead["worker"] == name).sum()),
         of=found.known,
         about=f"{name} is {times} as critical as the next worker{most}: it is",
-        who=name,
+        worker=name,
     )

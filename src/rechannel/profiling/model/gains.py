@@ -1,9 +1,10 @@
-"""How much shorter a run could get at most if what stands out cost nothing.
+"""How much shorter a run could get at most if a finding cost nothing.
 
-All transient critical paths of a window are as long as the window. If some edges took no time, the window would be as
-long as the longest of these paths then is: shorter by the least that any of them spends on those edges. Other paths
-that are not critical now are no longer than that. It is a bound on what this alone can win within windows; what begins
-earlier in one window because of another is not in it.
+All transient critical paths of a window are as long as the window. If some edges took no time, the
+window would be as long as the longest of these paths then is: shorter by the least that any of
+them spends on those edges. Paths that are not critical now are no longer than that. This bounds
+what the change alone can win within each window; it does not include windows that would begin
+earlier.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from rechannel.profiling.model.window_graph import WindowGraph
 
 
 def saved(graph: WindowGraph, edges: npt.NDArray[np.bool_]) -> int:
-    """ns that a window would be shorter at most if some edges took no time. Shape (edges,)."""
+    """Return how many ns shorter a window could be at most if some edges took no time.
+
+    edges: which ones, shape (edges,).
+    """
     return least(graph, np.where(edges, graph.weight, 0)) or 0
 
 
 def with_gains(found: Sequence[Finding], pieces: Pieces, each: MapPieces = map) -> list[Finding]:
-    """Findings that say how much shorter the run could get. each: what applies a function to all pieces."""
+    """Return the findings with their gains. each: applies a function to all pieces."""
     if not found:
         return []
     length = sum(end - start for start, end in pieces.windows)
@@ -37,7 +41,7 @@ def with_gains(found: Sequence[Finding], pieces: Pieces, each: MapPieces = map) 
 
 
 def _won(found: Sequence[Finding], piece: Piece) -> npt.NDArray[np.int64]:
-    """ns that the windows of a piece would be shorter at most, by finding."""
+    """Return how many ns shorter the windows of a piece could be at most, by finding."""
     names = piece.trace.names
     causes = np.array([cause_of(kind) for kind in names.kinds])
     workers = list(names.workers)
@@ -45,7 +49,9 @@ def _won(found: Sequence[Finding], piece: Piece) -> npt.NDArray[np.int64]:
     for _, graph in piece.graphs():
         for i, finding in enumerate(found):
             if finding.cause == STRAGGLING:
-                mine = (graph.worker == workers.index(finding.who)) & (graph.peer == graph.worker)
+                mine = (graph.worker == workers.index(finding.worker)) & (
+                    graph.peer == graph.worker
+                )
             else:
                 mine = causes[graph.kind] == finding.cause
             won[i] += saved(graph, mine)

@@ -1,8 +1,9 @@
-"""Critical participation: the share of all transient critical paths of a window that an edge lies on, by its length.
+"""Critical participation: the share of a window's transient critical paths that contain an edge,
+times the edge's share of the window's length.
 
-A transient critical path leads from the begin of the window to its end: all are equally long. With N of them, c(e) of
-which contain the edge e of length w(e): CP(e) = c(e) w(e) / (N (t_e - t_s)), and all CP of a window add up to 1
-(SnailTrail, NSDI 2018, section 5).
+A transient critical path leads from the beginning of the window to its end; all of them are
+equally long. With N paths, c(e) of which contain the edge e of length w(e): CP(e) = c(e) w(e) / (N
+(t_e - t_s)). All CP of a window add up to 1 (SnailTrail, NSDI 2018, section 5).
 """
 
 from __future__ import annotations
@@ -20,27 +21,29 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Participation:
-    """Of every edge of a window. critical: CP, shape (edges,). paths: what it follows from."""
+    """Critical participation in a window."""
 
     graph: WindowGraph
     critical: Floats
+    """CP of every edge. Shape (edges,)."""
     paths: Paths
+    """The path counts from which CP follows."""
 
     @property
     def profile(self) -> Floats:
-        """The conventional profile: the share of every edge in the length of all of them."""
+        """The conventional profile: the length of every edge as a share of the sum of all lengths."""
         weight = self.graph.weight
         whole = int(weight.sum())
         return weight / whole if whole else weight.astype(np.float64)
 
     @property
     def idle(self) -> bool:
-        """Whether no path leads through the window: everybody waited at some time."""
+        """Whether no path leads through the window, because every worker waited at some time."""
         return bool(self.paths.total.mantissa[0] == 0)
 
 
 def participation(graph: WindowGraph) -> Participation:
-    """Critical participation of every edge; 0 for all where no path leads through."""
+    """Compute the critical participation of every edge; 0 for all edges if no path leads through."""
     paths = count_paths(graph)
     total, total_exp = float(paths.total.mantissa[0]), int(paths.total.exponent[0])
     if total == 0:

@@ -1,13 +1,15 @@
-"""How many paths lead to, and from, every vertex: SnailTrail's Algorithm 2, in one pass each over a topological order.
+"""How many paths lead to and from every vertex: SnailTrail's Algorithm 2, one pass each way.
 
-Counts grow exponentially with the length of a window: a million events have 10^1000 paths. So a count is a mantissa in
-[0.5, 1) and an exponent of 2 (0 and 0 for none). Counts are sums of positive numbers, and every addition rounds by at
-most u = 2^-53: the count of a vertex is off by at most (1 + u)^a - 1 of itself, where a is the number of additions on
-the way to it, at most the number of edges E. A participation is a product of two counts over a third: its relative
-error is below 3 E u, for a million edges 4e-10.
+Counts grow exponentially with the length of a window: a million events have 10^1000 paths. A count
+is therefore a mantissa in [0.5, 1) and an exponent of 2 (0 and 0 for none). Counts are sums of
+positive numbers, and every addition rounds by at most u = 2^-53: the relative error of a count is
+at most (1 + u)^a - 1, where a is the number of additions on the way to the vertex, at most the
+number of edges E. A participation is a product of two counts divided by a third: its relative
+error is below 3 E u, 4e-10 for a million edges.
 
-Time orders the vertices of a graph, but for messages that take no time. Those are taken in the order in which they lead
-on; where they go round in a circle, one of each circle is left out and counted.
+Time orders the vertices of a graph, except at messages that take no time. Those are ordered by the
+direction in which they lead; if they form a cycle, one message of each cycle is left out and
+counted.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rechannel.profiling.model.window_graph import WindowGraph
 Floats = npt.NDArray[np.float64]
 
 LONGEST = 1_000
-"""Messages without time, one behind the other, from which on they are taken to go round in a circle."""
+"""Length of a chain of messages without duration from which on it is taken for a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,32 +41,32 @@ class PathCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Paths:
-    """Paths from the begin of a window to every vertex, from there to its end, and all of them (shape (1,)).
-
-    left_out: messages without time that went round in a circle.
-    """
+    """Numbers of paths through a window."""
 
     to: PathCounts
+    """Paths from the beginning of the window to every vertex."""
     on: PathCounts
+    """Paths from every vertex to the end of the window."""
     total: PathCounts
+    """All paths through the window. Shape (1,)."""
     left_out: Times
+    """Edges that were left out: messages without duration that closed a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Lead:
-    """Vertices in an order in which all edges lead on, and the edges by where they begin.
-
-    edges: those that are kept, by source; first: of every vertex, its first one among these, and the end.
-    """
+    """A topological order of the vertices, and the edges by their source."""
 
     order: Times
     edges: Times
+    """Edges that are kept, ordered by source."""
     first: Times
+    """First kept edge of every vertex, and the end."""
     left_out: Times
 
     @classmethod
     def of(cls, graph: WindowGraph) -> _Lead:
-        """Messages without time that go round in a circle are left out."""
+        """Order a graph. Messages without duration that close a cycle are left out."""
         level, left_out = _levels(graph)
         kept = np.ones(len(graph.source), dtype=np.bool_)
         kept[left_out] = False
@@ -80,7 +82,7 @@ class _Lead:
 
 
 def count_paths(graph: WindowGraph) -> Paths:
-    """Count them."""
+    """Count the paths to and from every vertex."""
     lead = _Lead.of(graph)
     to, to_exp, on, on_exp, all_, all_exp = _passes(
         lead.order, lead.first, graph.target[lead.edges], graph.initial, graph.final
@@ -94,7 +96,7 @@ def count_paths(graph: WindowGraph) -> Paths:
 
 
 def _levels(graph: WindowGraph) -> tuple[Times, Times]:
-    """In which order vertices of one time are taken, and messages that cannot be in any."""
+    """Return the order of vertices that have the same time, and the messages that fit into none."""
     level = np.zeros(len(graph.time), dtype=np.int64)
     at_once = np.flatnonzero(graph.time[graph.source] == graph.time[graph.target])
     if not len(at_once):
@@ -105,7 +107,7 @@ def _levels(graph: WindowGraph) -> tuple[Times, Times]:
 
 @nb.njit(cache=True, nogil=True)
 def _relax(level: Any, source: Any, target: Any) -> Any:  # pragma: no cover - compiled
-    """Set levels so that every edge leads upwards; edges that close a circle are dropped."""
+    """Set levels so that every edge leads upwards; drop edges that close a cycle."""
     dropped = np.zeros(len(source), dtype=np.bool_)
     above = np.zeros(len(level), dtype=np.int64)  # how often a vertex was raised
     changed = True
@@ -123,10 +125,10 @@ def _relax(level: Any, source: Any, target: Any) -> Any:  # pragma: no cover - c
 
 
 def least(graph: WindowGraph, cost: Times) -> int | None:
-    """The least that any path from the begin of the window to its end costs; None where there is none.
+    """Return the least that any path through the window costs; None if there is no path.
 
-    cost: of every edge, shape (edges,). All these paths are equally long: if what the edges cost fell away, the
-    longest of them would be as much shorter as this, and no more.
+    cost: of every edge, shape (edges,). All these paths are equally long: if the edges cost
+    nothing, the longest path would be shorter by this much, and no more.
     """
     lead = _Lead.of(graph)
     found = _least(
@@ -144,7 +146,7 @@ def least(graph: WindowGraph, cost: Times) -> int | None:
 def _least(
     order: Any, first: Any, target: Any, cost: Any, initial: Any, final: Any
 ) -> int:  # pragma: no cover - compiled
-    """Cheapest way from an initial vertex to a final one, -1 if there is none."""
+    """Return the cost of the cheapest path from an initial to a final vertex, -1 if there is none."""
     best = np.full(len(order), -1, dtype=np.int64)
     for v in initial:
         best[v] = 0
@@ -168,7 +170,7 @@ def _least(
 def _passes(
     order: Any, first: Any, target: Any, initial: Any, final: Any
 ) -> Any:  # pragma: no cover - compiled
-    """PathCounts forwards and backwards."""
+    """Count forwards and backwards."""
     count = len(order)
     to = np.zeros(count)
     to_exp = np.zeros(count, dtype=np.int64)
@@ -200,7 +202,7 @@ def _passes(
 
 @nb.njit(cache=True, nogil=True)
 def _add(one: float, one_exp: int, two: float, two_exp: int) -> Any:  # pragma: no cover - compiled
-    """The sum of two counts."""
+    """Return the sum of two counts."""
     if one == 0.0:
         return two, two_exp
     if two == 0.0:

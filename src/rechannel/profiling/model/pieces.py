@@ -1,7 +1,7 @@
-"""A trace in pieces: some windows in a row, with all rows that say what happened in them.
+"""A trace in pieces: consecutive windows, with all rows that say what happened in them.
 
-A piece is analysed by itself. So an analysis holds one at a time, of about `PIECE_ROWS` rows, and pieces may be done
-anywhere, in any order.
+Pieces are analysed independently, anywhere and in any order, so an analysis holds a few of about
+`PIECE_ROWS` rows each.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rechannel.profiling.model.trace import Names, Times, Trace
 from rechannel.profiling.model.window_graph import WindowGraph, window_graph
 
 PIECE_ROWS = 1 << 18
-"""Activities and messages of a piece, about; one window may have more."""
+"""Approximate number of activities and messages of a piece; a single window may have more."""
 
 WindowSpans = Sequence[tuple[int, int]]
-"""Begin and end, ns; one behind the other, with or without something between them."""
+"""Start and end of windows, ns, in order; there may be gaps between them."""
 
 
 class TraceParts(Protocol):
-    """A trace that was cut."""
+    """A trace that has been cut."""
 
     def __len__(self) -> int: ...
 
@@ -33,53 +33,56 @@ class TraceParts(Protocol):
 
 
 class TraceSource(Protocol):
-    """Where a trace comes from, of whatever size."""
+    """Where a trace comes from, whatever its size."""
 
     @property
     def names(self) -> Names:
-        """What its numbers stand for."""
+        """The names that the indices of the trace stand for."""
         ...
 
     @property
     def span(self) -> tuple[int, int]:
-        """Its begin and end, ns."""
+        """Beginning and end, ns."""
         ...
 
     @property
     def about(self) -> str:
-        """How much it has, in words."""
+        """The size of the trace, in words."""
         ...
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
-        """About how many activities and messages lie before each of some times."""
+        """Estimate how many activities and messages lie before each of some times."""
         ...
 
     def cut(self, cuts: Times) -> TraceParts:
-        """Part i has all that says what happened from cuts[i] to cuts[i + 1], and may have more."""
+        """Cut the trace. Part i has everything that determines [cuts[i], cuts[i + 1]], and may
+        have more.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
-    """Windows `first`, `first` + 1, ... of a trace. span: of the whole trace, ns. threshold: of gaps, ns.
-
-    final: whether what begins where they end is in no window behind them.
-    """
+    """Windows `first`, `first` + 1, ... of a trace."""
 
     trace: Trace
+    """Everything that determines what happened in the windows."""
     span: tuple[int, int]
+    """Beginning and end of the whole trace, ns."""
     threshold: int
+    """Gaps shorter than this are given to their neighbours, ns."""
     first: int
     windows: WindowSpans
     final: bool
+    """Whether something that begins at the end of these windows is in no later window."""
 
     @property
     def line(self) -> Timeline:
-        """What workers did; as in the whole trace within the windows, of no meaning elsewhere."""
+        """The timeline; valid within the windows only."""
         return timeline(self.trace, threshold=self.threshold, span=self.span)
 
     def graphs(self) -> Iterator[tuple[int, WindowGraph]]:
-        """Number and graph of every window."""
+        """Yield the number and the graph of every window."""
         line, went = self.line, self.trace.messages
         edges = np.array([*(start for start, _ in self.windows), self.windows[-1][1]])
         spans = _Cut.of(line.start, line.end, edges, final=self.final)
@@ -91,21 +94,22 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pieces:
-    """All pieces of a trace, made when they are asked for. starts: the first window of every piece."""
+    """All pieces of a trace; a piece is made when it is asked for."""
 
     source: TraceSource
     windows: WindowSpans
     threshold: int
     starts: Sequence[int]
+    """The first window of every piece."""
     parts: TraceParts = field(repr=False)
 
     @classmethod
     def of(
         cls, source: TraceSource, windows: WindowSpans, threshold: int = 0, rows: int | None = None
     ) -> Pieces:
-        """rows: of a piece, about; `PIECE_ROWS` by default."""
+        """Cut a trace into pieces of about `rows` rows, `PIECE_ROWS` by default."""
         begins = np.array([start for start, _ in windows], dtype=np.int64)
-        # A worker that waits does so in every window.
+        # A worker that waits has a span in every window.
         waiting = np.arange(len(begins)) * len(source.names.workers)
         group = ((source.before(begins) + waiting) // (rows or PIECE_ROWS)).astype(np.int64)
         starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -137,28 +141,34 @@ class Pieces:
         )
 
     def of_window(self, number: int) -> Piece:
-        """The piece that has a window."""
+        """Return the piece that contains a window."""
         return self[int(np.searchsorted(self.starts, number, side="right")) - 1]
 
 
 def windows_of(span: tuple[int, int], length: int) -> WindowSpans:
-    """Windows of `length` ns from the begin of a trace to its end; the last one may be shorter."""
+    """Return windows of `length` ns from the beginning of a span to its end; the last may be
+    shorter.
+    """
     begin, end = span
     return [(at, min(at + length, end)) for at in range(begin, end, length)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Cut:
-    """Which intervals meet which windows. places: of intervals, by window; first: of every window, and the end."""
+    """Which intervals meet which windows."""
 
     places: Times
+    """Indices of intervals, ordered by window."""
     first: Times
+    """First of these for every window, and the end."""
 
     @classmethod
     def of(cls, start: Times, end: Times, edges: Times, *, final: bool) -> _Cut:
-        """Intervals in the order that they have. One that ends where a window begins is in the one before, too.
+        """Assign intervals to windows, keeping their order.
 
-        edges: begins of windows, and the end. final: whether what begins at that end is in the last window.
+        An interval that ends where a window begins is in the previous window, too. edges: starts
+        of windows, and the last end. final: whether an interval that begins at that end is in the
+        last window.
         """
         windows = len(edges) - 1
         met = np.flatnonzero((end >= edges[0]) & ((start < edges[-1]) | final))
@@ -174,5 +184,5 @@ class _Cut:
         )
 
     def of_window(self, number: int) -> Times:
-        """Intervals that meet a window."""
+        """Return the intervals that meet a window."""
         return self.places[self.first[number] : self.first[number + 1]]

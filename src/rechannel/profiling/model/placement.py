@@ -1,8 +1,9 @@
-"""What to place together: tasks of a job that wait for rows of another executor, moved to where these come from.
+"""Which tasks should run on the same executor: tasks of a job that wait for rows of another one.
 
-A task pulls to an executor by the critical participation of what it receives from there. It moves to the one that pulls
-most, if that is another one than its own, and its operator has no more tasks there than its share of all executors; if
-it has, the task there that loses least goes the other way, if both together gain.
+An executor attracts a task by the critical participation of the messages that the task receives
+from there. The task moves to the executor that attracts it most, if that is not its own and its
+operator has no more tasks there than an even share. If it has, the task there that loses least
+moves the other way, provided that both moves together gain.
 """
 
 from __future__ import annotations
@@ -17,38 +18,41 @@ from rechannel.profiling.model.summaries import Profile
 from rechannel.profiling.model.trace import DATA
 
 LEAST = 0.01
-"""The least share of the critical path for which anything is moved."""
+"""The smallest share of the critical path for which a task is moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSeat:
-    """Where a task runs. moves: whether it can be told to run elsewhere."""
+    """Where a task runs."""
 
     operator: str
     task: int
     executor: str
     moves: bool
+    """Whether the task can be placed elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A task that should run elsewhere. gain: the share of the critical path of the rows that come from there."""
+    """A task that should run on another executor."""
 
     operator: str
     task: int
     executor: str
+    """The executor that it should run on."""
     gain: float
+    """Share of the critical path of the rows that come from that executor."""
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """What `rc.changes.place` takes."""
+        """The arguments of `rc.changes.place`."""
         return self.operator, self.task, self.executor
 
     @property
     def text(self) -> str:
-        """What it is for."""
+        """The change as an argument of `rechannel reconfigure`, with its reason."""
         if self.gain <= 0:
-            return f"place {self.operator} {self.task} --executor {self.executor}: in exchange for that"
+            return f"place {self.operator} {self.task} --executor {self.executor}: in exchange"
         return (
             f"place {self.operator} {self.task} --executor {self.executor}: rows that are {self.gain:.0%} of the"
             " critical path would come from its own executor"
@@ -56,7 +60,7 @@ class Placement:
 
 
 def placements(found: Profile, seats: Mapping[str, TaskSeat]) -> list[Placement]:
-    """What to place elsewhere, what gains most first. seats: of workers, by their names."""
+    """Return the tasks to place elsewhere, largest gain first. seats: by the name of the worker."""
     pulls = _pulls(found, seats)
     executors = {seat.executor for seat in seats.values()}
     where = {name: seat.executor for name, seat in seats.items()}
@@ -87,7 +91,7 @@ def placements(found: Profile, seats: Mapping[str, TaskSeat]) -> list[Placement]
 
 
 def _pulls(found: Profile, seats: Mapping[str, TaskSeat]) -> dict[str, dict[str, float]]:
-    """By task that can be moved, and executor, CP of the rows that come from there."""
+    """Return CP of the rows that each movable task receives, by task and executor."""
     pulls: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     data = pl.col("message") & (pl.col("kind") == found.names.kind(DATA))
     channels = found.by("worker", "peer", where=data).select("worker", "peer", "critical")

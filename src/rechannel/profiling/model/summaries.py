@@ -1,7 +1,9 @@
-"""What windows come to: critical participation by activity, worker, operator and channel, beside the usual profile.
+"""Summaries of windows: critical participation by activity, worker, operator and channel, next to
+the conventional profile.
 
-A *cell* is what edges of a window have in common: kind, operator, and the workers of both ends. All summaries are sums
-of cells. Messages belong to channels, pairs of workers; whatever else a worker did is its own.
+A *cell* groups the edges of a window that have the same kind, operator and workers at both ends.
+All summaries are sums of cells. Messages belong to channels, which are pairs of workers;
+everything else belongs to one worker.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from rechannel.profiling.model.pieces import Piece, Pieces
 from rechannel.profiling.model.trace import RESERVED, Names
 
 MapPieces = Callable[[Callable[[Piece], Any], Iterable[Piece]], Iterable[Any]]
-"""Applies a function to pieces, wherever, and gives the results in their order."""
+"""Applies a function to pieces, in threads or in tasks, and returns the results in order."""
 
 CELLS = {
     "window": pl.Int64,
@@ -33,6 +35,7 @@ CELLS = {
     "critical": pl.Float64,
     "profile": pl.Float64,
 }
+"""Columns of cells. critical: CP. profile: share of all time."""
 WINDOWS = {
     "window": pl.Int64,
     "start": pl.Int64,
@@ -42,10 +45,11 @@ WINDOWS = {
     "left_out": pl.Int64,
     "batch": pl.Int64,
 }
+"""Columns of windows. paths: the logarithm to base 10 of their number."""
 
 
 def cells(window: int, found: Participation) -> pl.DataFrame:
-    """Cells of a window, with the columns of `CELLS`."""
+    """Return the cells of a window, with the columns of `CELLS`."""
     graph = found.graph
     edges = pl.DataFrame(
         {
@@ -69,9 +73,10 @@ def cells(window: int, found: Participation) -> pl.DataFrame:
 
 
 def facts(window: int, found: Participation) -> dict[str, float | None]:
-    """A row of `WINDOWS`. paths: the logarithm to base 10 of their number, minus infinity for none.
+    """Return a row of `WINDOWS`.
 
-    batch: the number of the batch, if the window is one.
+    paths is minus infinity if there are none. batch is the number of the batch if the window is
+    one.
     """
     total = found.paths.total
     mantissa, exponent = float(total.mantissa[0]), int(total.exponent[0])
@@ -115,24 +120,31 @@ class CellsInMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """All windows of a trace. windows: a frame with the columns of `WINDOWS`."""
+    """Critical participation in all windows of a trace."""
 
     names: Names
     held: CellStore
     windows: pl.DataFrame
+    """One row per window, with the columns of `WINDOWS`."""
 
     @property
     def cells(self) -> pl.LazyFrame:
-        """The columns of `CELLS`. It may read files that go with this profile: collect it before."""
+        """All cells, with the columns of `CELLS`. The frame may read files that are deleted with
+        this profile: collect it before.
+        """
         return self.held.frame()
 
     @property
     def known(self) -> int:
-        """Windows through which a path leads."""
+        """Number of windows through which a path leads."""
         return int((self.windows["paths"] > float("-inf")).sum())
 
     def by(self, *what: str, where: pl.Expr | None = None) -> pl.DataFrame:
-        """Mean CP and share of the profile over windows with paths, by columns of cells; the most critical first."""
+        """Return mean CP and mean share of the profile over windows with paths, most critical
+        first.
+
+        what: columns of cells to group by. where: which cells count.
+        """
         known = self.in_known()
         chosen = known if where is None else known.filter(where)
         count = max(1, self.known)
@@ -146,20 +158,22 @@ class Profile:
         return ordered.collect(engine="streaming")
 
     def in_known(self) -> pl.LazyFrame:
-        """Cells of windows through which a path leads."""
+        """Return the cells of windows through which a path leads."""
         windows = self.windows.lazy().filter(pl.col("paths") > float("-inf")).select("window")
         return self.cells.join(windows, on="window", how="semi")
 
     def by_activity(self) -> pl.DataFrame:
-        """By kind of activity and message."""
+        """Summarise by kind of activity or message."""
         return self.by("kind")
 
     def by_worker(self) -> pl.DataFrame:
-        """By worker, of what it did itself."""
+        """Summarise by worker; messages do not count."""
         return self.by("worker", where=~pl.col("message"))
 
     def by_operator(self) -> pl.DataFrame:
-        """By operator, of what workers did for it; with the number of workers, and CP per worker."""
+        """Summarise by operator, with the number of its workers and CP per worker; messages do not
+        count.
+        """
         mine = ~pl.col("message") & (pl.col("operator") >= 0)
         workers = pl.n_unique("worker").alias("workers")
         counted = self.cells.filter(mine).group_by("operator").agg(workers)
@@ -168,11 +182,11 @@ class Profile:
         return found.with_columns((pl.col("critical") / pl.col("workers")).alias("per_worker"))
 
     def by_channel(self) -> pl.DataFrame:
-        """By pair of workers, of messages."""
+        """Summarise messages by pair of workers."""
         return self.by("worker", "peer", where=pl.col("message"))
 
     def over_time(self, *what: str) -> pl.DataFrame:
-        """Sums by window."""
+        """Return sums by window, and by columns of cells."""
         sums = self.cells.group_by("window", *what).agg(
             pl.sum("critical", "profile", "edges", "ns")
         )
@@ -190,7 +204,7 @@ class Profile:
         }
 
     def _named(self, column: str) -> pl.Expr:
-        """Names for places; null for none."""
+        """Replace indices by names; null if there is none."""
         names = pl.Series(self._lists[column], dtype=pl.String)
         places = pl.col(column)
         return pl.lit(names).gather(pl.when(places >= 0).then(places)).alias(column)
@@ -209,7 +223,11 @@ def profiled(pieces: Pieces, each: MapPieces = map, held: CellStore | None = Non
 
 
 def joined(profiles: Sequence[Profile], held: CellStore | None = None) -> Profile:
-    """Windows of several profiles as those of one; their workers and operators are the same by name."""
+    """Combine the windows of several profiles; workers and operators of the same name are the
+    same.
+
+    held: keeps the cells; in memory by default.
+    """
     lists = {
         what: list(dict.fromkeys(name for each in profiles for name in getattr(each.names, what)))
         for what in ("workers", "operators", "kinds")
@@ -241,7 +259,7 @@ def joined(profiles: Sequence[Profile], held: CellStore | None = None) -> Profil
 
 
 def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Cells and facts of the windows of a piece."""
+    """Return the cells and facts of the windows of a piece."""
     made, told = [pl.DataFrame(schema=CELLS)], []
     for number, graph in piece.graphs():
         found = participation(graph)

@@ -1,17 +1,19 @@
-"""What every worker did at every time: activities without overlap, gaps filled, cut where messages leave and arrive.
+"""What every worker did at every time: activities without overlap, gaps filled, cut at messages.
 
-Of activities that overlap on a worker the one that began last counts (of those that began together the shorter one):
-nested ones are unravelled, the outer one goes on behind the inner one.
+If activities of a worker overlap, the one that began last counts; of those that began together,
+the shorter one. So nested activities are unravelled: the outer one continues after the inner one.
 
-Gaps are filled by SnailTrail's rules (NSDI 2018, section 4.2, and its code). A *border* of a gap is the end of an
-activity, a message that was sent or received, or the begin or end of the trace. A gap shorter than `threshold`:
+Gaps are filled by SnailTrail's rules (NSDI 2018, section 4.2, and its code). An *edge* of a gap is
+the end of an activity, a message that was sent or received, or the beginning or end of the trace.
+A gap shorter than `threshold`:
 
-- between two activities: they meet in its middle; between an activity and a message: the activity reaches there;
-- between two messages: it is filled with an unknown activity.
+- between two activities is split in its middle; between an activity and a message it belongs to
+  the activity;
+- between two messages is filled with an unknown activity.
 
-A gap that is as long or longer is unknown; it is *waiting* if it ends with a message that is received and does not
-begin with one: a worker that had done or sent something, and went on when something came, had waited for it. Waiting is
-never on a critical path. Workers also wait where a trace says so.
+A longer gap is unknown, or *waiting* if it ends with a received message and does not begin with
+one: a worker that had done or sent something, and continued when a message came, had waited for
+that message. Waiting is never on a critical path. Workers also wait where the trace says so.
 """
 
 from __future__ import annotations
@@ -25,28 +27,31 @@ import numpy as np
 from rechannel.profiling.model.trace import NONE, RESERVED, UNKNOWN, WAITING, Indices, Times, Trace
 
 _UNKNOWN, _WAITING = RESERVED.index(UNKNOWN), RESERVED.index(WAITING)
-# What is at a border of a gap.
+# What lies at an edge of a gap.
 _SENT, _RECEIVED, _ACTIVITY, _BEGIN = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timeline:
-    """Spans by worker and time, one behind the other from the begin of the trace to its end. Shapes (spans,).
+    """Consecutive spans of every worker, from the beginning of the trace to its end.
 
-    worker, kind, operator: as of activities. start, end: ns.
+    Every column has shape (spans,); spans are ordered by worker and time.
     """
 
     worker: Indices
+    """Worker, kind and operator are indices, as those of activities."""
     kind: Indices
     operator: Indices
     start: Times
+    """Nanoseconds."""
     end: Times
+    """Nanoseconds."""
 
     def __len__(self) -> int:
         return len(self.worker)
 
     def take(self, rows: Times) -> Timeline:
-        """Some of the spans."""
+        """Return the given rows."""
         return Timeline(
             worker=self.worker[rows],
             kind=self.kind[rows],
@@ -63,13 +68,15 @@ def timeline(
     waiting: bool = True,
     span: tuple[int, int] | None = None,
 ) -> Timeline:
-    """Spans of all workers. threshold: ns. waiting: whether gaps may be waiting, or are all unknown.
+    """Return the spans of all workers.
 
-    span: begin and end, ns, of what the trace is a part of; its own by default.
+    threshold: length of the shortest gap that is not given to its neighbours, ns. waiting: whether
+    gaps may be waiting; otherwise all of them are unknown. span: beginning and end, ns, of the
+    trace that this one is a part of; its own by default.
     """
     did = trace.activities
     lasting = np.flatnonzero(did.end > did.start)
-    # Of those that begin together the longer one is the outer one.
+    # Of activities that begin together, the longer one is the outer one.
     longest = lasting[np.argsort(-did.end[lasting], kind="stable")]
     order = longest[_ordered(did.worker[longest], did.start[longest])]
     parts = _unravelled((did.worker[order], did.start[order], did.end[order]))
@@ -84,7 +91,7 @@ def timeline(
 
 
 def _points(trace: Trace) -> tuple[Indices, Times, Indices]:
-    """Where messages leave and arrive, by worker and time: worker, time, which of both."""
+    """Return where messages leave and arrive, by worker and time: worker, time, sent or received."""
     went = trace.messages
     worker = np.concatenate([went.source, went.target])
     time = np.concatenate([went.sent, went.received])
@@ -94,21 +101,25 @@ def _points(trace: Trace) -> tuple[Indices, Times, Indices]:
 
 
 def _ordered(worker: Indices, time: Times) -> Times:
-    """The order by worker and time; what is equal stays in its order."""
+    """Return the order by worker and time; equal elements keep their order."""
     if not len(time):
         return np.empty(0, dtype=np.int64)
     least = int(time.min())
     width = int(time.max()) - least + 1
     if width * (int(worker.max()) + 1) >= 1 << 63:
         return np.lexsort((time, worker))
-    # One number that has both is sorted in half the time.
+    # Sorting one number that combines both takes half the time.
     found: Times = np.argsort(worker * np.int64(width) + (time - least), kind="stable")
     return found
 
 
 @nb.njit(cache=True, nogil=True)
 def _unravelled(acts: Any) -> Any:  # pragma: no cover - compiled
-    """Parts of activities (worker, start, end), by worker and start: worker, place of the activity, from, to."""
+    """Cut nested activities into parts that do not overlap.
+
+    acts: (worker, start, end), by worker and start. Returns worker, index of the activity, start,
+    end.
+    """
     worker, start, end = acts
     count = len(worker)
     whose = np.empty(2 * count, dtype=np.int32)
@@ -119,7 +130,7 @@ def _unravelled(acts: Any) -> Any:  # pragma: no cover - compiled
     parts, depth, now = 0, 0, 0
     for a in range(count + 1):
         last = a == count or (a > 0 and worker[a] != worker[a - 1])
-        # Those that are over before this one begins; at the end of a worker, all.
+        # Close what ends before this one begins; at the end of a worker, everything.
         while depth and (last or end[stack[depth - 1]] <= start[a]):
             depth -= 1
             top = stack[depth]
@@ -148,15 +159,16 @@ def _unravelled(acts: Any) -> Any:  # pragma: no cover - compiled
 def _filled(  # noqa: PLR0912, PLR0915 - one walk, compiled as one
     parts: Any, points: Any, workers: int, rules: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Spans: worker, place of the activity (-1 for none), kind of those without one, from, to.
+    """Return all spans: worker, index of the activity (-1 for none), kind of those without one,
+    start, end.
 
-    parts: by worker and time. points: worker, time, what is there. rules: begin and end of the trace, threshold,
-    whether gaps may be waiting.
+    parts: by worker and time. points: worker, time, sent or received. rules: beginning and end of
+    the trace, threshold, whether gaps may be waiting.
     """
     whose, act, begins, ends = parts
     point_worker, point_time, point_what = points
     begin, stop, threshold, waiting = rules
-    # Every border of a part and every point may be followed by a filler of two halves.
+    # Every edge of a part and every point may be followed by a filler of two halves.
     room = 3 * (len(act) + len(point_time) + workers)
     worker = np.empty(room, dtype=np.int32)
     which = np.full(room, -1, dtype=np.int64)
@@ -173,7 +185,7 @@ def _filled(  # noqa: PLR0912, PLR0915 - one walk, compiled as one
             last_point += 1
         if a == last_part and p == last_point:
             continue
-        # Walk from border to border. left: what is at the begin of a gap; before: the activity that ends there.
+        # Walk from edge to edge. left: what lies at the beginning of a gap; before: the activity that ends there.
         at, left, before = begin, _BEGIN, -1
         while True:
             active = a < last_part and begins[a] <= at

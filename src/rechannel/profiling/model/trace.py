@@ -1,11 +1,12 @@
-"""A trace: what workers did, and which messages went between them.
+"""A trace: what workers did, and which messages they exchanged.
 
-A *worker* is whatever does one thing at a time: a core of an executor, the driver, a thread. An *activity* is what it
-did from one time to another. A *message* is sent by one worker and received by another. Columns are numpy arrays of
-equal length; times are nanoseconds since 1970, kinds, workers and operators are places in the lists of their names.
+A *worker* is anything that does one thing at a time: a core of an executor, the driver, a thread.
+An *activity* is what a worker did from one time to another. A *message* is sent by one worker and
+received by another. Columns are numpy arrays of equal length. Times are nanoseconds since 1970;
+kinds, workers and operators are indices into the lists of their names.
 
-Names of kinds are free, but for those below, which mean something to the algorithm. What SnailTrail's records say with
-numbers has the names of `SNAILTRAIL`.
+Names of kinds are free, except for `RESERVED`, which mean something to the algorithm. SnailTrail's
+numbers of activity types map to the names in `SNAILTRAIL`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Indices = npt.NDArray[np.int32]
 
 UNKNOWN, WAITING, CONTROL, DATA = "unknown", "waiting", "control message", "data message"
 RESERVED = (UNKNOWN, WAITING, CONTROL, DATA)
-"""DriverKinds that every trace has, in front of its own."""
+"""Kinds that every trace has; they come before its own."""
 
 SNAILTRAIL = {
     1: "input",
@@ -40,21 +41,22 @@ SNAILTRAIL = {
     12: WAITING,
     13: "busy waiting",
 }
-"""Numbers of activity types in SnailTrail's own records."""
+"""Names of the activity types in SnailTrail's own records."""
 
 MS, NS = 1_000_000, 1_000_000_000
-"""A millisecond and a second."""
+"""A millisecond and a second, in nanoseconds."""
 NONE = -1
-"""The place of an operator that is not known."""
+"""Index of an unknown operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Names:
-    """What numbers stand for. kinds: begin with `RESERVED`."""
+    """The names that the indices of a trace stand for."""
 
     workers: Sequence[str]
     operators: Sequence[str] = ()
     kinds: Sequence[str] = RESERVED
+    """Kinds of activities and messages; the first ones are `RESERVED`."""
 
     def __post_init__(self) -> None:
         """Check the kinds. Raises TraceError."""
@@ -63,7 +65,7 @@ class Names:
             raise TraceError(msg)
 
     def kind(self, name: str) -> int:
-        """The place of a kind. Raises TraceError."""
+        """Return the index of a kind. Raises TraceError if the trace has no such kind."""
         if name not in self.kinds:
             msg = f"the trace has no activity {name!r}; it has {', '.join(self.kinds)}"
             raise TraceError(msg)
@@ -72,13 +74,16 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activities:
-    """What workers did. Shapes (activities,). start, end: ns; operator: NONE where there is none."""
+    """What workers did. Every column has shape (activities,)."""
 
     worker: Indices
     kind: Indices
     operator: Indices
+    """`NONE` if the activity belongs to no operator."""
     start: Times
+    """Nanoseconds."""
     end: Times
+    """Nanoseconds."""
 
     def __len__(self) -> int:
         return len(self.worker)
@@ -87,7 +92,7 @@ class Activities:
     def lasting(
         cls, worker: Indices, kind: Indices, operator: Indices, start: Times, end: Times
     ) -> Activities:
-        """Those of some that take time."""
+        """Return the activities that take time."""
         kept = np.flatnonzero(end > start)
         return cls(
             worker=worker[kept],
@@ -99,13 +104,13 @@ class Activities:
 
     @classmethod
     def joined(cls, *parts: Activities) -> Activities:
-        """All of several."""
+        """Concatenate several tables of activities."""
         names = ("worker", "kind", "operator", "start", "end")
         return cls(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> Activities:
-        """From (worker, kind, operator, start, end)."""
+        """Build from rows (worker, kind, operator, start, end)."""
         columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
         small = [columns[:, i].astype(np.int32) for i in range(3)]
         return cls(
@@ -119,20 +124,24 @@ class Activities:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Messages:
-    """What went between workers. Shapes (messages,). sent, received: ns."""
+    """Messages between workers. Every column has shape (messages,)."""
 
     source: Indices
+    """The worker that sent it."""
     target: Indices
+    """The worker that received it."""
     kind: Indices
     operator: Indices
     sent: Times
+    """Nanoseconds."""
     received: Times
+    """Nanoseconds."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def take(self, rows: Times) -> Messages:
-        """Some of the messages."""
+        """Return the given rows."""
         return Messages(
             source=self.source[rows],
             target=self.target[rows],
@@ -144,7 +153,7 @@ class Messages:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> Messages:
-        """From (source, target, kind, operator, sent, received)."""
+        """Build from rows (source, target, kind, operator, sent, received)."""
         columns = np.array(rows, dtype=np.int64).reshape(-1, 6)
         small = [columns[:, i].astype(np.int32) for i in range(4)]
         return cls(
@@ -166,10 +175,12 @@ class Trace:
     messages: Messages = field(default_factory=lambda: Messages.of([]))
 
     def __post_init__(self) -> None:
-        """Check that numbers have names, and that nothing ends before it begins. Raises TraceError."""
+        """Check that every index has a name, and that nothing ends before it begins. Raises
+        TraceError.
+        """
         for name, places, known, least in self._numbered():
             if len(places) and (int(places.min()) < least or int(places.max()) >= known):
-                msg = f"{name}: a number is not one of 0 to {known - 1}"
+                msg = f"{name}: an index is not in 0 to {known - 1}"
                 raise TraceError(msg)
         for what, first, last in (
             ("activity", self.activities.start, self.activities.end),
@@ -179,8 +190,8 @@ class Trace:
             if len(back):
                 at = int(back[0])
                 msg = (
-                    f"{what} {at} ends {int(first[at] - last[at]):,} ns before it begins; leave it out, or mend its"
-                    " times"
+                    f"{what} {at} ends {int(first[at] - last[at]):,} ns before it begins: leave it out, or correct"
+                    " its times"
                 )
                 raise TraceError(msg)
 
@@ -198,7 +209,7 @@ class Trace:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last time; (0, 0) of an empty trace."""
+        """The first and the last time, ns; (0, 0) if the trace is empty."""
         firsts = [
             column.min() for column in (self.activities.start, self.messages.sent) if len(column)
         ]
@@ -209,7 +220,7 @@ class Trace:
 
 
 def within(times: Times, spans: Times) -> npt.NDArray[np.bool_]:
-    """Whether times are in any of some spans, shape (spans, 2), ends exclusive."""
+    """Return which times lie in any of the spans, shape (spans, 2); the ends are exclusive."""
     real = spans[spans[:, 1] > spans[:, 0]]
     begun = np.searchsorted(np.sort(real[:, 0]), times, side="right")
     over = np.searchsorted(np.sort(real[:, 1]), times, side="right")

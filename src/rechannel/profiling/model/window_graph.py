@@ -1,9 +1,10 @@
-"""The program activity graph of a window of time [start, end]: the projection of all spans and messages on it.
+"""The program activity graph of a window [start, end]: all spans and messages, projected on it.
 
-A vertex is a worker at a time: where one of its spans begins or ends, or a border of the window. An edge is a span
-(but for waiting ones, which are never on a path) or a message; what straddles a border is clipped there, and what lies
-outside is dropped. So vertices of a worker are numbered in a row, and its span i leads from its vertex i to i + 1.
-Edges without length are no work and join their ends; messages without length do lead from one worker to another.
+A vertex is a worker at a time: where one of its spans begins or ends, or a boundary of the window.
+An edge is a message or a span, except for waiting, which is never on a path. Edges that cross a
+boundary are clipped there, and edges outside are dropped. The vertices of a worker are therefore
+numbered consecutively, and its span i leads from its vertex i to i + 1. Spans without length are
+no work and join their ends; messages without length still lead from one worker to another.
 """
 
 from __future__ import annotations
@@ -21,25 +22,30 @@ _WAITING = RESERVED.index(WAITING)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowGraph:
-    """A window as a graph.
-
-    start, end: ns. time: of every vertex; vertices are by worker and time. Edges, first spans, then messages, shapes
-    (edges,): source, target: vertices; kind, operator; worker, peer: workers of both ends (of a span the same). spans:
-    how many edges are spans. initial, final: vertices at the window's begin and end.
-    """
+    """A window as a graph. Edges have shape (edges,): spans first, then messages."""
 
     start: int
+    """Nanoseconds."""
     end: int
+    """Nanoseconds."""
     time: Times
+    """Time of every vertex, ns; vertices are ordered by worker and time."""
     source: Times
+    """Vertex at which an edge begins."""
     target: Times
+    """Vertex at which an edge ends."""
     kind: Indices
     operator: Indices
     worker: Indices
+    """Worker at the source of an edge."""
     peer: Indices
+    """Worker at the target of an edge; of a span, the same worker."""
     spans: int
+    """How many edges are spans."""
     initial: Times
+    """Vertices at the beginning of the window."""
     final: Times
+    """Vertices at the end of the window."""
 
     @property
     def weight(self) -> Times:
@@ -48,15 +54,15 @@ class WindowGraph:
 
 
 def window_graph(line: Timeline, went: Messages, start: int, end: int) -> WindowGraph:
-    """The graph of a window. Raises ValueError for one that ends before it begins."""
+    """Return the graph of a window. Raises ValueError if the window ends before it begins."""
     if end <= start:
-        msg = f"a window ends behind its begin, not at {end} and {start}"
+        msg = f"a window has to end after its start, {start}, not at {end}"
         raise ValueError(msg)
     inside = np.flatnonzero((line.end > start) & (line.start < end))
     worker = line.worker[inside]
     begins = np.maximum(line.start[inside], start)
     ends = np.minimum(line.end[inside], end)
-    # Spans of a worker follow one another, so it has one vertex more than it has spans.
+    # The spans of a worker are consecutive, so it has one more vertex than spans.
     new = np.flatnonzero(np.diff(worker, prepend=-1))
     rank = np.zeros(len(inside), dtype=np.int64)
     rank[new] = 1
@@ -94,7 +100,7 @@ def window_graph(line: Timeline, went: Messages, start: int, end: int) -> Window
 
 
 def _at_once(went: Messages, start: int, end: int) -> npt.NDArray[np.bool_]:
-    """Messages without length within the window."""
+    """Return which messages without length lie within the window."""
     found: npt.NDArray[np.bool_] = went.sent == went.received
     return found & (went.sent >= start) & (went.sent <= end)
 
@@ -102,7 +108,7 @@ def _at_once(went: Messages, start: int, end: int) -> npt.NDArray[np.bool_]:
 def _vertices(
     time: Times, whose: Indices, worker: Indices, at: Times, start: int, end: int
 ) -> Times:
-    """Vertices of workers at times."""
+    """Return the vertices of workers at times."""
     width = end - start + 1
     places = whose.astype(np.int64) * width + (time - start)
     found: Times = np.searchsorted(places, worker.astype(np.int64) * width + (at - start))

@@ -1,4 +1,6 @@
-"""A profile as one HTML file: pictures are within it, and nothing is fetched, so it can be read from an attachment."""
+"""A profile as one HTML file. Its pictures are embedded and nothing is fetched, so it can be sent
+as an attachment.
+"""
 
 from __future__ import annotations
 

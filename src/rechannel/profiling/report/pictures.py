@@ -21,41 +21,41 @@ if TYPE_CHECKING:
     from rechannel.profiling.model.analysis import Analysis
 
 WORKERS, SPANS, KINDS = 40, 20_000, 8
-"""At most so many are drawn."""
+"""Upper bounds of what is drawn."""
 
 
 def pictures(made: Analysis) -> Iterator[tuple[str, str, bytes]]:
-    """Title, what is to be seen, and a PNG of every picture that there is something for."""
+    """Yield title, caption and PNG of every picture for which there is data."""
     from matplotlib import use
 
     use("Agg")
     yield (
         "Activities by window",
-        "Above the share of the critical path, below the share of all time that workers spent on them.",
+        "Top: share of the critical path. Bottom: share of all time that workers spent on them.",
         _png(_activities(made)),
     )
     yield (
         "Workers by window",
-        "The share of the critical path that lies on each worker: a straggler is a line, a phase a column.",
+        "Share of the critical path by worker: a straggler shows as a row, a phase as a column.",
         _png(_workers(made)),
     )
     found = _detail(made)
     if found is not None:
         yield (
             "One window in detail",
-            "Every activity of the window with the most paths known; the darker, the more critical for its length.",
+            "Every activity of the window with the most paths; the darker, the more critical for its length.",
             _png(found),
         )
     if len(made.profile.by_channel().filter(pl.col("critical") > 0)):
         yield (
             "Channels",
-            "The share of the critical path of the messages from one worker (row) to another (column).",
+            "Share of the critical path of the messages from one worker (row) to another (column).",
             _png(_channels(made)),
         )
 
 
 def write_pictures(made: Analysis, directory: str | Path) -> list[Path]:
-    """Write all of them into a directory; their files, named by their titles."""
+    """Write all pictures into a directory. Returns their files, named by their titles."""
     place = Path(directory)
     place.mkdir(parents=True, exist_ok=True)
     written = []
@@ -134,7 +134,9 @@ def _workers(made: Analysis) -> Figure:
 
 
 def _detail(made: Analysis) -> Figure | None:
-    """The window with the most paths, activity by activity; None where there is none, or too much in it."""
+    """Draw every activity of the window with the most paths; None if there is no window, or too
+    much in it.
+    """
     known = made.profile.windows.filter(pl.col("paths").is_finite() & (pl.col("edges") <= SPANS))
     if not len(known):
         return None
@@ -166,7 +168,7 @@ def _detail(made: Analysis) -> Figure | None:
 
 
 def _bars(ax: Axes, made: Analysis, line: Any, start: int, end: int, shown: Any) -> None:
-    """Waiting, light grey."""
+    """Draw waiting in light grey."""
     waiting = made.profile.names.kind(WAITING)
     for row, worker in enumerate(shown):
         mine = (

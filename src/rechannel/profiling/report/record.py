@@ -1,4 +1,4 @@
-"""A profile as plain values: what the screen, JSON and the page show."""
+"""A profile as plain values, which the terminal, JSON and the page show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUMMARIES = {
 
 
 def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
-    """The first rows of every summary: names, critical, profile, edges, ns."""
+    """Return the first rows of every summary: names, critical, profile, edges, ns."""
     found = made.profile
     frames = {
         "activities": found.by_activity(),
@@ -34,7 +34,7 @@ def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
 
 
 def about(made: Analysis) -> str:
-    """How much it is of."""
+    """Return the size of what was analysed, in words."""
     windows = made.profile.windows
     if not len(windows):
         return f"no windows; {made.pieces.source.about}"
@@ -46,12 +46,12 @@ def about(made: Analysis) -> str:
 
 
 def numbered(count: int, what: str) -> str:
-    """So many of them."""
+    """Return a count with its noun, in singular or plural."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def as_record(made: Analysis, top: int) -> dict[str, Any]:
-    """Everything."""
+    """Return everything as JSON values."""
     found = made.findings
     return {
         "title": made.title,

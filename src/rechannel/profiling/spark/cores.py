@@ -1,8 +1,10 @@
-"""On which core of its executor a task ran, which no log says, and what the driver did between tasks. One pass in time.
+"""The core of its executor on which each task ran, which no log says, and what the driver did
+between tasks. One pass in time.
 
-A task takes the core of its executor that has its number (its place in the stage, modulo the cores), so that the same
-part of the data is at the same core in every batch; if that one is busy, the core that was freed last before the task
-came there, as in SnailTrail's adapter; if all are busy, one more.
+A task takes the core with its number (its index in the stage, modulo the number of cores), so that
+the same part of the data is on the same core in every batch. If that core is busy, the task takes
+the one that was freed last before it arrived, as in SnailTrail's adapter; if all are busy, an
+extra one.
 """
 
 from __future__ import annotations
@@ -21,29 +23,33 @@ from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
 from rechannel.profiling.storage.stored import ACTIVITY, activity_blocks
 
 DRIVER = 0
+"""The worker that is the driver."""
 SPARE = 64
-"""ExecutorCores that an executor may seem to have more than it said."""
+"""Extra cores that an executor may have."""
 
 _NEVER = -(1 << 62)
 
 
 @dataclass(slots=True)
 class ExecutorCores:
-    """ExecutorCores of executors. known: how many each has. used: how many worked; crowded: tasks that found none."""
+    """Cores of executors."""
 
     known: npt.NDArray[np.int64]
+    """Number of cores of each executor."""
     used: npt.NDArray[np.int64] = field(init=False)
+    """Number of cores that worked."""
     crowded: int = 0
+    """Number of tasks that found no free core."""
     _free: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        """All are free."""
+        """Begin with all cores free."""
         room = int(self.known.max(initial=0)) + SPARE
         self.used = np.zeros(len(self.known), dtype=np.int64)
         self._free = np.full((len(self.known), room), _NEVER, dtype=np.int64)
 
     def place(self, rows: Rows) -> None:
-        """Give cores to tasks, which are later ones than those of all calls before."""
+        """Assign cores to tasks; they must be later than those of all previous calls."""
         order = np.argsort(rows["arrive"], kind="stable")
         columns = tuple(
             np.ascontiguousarray(column[order])
@@ -56,7 +62,9 @@ class ExecutorCores:
 
 @nb.njit(cache=True, nogil=True)
 def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no cover - compiled
-    """Core of every task, and how many had to take one more than there are. free, used: changed."""
+    """Return the core of every task, and how many needed an extra one. free, used: updated in
+    place.
+    """
     executor, index, arrive, leave = tasks
     count, room, more = len(executor), free.shape[1], 0
     core = np.empty(count, dtype=np.int32)
@@ -84,16 +92,19 @@ def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSpans:
-    """When the driver had what to do, ns: jobs and batches of a stream, shapes (spans, 2), and other borders."""
+    """When the driver was busy, ns."""
 
     jobs: Times
+    """Jobs. Shape (spans, 2)."""
     batches: Times
-    borders: Times
+    """Batches of a stream. Shape (spans, 2)."""
+    boundaries: Times
+    """Times at which the driver's activity may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverKinds:
-    """Numbers of what a driver does."""
+    """Indices of the kinds of driver activity."""
 
     waiting: int
     scheduling: int
@@ -103,28 +114,27 @@ class DriverKinds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedTasks:
-    """Tasks with their cores, and what the driver did.
-
-    stages: ids of all, sorted. wrote: distinct (stage, executor, core) of tasks that were of use, sorted.
-    """
+    """Tasks with their cores, and what the driver did."""
 
     tasks: RowBlocks
     driver: RowBlocks
     cores: ExecutorCores
     stages: npt.NDArray[np.int32]
+    """Ids of all stages, sorted."""
     wrote: npt.NDArray[np.int32]
+    """Distinct (stage, executor, core) of useful tasks, sorted."""
 
 
 def place_tasks(
     tasks: TaskRows, known: Sequence[int], busy: DriverSpans, kinds: DriverKinds
 ) -> PlacedTasks:
-    """One pass over all tasks. known: cores of every executor."""
+    """Assign cores in one pass over all tasks. known: number of cores of every executor."""
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
     cores = ExecutorCores(np.array(known, dtype=np.int64))
     done, driver = RowBlocks(TASK_ROW, "launch", "finish"), activity_blocks()
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     last = np.empty(0, dtype=np.int64)
-    for start, end in _spans(raw, busy.borders):
+    for start, end in _spans(raw, busy.boundaries):
         rows = raw.meeting(start, end)
         coming = rows[(rows["arrive"] >= start) & (rows["arrive"] < end)]
         coming["good"] &= ~np.isin(coming["number"], lost)
@@ -136,7 +146,7 @@ def place_tasks(
             wrote.append(np.unique(pairs, axis=0))
             stages.append(np.unique(coming["stage"]))
         finished = rows["finish"][~rows["killed"]]
-        times = np.concatenate([rows["launch"], finished, busy.borders])
+        times = np.concatenate([rows["launch"], finished, busy.boundaries])
         times = np.unique(times[(times >= start) & (times < end)])
         times = np.concatenate([last, times])
         driver.add(_driven(times, finished, busy, kinds))
@@ -150,13 +160,13 @@ def place_tasks(
     )
 
 
-def _spans(tasks: RowBlocks, borders: Times) -> list[tuple[int, int]]:
-    """Spans of time with about as many tasks each as a block, one behind the other."""
-    known = [*borders.tolist(), *(tasks.span or ())]
+def _spans(tasks: RowBlocks, boundaries: Times) -> list[tuple[int, int]]:
+    """Return consecutive spans of time with about one block of tasks each."""
+    known = [*boundaries.tolist(), *(tasks.span or ())]
     if not known:
         return []
     first, last = min(known), max(known) + 1
-    # Whole numbers: a float has no room for the nanoseconds since 1970.
+    # Integers: a float cannot hold nanoseconds since 1970 exactly.
     count = 64 * max(1, len(tasks) // BLOCK_ROWS)
     fine = np.unique([first + (last - first) * i // count for i in range(count + 1)])
     group = (tasks.before(fine[:-1]) // BLOCK_ROWS).astype(np.int64)
@@ -165,7 +175,7 @@ def _spans(tasks: RowBlocks, borders: Times) -> list[tuple[int, int]]:
 
 
 def _driven(times: Times, finished: Times, busy: DriverSpans, kinds: DriverKinds) -> Rows:
-    """What the driver did from each time to the next."""
+    """Return what the driver did from each time to the next."""
     count = max(0, len(times) - 1)
     rows = np.empty(count, dtype=ACTIVITY)
     if count:

@@ -1,13 +1,16 @@
-"""The lines of an event log as Spark lays it down: one file, or a directory of rolled ones, plain or compressed.
+"""The lines of an event log as Spark writes it: one file or a directory of rolled files, plain or
+compressed.
 
-Codecs are told by the file's ending, as Spark does (`.zstd`, `.lz4`, `.snappy`, `.lzf`; with `.inprogress` or not):
+The codec follows from the file name, as in Spark (`.zstd`, `.lz4`, `.snappy`, `.lzf`; with or
+without `.inprogress`):
 
-- zstd: frames, one behind the other;
-- lz4: blocks of lz4-java (`LZ4Block`, method, two lengths, checksum), which is no LZ4 frame;
-- snappy: blocks of snappy-java (a header of 16 bytes, then length and block), which is no Snappy frame;
+- zstd: consecutive frames;
+- lz4: blocks of lz4-java (`LZ4Block`, method, two lengths, checksum), which are not LZ4 frames;
+- snappy: blocks of snappy-java (a header of 16 bytes, then length and block), which are not Snappy
+  frames;
 - lzf: chunks of compress-lzf (`ZV`, type, lengths).
 
-A log that ends within a block was being written: what is whole is read.
+A log that ends within a block is still being written: its complete blocks are read.
 """
 
 from __future__ import annotations
@@ -26,22 +29,23 @@ import zstandard
 from rechannel.errors import TraceError
 
 CHUNK = 1 << 20
+"""Bytes that are read at once."""
 _ROLLED = re.compile(r"events_(\d+)_")
 
 
 def log_files(path: str | Path) -> list[Path]:
-    """The files of a log, in order. Raises TraceError."""
+    """Return the files of a log, in order. Raises TraceError."""
     place = Path(path)
     if not place.exists():
-        msg = f"there is no event log {place}"
+        msg = f"event log {place} does not exist"
         raise TraceError(msg)
     if place.is_file():
         return [place]
     rolled = [(int(m[1]), file) for file in place.iterdir() if (m := _ROLLED.match(file.name))]
     if not rolled:
-        msg = f"{place} is a directory without files events_1_..., events_2_..., ...: name one event log"
+        msg = f"{place} is a directory without files events_1_..., events_2_..., ...: give the path of one event log"
         raise TraceError(msg)
-    # A compacted file stands for itself and all before it.
+    # A compacted file replaces all files up to its number.
     compacted = [number for number, file in rolled if file.name.endswith(".compact")]
     least = max(compacted, default=0)
     chosen = {
@@ -53,7 +57,10 @@ def log_files(path: str | Path) -> list[Path]:
 
 
 def log_lines(path: str | Path) -> Iterator[bytes]:
-    """Lines of all files of a log, each with its line break; the last one may be without. Raises TraceError."""
+    """Yield the lines of all files of a log with their line breaks; the last one may have none.
+
+    Raises TraceError.
+    """
     for file in log_files(path):
         with file.open("rb") as stream:
             yield from _lines(_pieces(file, stream))
@@ -82,7 +89,7 @@ def _pieces(file: Path, stream: BinaryIO) -> Iterator[bytes]:
 
 
 class _BrokenError(ValueError):
-    """Bytes are not what a codec writes."""
+    """Bytes are not in the format of a codec."""
 
 
 def _plain(stream: BinaryIO) -> Iterator[bytes]:
@@ -162,7 +169,7 @@ def _unpacked(decompress: Callable[..., Any], data: bytes, size: int) -> bytes:
 
 @nb.njit(cache=True, nogil=True)
 def _unlzf(data: Any, out: Any) -> int:  # pragma: no cover - compiled
-    """Undo LZF; how many bytes came out, -1 for what is no LZF."""
+    """Undo LZF. Returns the number of bytes written, or -1 if the data is not LZF."""
     i, o = 0, 0
     while i < len(data):
         control = data[i]

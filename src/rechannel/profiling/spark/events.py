@@ -1,7 +1,8 @@
-"""The lines of Spark's event log, as far as they matter here: one JSON object each, whose first field says what it is.
+"""The lines of Spark's event log, as far as a profile needs them: one JSON object each.
 
-Fields are those of Spark's `JsonProtocol`, 2.1 to 4.3; what a version does not write is missing and has a default.
-Times are milliseconds since 1970, durations milliseconds, but for the shuffle's write time, which is nanoseconds.
+Fields are those of Spark's `JsonProtocol`, 2.1 to 4.3; a field that a version does not write has a
+default. Times are milliseconds since 1970, durations are milliseconds, except for the shuffle
+write time, which is nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ def _named(name: str, default: object) -> object:
 
 
 class ShuffleRead(msgspec.Struct):
-    """Of a task."""
+    """Shuffle read metrics of a task."""
 
     fetch_wait: int = _named("Fetch Wait Time", 0)  # type: ignore[assignment]
+    """Milliseconds."""
     remote_bytes: int = _named("Remote Bytes Read", 0)  # type: ignore[assignment]
     local_bytes: int = _named("Local Bytes Read", 0)  # type: ignore[assignment]
 
 
 class ShuffleWrite(msgspec.Struct):
-    """Of a task. time: ns."""
+    """Shuffle write metrics of a task."""
 
     time: int = _named("Shuffle Write Time", 0)  # type: ignore[assignment]
+    """Nanoseconds."""
     size: int = _named("Shuffle Bytes Written", 0)  # type: ignore[assignment]
 
 
 class Metrics(msgspec.Struct):
-    """Of a task."""
+    """Metrics of a task, ms."""
 
     deserialise: int = _named("Executor Deserialize Time", 0)  # type: ignore[assignment]
     run: int = _named("Executor Run Time", 0)  # type: ignore[assignment]
@@ -43,7 +46,7 @@ class Metrics(msgspec.Struct):
 
 
 class TaskInfo(msgspec.Struct):
-    """Of an attempt of a task."""
+    """An attempt of a task."""
 
     number: int = msgspec.field(name="Task ID")
     launch: int = msgspec.field(name="Launch Time")
@@ -51,6 +54,7 @@ class TaskInfo(msgspec.Struct):
     index: int = _named("Index", 0)  # type: ignore[assignment]
     host: str = _named("Host", "")  # type: ignore[assignment]
     getting: int = _named("Getting Result Time", 0)  # type: ignore[assignment]
+    """When the driver began to fetch the result; 0 if it never did."""
     finish: int = _named("Finish Time", 0)  # type: ignore[assignment]
     failed: bool = _named("Failed", False)  # type: ignore[assignment]
     killed: bool = _named("Killed", False)  # type: ignore[assignment]
@@ -65,39 +69,42 @@ class TaskStart(msgspec.Struct):
 
 
 class EndReason(msgspec.Struct):
-    """Why a task ended: Success, ExceptionFailure, ExecutorLostFailure, FetchFailed, TaskKilled, Resubmitted, ..."""
+    """Why a task ended: Success, ExceptionFailure, ExecutorLostFailure, FetchFailed, TaskKilled,
+    Resubmitted, ...
+    """
 
     name: str = _named("Reason", "")  # type: ignore[assignment]
 
 
 class TaskEnd(msgspec.Struct):
-    """A task ended, in whatever way. metrics: None where the executor did not tell: it was lost, or could not fetch.
-
-    Resubmitted: what is said of a task that had ended well before, when its output is lost with its executor.
-    """
+    """A task ended, for whatever reason."""
 
     stage: int = msgspec.field(name="Stage ID")
     info: TaskInfo = msgspec.field(name="Task Info")
     reason: EndReason = msgspec.field(name="Task End Reason", default_factory=EndReason)
+    """Resubmitted: the task had succeeded earlier, and now its output was lost with its executor.
+    """
     metrics: Metrics | None = msgspec.field(name="Task Metrics", default=None)
+    """None if the executor did not report them: it was lost, or could not fetch."""
 
 
 class Rdd(msgspec.Struct):
-    """Of a stage. scope: JSON with the name of the SQL node, or of the method that made it."""
+    """An RDD of a stage."""
 
     number: int = msgspec.field(name="RDD ID")
     name: str = _named("Name", "")  # type: ignore[assignment]
     scope: str = _named("Scope", "")  # type: ignore[assignment]
+    """JSON with the name of the SQL node, or of the method that made it."""
 
 
 class Counter(msgspec.Struct):
-    """An accumulator that a stage counted with."""
+    """An accumulator that a stage used."""
 
     accumulator: int = _named("ID", -1)  # type: ignore[assignment]
 
 
 class StageInfo(msgspec.Struct):
-    """Of an attempt of a stage. counters: known when it is over."""
+    """An attempt of a stage."""
 
     number: int = msgspec.field(name="Stage ID")
     name: str = _named("Stage Name", "")  # type: ignore[assignment]
@@ -107,55 +114,58 @@ class StageInfo(msgspec.Struct):
     submitted: int = _named("Submission Time", 0)  # type: ignore[assignment]
     completed: int = _named("Completion Time", 0)  # type: ignore[assignment]
     counters: list[Counter] = msgspec.field(name="Accumulables", default_factory=list)
+    """Known once the stage has ended."""
 
 
 class StageSubmitted(msgspec.Struct):
-    """An attempt of a stage begins."""
+    """An attempt of a stage began."""
 
     info: StageInfo = msgspec.field(name="Stage Info")
 
 
 class StageCompleted(msgspec.Struct):
-    """An attempt of a stage is over, in whatever way."""
+    """An attempt of a stage ended, for whatever reason."""
 
     info: StageInfo = msgspec.field(name="Stage Info")
 
 
 class PlanMetric(msgspec.Struct):
-    """Of a node of a plan."""
+    """A metric of a node of a plan."""
 
     accumulator: int = _named("accumulatorId", -1)  # type: ignore[assignment]
 
 
 class PlanNode(msgspec.Struct):
-    """A node of a plan of Spark SQL. text: it with what it works on."""
+    """A node of a plan of Spark SQL."""
 
     name: str = _named("nodeName", "")  # type: ignore[assignment]
     text: str = _named("simpleString", "")  # type: ignore[assignment]
+    """The node and its arguments."""
     children: list[PlanNode] = msgspec.field(default_factory=list)
     metrics: list[PlanMetric] = msgspec.field(default_factory=list)
 
 
 class SqlPlanned(msgspec.Struct):
-    """An execution of SQL began, or its plan was changed."""
+    """A SQL execution began, or its plan changed."""
 
     execution: int = msgspec.field(name="executionId")
     plan: PlanNode = msgspec.field(name="sparkPlanInfo", default_factory=PlanNode)
 
 
 class SqlEnded(msgspec.Struct):
-    """An execution of SQL is over."""
+    """A SQL execution ended."""
 
     execution: int = msgspec.field(name="executionId")
 
 
 class JobStart(msgspec.Struct):
-    """properties: local ones of the thread that asked for it."""
+    """A job began."""
 
     number: int = msgspec.field(name="Job ID")
     time: int = _named("Submission Time", 0)  # type: ignore[assignment]
     stages: list[StageInfo] = msgspec.field(name="Stage Infos", default_factory=list)
     properties: Mapping[str, str] | None = msgspec.field(name="Properties", default=None)
+    """Local properties of the thread that submitted it."""
 
 
 class JobEnd(msgspec.Struct):
@@ -166,14 +176,14 @@ class JobEnd(msgspec.Struct):
 
 
 class ExecutorInfo(msgspec.Struct):
-    """What an executor has."""
+    """The resources of an executor."""
 
     host: str = _named("Host", "")  # type: ignore[assignment]
     cores: int = _named("Total Cores", 0)  # type: ignore[assignment]
 
 
 class ExecutorAdded(msgspec.Struct):
-    """An executor came."""
+    """An executor registered."""
 
     executor: str = msgspec.field(name="Executor ID")
     time: int = _named("Timestamp", 0)  # type: ignore[assignment]
@@ -181,14 +191,14 @@ class ExecutorAdded(msgspec.Struct):
 
 
 class ExecutorRemoved(msgspec.Struct):
-    """An executor went, or was lost."""
+    """An executor was removed or lost."""
 
     executor: str = msgspec.field(name="Executor ID")
     time: int = _named("Timestamp", 0)  # type: ignore[assignment]
 
 
 class Application(msgspec.Struct):
-    """Its begin or its end."""
+    """The application began or ended."""
 
     time: int = msgspec.field(name="Timestamp")
     name: str = _named("App Name", "")  # type: ignore[assignment]
@@ -196,20 +206,21 @@ class Application(msgspec.Struct):
 
 
 class StreamProgress(msgspec.Struct):
-    """Of a batch of Structured Streaming. timestamp: when it began, ISO 8601. durations: ms by phase.
-
-    query: an id. name: what its user called it, or nothing.
-    """
+    """The progress of a batch of Structured Streaming."""
 
     query: str = _named("id", "")  # type: ignore[assignment]
+    """Id of the query."""
     name: str | None = None
+    """Name of the query, if it has one."""
     timestamp: str = ""
+    """When the batch began, ISO 8601."""
     batch: int = _named("batchId", -1)  # type: ignore[assignment]
     durations: dict[str, int] = msgspec.field(name="durationMs", default_factory=dict)
+    """Milliseconds by phase."""
 
 
 class QueryProgress(msgspec.Struct):
-    """A batch is over."""
+    """A batch ended."""
 
     progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
 
@@ -255,7 +266,7 @@ EVENT_TYPES: Mapping[str, type] = {
     "SparkListenerTaskStart": TaskStart,
     "SparkListenerTaskEnd": TaskEnd,
 }
-"""Events that are read. All others are known to exist and left alone."""
+"""The events that are read. All others are skipped."""
 
 _DECODERS: Mapping[bytes, msgspec.json.Decoder[Any]] = {
     name.encode(): msgspec.json.Decoder(kind) for name, kind in EVENT_TYPES.items()
@@ -268,7 +279,7 @@ class MalformedEventError(ValueError):
 
 
 def decode(line: bytes) -> SparkEvent | None:
-    """The event of a line; None for one that does not matter. Raises MalformedEventError."""
+    """Return the event of a line; None if a profile does not need it. Raises MalformedEventError."""
     if not line.startswith(_PREFIX):
         msg = "it does not begin with an event's name"
         raise MalformedEventError(msg)

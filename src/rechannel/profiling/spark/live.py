@@ -1,9 +1,11 @@
-"""A running session, window by window, while it runs: what Spark's own status store says of tasks, asked now and then.
+"""A running session, window by window: what Spark's own status store says of tasks, queried now
+and then.
 
-No listener, no callbacks: the store is there with the web interface off, and is asked once per window, for what is new
-and what was not over. It keeps so many jobs, stages and tasks, and forgets older ones (`RETAINED`); those that were
-forgotten before they were looked at are counted, and told. It does not say which stages a stage reads from, so waiting
-for blocks of a shuffle is an activity here.
+There is no listener and no callback: the store exists even without the web interface, and is
+queried once per window for what is new and what had not ended. It keeps a limited number of jobs,
+stages and tasks and drops older ones (`RETAINED`); those dropped before a query are counted and
+noted. The store does not say which stages a stage reads from, so waiting for shuffle blocks is an
+activity here.
 """
 
 from __future__ import annotations
@@ -25,28 +27,28 @@ from rechannel.profiling.spark.trace import spark_trace
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
 LAG_MS = 300
-"""Spark's listener thread fills the store some milliseconds behind what happens."""
+"""Spark's listener thread updates the store with some milliseconds of delay."""
 
 RETAINED: Mapping[str, int] = {
     "spark.ui.retainedJobs": 1_000,
     "spark.ui.retainedStages": 1_000,
     "spark.ui.retainedTasks": 100_000,
 }
-"""Settings that say how much Spark keeps, with its defaults."""
+"""Settings that say how much Spark keeps, with their defaults."""
 
 
 @dataclass(slots=True)
 class LiveSession:
-    """Looks at a session once per window. clock: Unix milliseconds. retained: as in `RETAINED`.
-
-    stopped: whether there is nothing to look at any more.
-    """
+    """Queries a session once per window."""
 
     tasks: SparkTasks
     title: str
     clock: Callable[[], int]
+    """Returns Unix milliseconds."""
     retained: Mapping[str, int] = field(default_factory=lambda: RETAINED)
+    """The values of the settings in `RETAINED`."""
     stopped: Callable[[], bool] = lambda: False
+    """Returns whether the session has stopped."""
     _jobs: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _stages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
@@ -63,12 +65,14 @@ class LiveSession:
         *,
         clock: Callable[[], int] = lambda: time.time_ns() // MS,
     ) -> LiveSession:
-        """Of a classic session. Raises SessionError for one of Spark Connect, which has no status store."""
+        """Wrap a classic session. Raises SessionError for Spark Connect, which has no status
+        store.
+        """
         tasks = open_spark_tasks(spark)
         if tasks is None:
             msg = (
-                "a Spark Connect session has no status store to look at: profile its event log instead, with"
-                " spark.eventLog.enabled=true on the server"
+                "a Spark Connect session has no status store: set spark.eventLog.enabled=true on the server, and"
+                " profile its event log instead"
             )
             raise SessionError(msg)
         conf = spark.sparkContext.getConf()
@@ -82,7 +86,7 @@ class LiveSession:
         return cls(tasks=tasks, title=title, clock=clock, retained=retained, stopped=stopped)
 
     def begin(self) -> None:
-        """Leave out what was over before: of jobs and stages that Spark has, those are looked at that run."""
+        """Skip what ended earlier: of the jobs and stages that Spark has, only running ones count."""
         for known, what, number in (
             (self._jobs, "JobDataWrapper", "jobId"),
             (self._stages, "StageDataWrapper", "stageId"),
@@ -98,11 +102,11 @@ class LiveSession:
             self._next[what] = max((info[number] + 1 for info in infos), default=0)
 
     def ready(self, end_ms: int) -> float:
-        """Seconds until Spark knows what was before a time."""
+        """Return the seconds until Spark knows everything before a time."""
         return (end_ms + LAG_MS - self.clock()) / 1_000
 
     def window(self, start_ms: int, end_ms: int) -> Analysis:
-        """What the store says of a window, Unix milliseconds."""
+        """Return the profile of a window, Unix milliseconds."""
         log = self._log(start_ms, end_ms)
         trace = OpenedTrace(title=self.title, source=spark_trace(log), notes=self._notes())
         return analyse_pieces(trace, Pieces.of(trace.source, [(start_ms * MS, end_ms * MS)]))
@@ -124,7 +128,7 @@ class LiveSession:
         return log
 
     def _look(self) -> None:
-        """Ask for jobs and stages that are new, and for those again that were not over the last time."""
+        """Query jobs and stages that are new, and again those that had not ended last time."""
         first = self._next.get("StageDataWrapper", 0)
         for row in self.tasks.since("RDDOperationGraphWrapper", first):
             nodes = row["rootCluster"]["childClusters"]
@@ -143,7 +147,7 @@ class LiveSession:
             if again:
                 rows = self.tasks.since(what, min(again), max(again), index)
                 old = [row["info"] for row in rows if row["info"][number] in again]
-            # What is there no more was over, and forgotten before it was looked at.
+            # What is gone from the store ended, and was dropped before this query.
             for key in [k for k in known if k[0] in again - {info[number] for info in old}]:
                 del known[key]
                 self._lost += 1
@@ -151,7 +155,7 @@ class LiveSession:
             known.update({(info[number], info.get("attemptId", 0)): info for info in old + new})
 
     def _open(self, known: Mapping[tuple[int, int], Mapping[str, Any]], number: str) -> set[int]:
-        """Jobs or stages that are to be asked for again: those that run, and those that may be run once more."""
+        """Return jobs or stages to query again: those that run, and those that may run once more."""
         found = {info[number] for info in known.values() if not info.get("completionTime")}
         if number == "stageId":
             failed = {info[number] for info in known.values() if info["status"] == "FAILED"}
@@ -165,7 +169,7 @@ class LiveSession:
         return found
 
     def _forget(self, start_ms: int) -> None:
-        """What was over before a window is in no later one."""
+        """Drop what ended before a window: it is in no later one."""
         for known in (self._jobs, self._stages):
             for key in [k for k, info in known.items() if _over(info, start_ms)]:
                 del known[key]
@@ -195,20 +199,20 @@ class LiveSession:
         notes = []
         if self._lost:
             notes.append(
-                f"{self._lost} jobs or stages were forgotten by Spark before they were looked at: raise {jobs} and"
-                f" {stages}, or make windows shorter"
+                f"Spark dropped {self._lost} jobs or stages before they were read: raise {jobs} and {stages}, or"
+                " make windows shorter"
             )
         if self._lost_tasks:
             notes.append(
-                f"{self._lost_tasks} tasks were forgotten by Spark before they were looked at: raise {tasks}, or make"
-                " windows shorter"
+                f"Spark dropped {self._lost_tasks} tasks before they were read: raise {tasks}, or make windows"
+                " shorter"
             )
         self._lost = self._lost_tasks = 0
         return notes
 
 
 def _over(info: Mapping[str, Any], before_ms: int) -> bool:
-    """Whether a job or stage was over before a time; stages that are skipped never are, and never ran."""
+    """Return whether a job or stage ended before a time; skipped stages never ran."""
     return (
         bool((info.get("completionTime") or before_ms + 1) <= before_ms)
         or info.get("status") == "SKIPPED"
@@ -216,12 +220,12 @@ def _over(info: Mapping[str, Any], before_ms: int) -> bool:
 
 
 def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> None:
-    """Add a task of the store, if it is of the window."""
+    """Add a task of the store if it overlaps the window."""
     launch, running = row["launchTime"], row["status"] in RUNNING
     finish = end_ms if running else launch + max(0, row["duration"])
     if launch >= end_ms or finish <= start_ms:
         return
-    # Of tasks that failed or were killed the store keeps negated figures.
+    # The store negates the metrics of tasks that failed or were killed.
     figure = {name: max(0, row[name]) for name in FIGURES}
     log.tasks.add(
         SparkTask(

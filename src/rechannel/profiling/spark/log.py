@@ -1,7 +1,8 @@
-"""What a Spark event log says of an application: tasks, stages, jobs and executors. Read line by line, once.
+"""The contents of a Spark event log: tasks, stages, jobs and executors. Read line by line, once.
 
-Bad lines are counted and named, and skipped; with `strict` the first one ends it. The last line of an application that
-still runs, or was killed, may be half a line: that is told, and never an error of the log.
+Bad lines are counted, named and skipped; with `strict` the first one is an error. If the
+application still runs, or was killed, the last line may be incomplete: that is noted, and never an
+error.
 """
 
 from __future__ import annotations
@@ -37,28 +38,33 @@ from rechannel.profiling.spark.rows import SparkTask, TaskRows
 from rechannel.profiling.storage.blocks import RowBlocks
 
 LATEST = 1 << 43
-"""ms: the year 2248"""
+"""Latest time that a log may contain, ms: the year 2248."""
 NAMED_LINES = 20
 """Bad lines that are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkStage:
-    """name: what a user calls it. parents: stages that it reads from. rdd: what it computes, -1 = not known."""
+    """A stage."""
 
     name: str
+    """Its name for users."""
     parents: tuple[int, ...] = ()
+    """Stages whose output it reads."""
     rdd: int = -1
+    """The RDD that it computes; -1 if unknown."""
 
 
 @dataclass(slots=True)
 class SparkJob:
-    """A job, ms. end: 0 where the log does not say. stages: their ids."""
+    """A job, ms."""
 
     number: int
     start: int
     end: int = 0
+    """0 if the log does not say."""
     stages: tuple[int, ...] = ()
+    """Ids of its stages."""
     batch: str | None = None
     query: str | None = None
     description: str | None = None
@@ -66,10 +72,7 @@ class SparkJob:
 
 @dataclass(slots=True)
 class SparkLog:
-    """What has been read so far. cores: of executors. removed: when they went, ms. bad: lines that were skipped.
-
-    open_tasks: whose end is not in the log.
-    """
+    """What has been read so far. Times are ms."""
 
     strict: bool = False
     version: str = ""
@@ -81,17 +84,23 @@ class SparkLog:
     stages: dict[int, SparkStage] = field(default_factory=dict)
     jobs: dict[int, SparkJob] = field(default_factory=dict)
     cores: dict[str, int] = field(default_factory=dict)
+    """Number of cores by executor."""
     removed: dict[str, int] = field(default_factory=dict)
+    """When executors were removed."""
     batches: list[StreamBatch] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
+    """Number and problem of skipped lines, the first few."""
     bad_lines: int = 0
     open_tasks: int = 0
+    """Number of tasks whose end is not in the log."""
     _running: dict[int, TaskStart] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _plans: Plans = field(default_factory=Plans)
 
     def read(self, lines: Iterable[bytes], origin: str = "the log") -> SparkLog:
-        """Read lines. Raises TraceError for what is no event log, and, if `strict`, for any bad line."""
+        """Read lines. Raises TraceError if they are no event log and, with `strict`, for any bad
+        line.
+        """
         events = 0
         for line in lines:
             self.lines += 1
@@ -105,17 +114,20 @@ class SparkLog:
                 events += 1
             except (MalformedEventError, TraceError) as error:
                 half = not line.endswith(b"\n")
-                self._skip(f"half a line: {error}" if half else str(error), origin, strict=not half)
+                reason = f"incomplete line: {error}" if half else str(error)
+                self._skip(reason, origin, strict=not half)
             if self.bad_lines > NAMED_LINES and not events:
-                msg = f"{origin} is not an event log of Spark: none of its first {self.lines} lines is an event"
+                msg = f"{origin} is not a Spark event log: none of its first {self.lines} lines is an event"
                 raise TraceError(msg)
         if not events:
-            msg = f"{origin} is not an event log of Spark: it has no event"
+            msg = f"{origin} is not a Spark event log: it contains no event"
             raise TraceError(msg)
         return self
 
     def finish(self) -> RowBlocks:
-        """All tasks; those whose end is not in the log last until the end of what is, or of their executor."""
+        """Return all tasks. Those without an end last until the end of the log, or of their
+        executor.
+        """
         begun = [start.info.launch for start in self._running.values()]
         known = self.tasks.close().span
         self.end = max([self.end, *begun, *(() if known is None else (known[1] // MS,))])
@@ -140,7 +152,9 @@ class SparkLog:
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:
-            msg = f"line {self.lines} of {origin}: {reason}; leave --strict away to skip such lines"
+            msg = (
+                f"line {self.lines} of {origin}: {reason}; run without --strict to skip such lines"
+            )
             raise TraceError(msg)
         self.bad_lines += 1
         if len(self.bad) < NAMED_LINES:
@@ -183,7 +197,7 @@ class SparkLog:
             msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
             raise TraceError(msg)
         if event.reason.name == "Resubmitted":
-            # It had ended well before, and has been told of; then its output was lost with its executor.
+            # The task had succeeded and was recorded; then its output was lost with its executor.
             self.tasks.lost.add(info.number)
             return
         self.tasks.add(
@@ -195,7 +209,7 @@ class SparkLog:
                 launch=info.launch,
                 finish=info.finish,
                 getting=info.getting,
-                # Without figures all that is known is that it ran.
+                # Without metrics, all that is known is that the task ran.
                 metrics=event.metrics or Metrics(run=info.finish - info.launch),
                 good=not (info.failed or info.killed),
                 killed=info.killed,
@@ -211,7 +225,7 @@ class SparkLog:
         try:
             start = round(datetime.fromisoformat(progress.timestamp).timestamp() * 1_000)
         except ValueError as error:
-            msg = f"a batch begins at {progress.timestamp!r}, which is no time"
+            msg = f"a batch begins at {progress.timestamp!r}, which is not a timestamp"
             raise TraceError(msg) from error
         end = start + progress.durations.get("triggerExecution", 0)
         self.end = max(self.end, end)
@@ -241,7 +255,7 @@ class SparkLog:
 
 
 def _check(info: TaskInfo, stage: int) -> None:
-    """Raise TraceError for numbers that cannot be."""
+    """Raise TraceError for impossible numbers."""
     known = (
         ("id", info.number, 1 << 62),
         ("stage", stage, 1 << 31),

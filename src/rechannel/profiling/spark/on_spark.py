@@ -1,6 +1,7 @@
-"""Pieces of a trace that are analysed on Spark, as many at a time as it has cores: the driver holds no more of them.
+"""Analysis of pieces in tasks of a Spark session, as many at a time as it has cores.
 
-A piece travels to its task and the answer back, so executors need no file of the trace, only this package.
+A piece travels to its task and the result back, so executors need this package, but no file of the
+trace.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ MAX_PIECES = 64
 
 
 def on_spark(spark: Any) -> MapPieces:
-    """What applies a function to pieces in tasks of a session. Raises SessionError for one of Spark Connect."""
+    """Return a function that maps pieces in tasks of a session. Raises SessionError for Spark
+    Connect.
+    """
     if getattr(spark, "_jsparkSession", None) is None:
-        msg = "profiles are made on classic sessions: Spark Connect cannot run functions over what is no DataFrame"
+        msg = (
+            "a profile cannot be computed on a Spark Connect session, which runs functions over DataFrames only:"
+            " use a classic session"
+        )
         raise SessionError(msg)
     context = spark.sparkContext
     most = min(MAX_PIECES, int(context.defaultParallelism))

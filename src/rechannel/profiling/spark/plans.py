@@ -1,7 +1,8 @@
-"""What users call a stage: the nodes of its SQL plan, or its RDDs, and where in the program it was asked for.
+"""Names of stages for users: the nodes of the SQL plan, or the RDDs, and the call site.
 
-A plan says which accumulators its nodes count with, a stage that is over which ones it has counted with. Between two
-exchanges of a plan lies what one stage does, so one common accumulator is enough to know all its nodes.
+A plan says which accumulators its nodes use, and a stage that has ended says which ones it used.
+One stage does what lies between two exchanges of a plan, so a single common accumulator identifies
+all its nodes.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ _HIDDEN = re.compile(
 )
 """Nodes that are about how Spark runs a plan."""
 _FUNCTION = re.compile(r"\w*(?:InPandas|InArrow|EvalPython)\w*\W.*?(\w+)\(")
-"""The name of the first Python function of a node."""
+"""Matches the name of the first Python function of a node."""
 _NOWHERE = "NativeMethodAccessorImpl"
-"""The place of whatever a Python program asked for through the gateway."""
+"""The call site of everything that a Python program requests through the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What lies between exchanges: nodes from the leaves on, and accumulators."""
+    """What lies between exchanges."""
 
     names: list[str] = field(default_factory=list)
+    """Nodes, from the leaves on."""
     counters: list[int] = field(default_factory=list)
+    """Accumulators of the nodes."""
 
 
 def counted(plan: PlanNode) -> Mapping[int, str]:
-    """By accumulator, the nodes of the part of a plan that counts with it."""
+    """Return, by accumulator, the nodes of the part of a plan that uses it."""
     parts = [_Part()]
     _walk(plan, parts[0], parts)
     return {
@@ -46,7 +49,7 @@ def counted(plan: PlanNode) -> Mapping[int, str]:
 
 def _walk(node: PlanNode, part: _Part, parts: list[_Part]) -> None:
     if "Exchange" in node.name:
-        # It ends one part and begins another; what it counts belongs to either.
+        # An exchange ends one part and begins another; its metrics belong to both.
         below = _Part()
         parts.append(below)
         for child in node.children:
@@ -64,13 +67,15 @@ def _walk(node: PlanNode, part: _Part, parts: list[_Part]) -> None:
 
 @dataclass(slots=True)
 class Plans:
-    """Plans of executions of SQL that are under way."""
+    """Plans of SQL executions that are running."""
 
     _names: dict[int, str] = field(default_factory=dict)
     _of: dict[int, list[int]] = field(default_factory=dict)
 
     def see(self, event: object) -> None:
-        """A plan; or, while it runs, another one in its place; or its end, after which it is not asked for."""
+        """Take up a new plan, a changed plan, or the end of an execution; plans that ended are
+        dropped.
+        """
         match event:
             case SqlPlanned():
                 found = counted(event.plan)
@@ -81,7 +86,7 @@ class Plans:
                     self._names.pop(counter, None)
 
     def nodes(self, stage: StageInfo) -> str:
-        """Nodes of a stage; nothing where no plan is known, or the stage is not over."""
+        """Return the nodes of a stage; "" if no plan is known, or if the stage has not ended."""
         votes = Counter(
             name
             for each in stage.counters
@@ -91,7 +96,7 @@ class Plans:
 
 
 def stage_name(stage: StageInfo, nodes: str = "") -> str:
-    """What a user calls a stage. nodes: of its plan, if they are known."""
+    """Return the name of a stage. nodes: of its plan, if they are known."""
     if nodes:
         return named([nodes], stage.name)
     rdds = sorted(stage.rdds, key=lambda rdd: rdd.number)
@@ -100,7 +105,9 @@ def stage_name(stage: StageInfo, nodes: str = "") -> str:
 
 
 def named(nodes: Sequence[str], where: str) -> str:
-    """Nodes, without those that are about how Spark runs a plan if others are left, and a place in the program."""
+    """Return nodes and call site as one name; nodes about how Spark runs a plan are left out if
+    others remain.
+    """
     plain = [node for node in nodes if not _HIDDEN.search(node)]
     shown = " > ".join(dict.fromkeys(plain or nodes))
     if shown and _NOWHERE not in where:

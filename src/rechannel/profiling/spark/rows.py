@@ -1,4 +1,6 @@
-"""Tasks of Spark as rows of numbers: what a log says of how long their parts took, made to fit into their time."""
+"""Tasks of Spark as rows of numbers: the durations that a log reports, made to fit into the task's
+time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rechannel.profiling.spark.events import Metrics
 from rechannel.profiling.storage.blocks import RowBlocks, Rows
 
 SHIPPING = 0.33
-"""Of what is not explained of a task's time, the part before it; as in SnailTrail's adapter."""
+"""Share of a task's unexplained time that lies before it; as in SnailTrail's adapter."""
 
 TASK_STEPS = (
     "deserialization",
@@ -42,10 +44,12 @@ TASK_ROW = np.dtype(
         ("steps", "i8", (len(TASK_STEPS),)),
     ]
 )
-"""Times and lengths in ns. core: of its executor, -1 before it is known. arrive: when it came to its core.
+"""Times and durations are ns.
 
-good: whether it was of use. killed: its end was not waited for, since another attempt was faster, or its result was not
-wanted any more. number: its id.
+executor: number of the executor in `TaskRows.executors`. core: of the executor, -1 until it is
+known. arrive: when the task reached its core. getting: whether the driver fetched the result.
+good: whether the attempt was useful. killed: nothing waited for its end, because another attempt
+was faster, or its result was no longer needed. number: id of the task.
 """
 
 _BUFFERED = 1 << 14
@@ -54,25 +58,30 @@ NOTHING = Metrics()
 
 @dataclass(frozen=True, slots=True)
 class SparkTask:
-    """An attempt of a task. getting: when the driver began to get its result, 0 for never. Times are Unix ms."""
+    """An attempt of a task. Times are Unix milliseconds."""
 
     number: int
     stage: int
     index: int
+    """Index in the stage."""
     executor: str
     launch: int
     finish: int
     getting: int = 0
+    """When the driver began to fetch its result; 0 if it never did."""
     metrics: Metrics = NOTHING
     good: bool = True
+    """Whether the attempt succeeded."""
     killed: bool = False
 
 
 class TaskRows:
-    """Tasks as they come. executors: their ids, by the numbers that rows have. lost: tasks whose output is lost."""
+    """Collects tasks as they come."""
 
     def __init__(self) -> None:
+        # Numbers of executors in rows, by id.
         self.executors: dict[str, int] = {}
+        # Tasks whose output was lost.
         self.lost: set[int] = set()
         self.blocks = RowBlocks(TASK_ROW, "launch", "finish")
         self._open: list[tuple[int, ...]] = []
@@ -81,7 +90,7 @@ class TaskRows:
         return len(self.blocks) + len(self._open)
 
     def add(self, task: SparkTask) -> None:
-        """Add one."""
+        """Add a task."""
         metrics = task.metrics
         self._open.append(
             (
@@ -106,7 +115,7 @@ class TaskRows:
             self.close()
 
     def close(self) -> RowBlocks:
-        """All rows so far."""
+        """Return all rows so far."""
         if self._open:
             self.blocks.add(rows_of(np.array(self._open, dtype=np.int64)))
             self._open = []
@@ -114,7 +123,11 @@ class TaskRows:
 
 
 def rows_of(told: npt.NDArray[np.int64]) -> Rows:
-    """Rows of `TASK_ROW`; what came out of rounding, or of clocks, is not more than there was."""
+    """Return rows of `TASK_ROW`; durations are cut so that rounding and clocks do not make them
+    exceed the task.
+
+    told: one row per task, with the columns that `TaskRows.add` writes.
+    """
     launch, finish, getting, deserialise, run, gc, serialise, fetch = (
         told[:, i] * MS for i in range(6, 14)
     )
@@ -140,12 +153,12 @@ def rows_of(told: npt.NDArray[np.int64]) -> Rows:
 
 
 def leaving(rows: Rows) -> Times:
-    """When tasks left their core."""
+    """Return when tasks left their core."""
     left: Times = rows["arrive"] + rows["steps"].sum(axis=1)
     return left
 
 
 def fetching(rows: Rows) -> tuple[Any, Any]:
-    """When tasks began to fetch blocks of a shuffle, and when they had them."""
+    """Return when tasks began to fetch shuffle blocks, and when they had them."""
     begun = rows["arrive"] + rows["steps"][:, :FETCHING].sum(axis=1)
     return begun, begun + rows["steps"][:, FETCHING]

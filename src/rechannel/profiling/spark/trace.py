@@ -1,19 +1,24 @@
-"""Tasks of Spark as activities and messages. The assumptions, which the log does not tell:
+"""Tasks of Spark as activities and messages. The log leaves these things open, and they are
+assumed:
 
-- The driver is a worker; so is every core of an executor. On which core a task ran, `spark_placing.py` says.
-- A task's time is: sent by the driver at its launch (a control message), then on its core deserialisation, waiting for
-  blocks of a shuffle, processing, collection of garbage, writing of a shuffle, serialisation of the result; then a
-  control message back, which the driver has at the finish. A result that the driver fetched is a data message.
-- What the log does not explain of a task's time is scheduler delay; a third of it lies before the task,
-  as in SnailTrail's adapter, the rest behind it.
+- The driver is a worker; so is every core of an executor. `cores.py` decides on which core a task
+  ran.
+- A task is sent by the driver at its launch (a control message). On its core it deserialises,
+  waits for shuffle blocks, processes, collects garbage, writes its shuffle output and serialises
+  its result. Then a control message returns to the driver, which has it at the task's finish. A
+  result that the driver fetched is a data message.
+- The part of a task's time that the log does not explain is scheduler delay; a third of it lies
+  before the task, as in SnailTrail's adapter, the rest after it.
 - A core without a task waits.
-- The driver waits if it goes on with the finish of a task. Otherwise it schedules while a job is there. Between jobs it
-  runs the program; of Structured Streaming it plans (and commits) within a batch, and is idle between batches.
-- A task fetches the blocks of a shuffle from the cores that ran tasks of its parent stages: it asks all of them when it
-  begins to fetch (a control message of a nanosecond), and a data message of each arrives when the fetching is over.
-  Meanwhile it waits. What comes from its own core alone is an activity, fetch wait. Executors that have gone are not
-  asked. A parent that was skipped is the stage of the same RDD that ran: so every stage of an adaptive query is.
-- A task that was killed does not answer: neither a faster attempt nor a job that is over waits for it.
+- The driver waits if it continues with the finish of a task. Otherwise it schedules while a job is
+  running. Between jobs it runs the program; with Structured Streaming it plans (and commits)
+  within a batch, and is idle between batches.
+- A task fetches shuffle blocks from the cores that ran tasks of its parent stages: it asks all of
+  them when it begins to fetch (a control message of a nanosecond), and a data message of each
+  arrives when fetching ends. Meanwhile it waits. If all blocks come from its own core, fetch wait
+  is an activity. Executors that are gone are not asked. A parent that was skipped stands for the
+  stage of the same RDD that ran, as do all stages of an adaptive query.
+- A task that was killed does not answer: neither a faster attempt nor a finished job waits for it.
 """
 
 from __future__ import annotations
@@ -58,49 +63,50 @@ SPARK_KINDS = (
     "idle",
 )
 NEVER = 1 << 43
-"""ms"""
+"""A time that is never reached, ms."""
 _KIND = {name: number for number, name in enumerate(SPARK_KINDS)}
 _FIRST = len(RESERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SparkTrace:
-    """What an application did. span: ns.
-
-    first: of every executor, its first worker. operator: of every stage in `placed`. parents: by stage, the workers
-    that wrote what it reads. gone: of every worker, when its executor went, ns. weights: activities and messages
-    of every block of tasks.
-    """
+    """What an application did: a `TraceSource` that makes its parts from tasks."""
 
     names: Names
     span: tuple[int, int]
+    """Nanoseconds."""
     first: Indices
+    """First worker of every executor."""
     placed: PlacedTasks = field(repr=False)
     operator: Indices = field(repr=False)
+    """Operator of every stage in `placed`."""
     parents: dict[int, Indices] = field(repr=False)
+    """Workers that wrote what a stage reads, by stage."""
     gone: Times = field(repr=False)
+    """When the executor of every worker was removed, ns."""
     weights: Sequence[int] = field(repr=False)
+    """Number of activities and messages of every block of tasks."""
 
     @property
     def crowded(self) -> int:
-        """Tasks for which an executor had no core left."""
+        """Number of tasks for which an executor had no core left."""
         return self.placed.cores.crowded
 
     @property
     def about(self) -> str:
-        """How much there is."""
+        """The size of the trace, in words."""
         return f"{len(self.names.workers)} workers, {len(self.placed.tasks):,} tasks"
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
-        """About how many activities and messages lie before each of some times."""
+        """Estimate how many activities and messages lie before each of some times."""
         return self.placed.tasks.before(times, self.weights) + self.placed.driver.before(times)
 
     def cut(self, cuts: Times) -> SparkParts:
-        """Parts from each time to the next."""
+        """Cut the trace into parts from each time to the next."""
         return SparkParts(whole=self, cuts=cuts)
 
     def part(self, start: int, end: int) -> Trace:
-        """What says what happened from one time to another."""
+        """Return everything that determines what happened between two times."""
         rows = self.placed.tasks.meeting(start, end)
         worker = (self.first[rows["executor"]] + rows["core"]).astype(np.int32)
         operator = self.operator[np.searchsorted(self.placed.stages, rows["stage"])]
@@ -109,7 +115,7 @@ class SparkTrace:
         names = ("worker", "kind", "operator", "start", "end")
         return Trace(
             names=self.names,
-            # Of activities that are as long as each other the last one counts.
+            # Of activities of equal length, the last one counts.
             activities=Activities.joined(
                 self._idle(),
                 _worked(rows, worker, operator, blocks),
@@ -119,11 +125,11 @@ class SparkTrace:
         )
 
     def whole(self) -> Trace:
-        """All of it, in memory."""
+        """Return all of it, in memory."""
         return self.part(*self.span)
 
     def _idle(self) -> Activities:
-        """Every core waits all the time: tasks are activities within that."""
+        """Return waiting of every core for the whole span: tasks are activities within it."""
         core = np.arange(1, len(self.names.workers), dtype=np.int32)
         nothing = np.full(len(core), -1, dtype=np.int32)
         start, end = (np.full(len(core), time, dtype=np.int64) for time in self.span)
@@ -147,7 +153,7 @@ class SparkTrace:
 
 
 _EACH = len(TASK_STEPS) + 4
-"""Activities and messages that a task becomes, but for those of shuffles."""
+"""Activities and messages per task, without those of shuffles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -173,21 +179,21 @@ class Fetches:
 
 
 def spark_trace(log: SparkLog) -> SparkTrace:
-    """What an application did."""
+    """Return the trace of an application."""
     tasks = log.finish()
     number = log.tasks.executors
     executors = sorted(number, key=lambda name: (len(name), name))
     jobs = _spans((job.start, job.end or log.end) for job in log.jobs.values())
     batches = _spans((batch.start, batch.end) for batch in log.batches)
     life = np.array([log.start * MS, log.end * MS], dtype=np.int64)
-    borders = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
+    boundaries = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
     done = place_tasks(
         log.tasks,
         [max(1, log.cores.get(name, 1)) for name in number],
         DriverSpans(
             jobs=jobs,
             batches=batches,
-            borders=borders[borders > 0],
+            boundaries=boundaries[boundaries > 0],
         ),
         DriverKinds(
             waiting=_KIND[WAITING],
@@ -219,7 +225,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
 
 
 def _weight(rows: Rows, parents: Mapping[int, Indices]) -> int:
-    """Activities and messages that tasks become, about."""
+    """Estimate the number of activities and messages of tasks."""
     waited = rows["stage"][rows["good"] & (rows["steps"][:, FETCHING] > 1)]
     stages, counts = np.unique(waited, return_counts=True)
     pairs: int = sum(
@@ -230,7 +236,7 @@ def _weight(rows: Rows, parents: Mapping[int, Indices]) -> int:
 
 
 def _spans(ms: Iterable[tuple[int, int]]) -> Times:
-    """Begins and ends, ns. Shape (spans, 2)."""
+    """Return starts and ends in ns. Shape (spans, 2)."""
     return np.array(list(ms), dtype=np.int64).reshape(-1, 2) * MS
 
 
@@ -242,7 +248,7 @@ def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
 def _parents(
     done: PlacedTasks, stages: Mapping[int, SparkStage], first: Indices
 ) -> dict[int, Indices]:
-    """By stage, the cores that wrote what it reads."""
+    """Return, by stage, the cores that wrote what it reads."""
     wrote = done.wrote
     worker = first[wrote[:, 1]] + wrote[:, 2]
     begin = np.searchsorted(wrote[:, 0], done.stages)
@@ -260,13 +266,13 @@ def _parents(
 
 
 def _same(stages: Mapping[int, SparkStage], ran: Mapping[int, int], skipped: int) -> int | None:
-    """The stage that ran for one that was skipped."""
+    """Return the stage that ran in place of a skipped one."""
     rdd = stages[skipped].rdd if skipped in stages else -1
     return ran.get(rdd) if rdd >= 0 else None
 
 
 def _worked(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Activities:
-    """What cores did."""
+    """Return what cores did."""
     steps = rows["steps"]
     count, each = steps.shape
     ends = rows["arrive"][:, None] + np.cumsum(steps, axis=1)
@@ -283,7 +289,7 @@ def _worked(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> 
 
 
 def _sent(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Messages:
-    """Tasks on their way out and back; what asks for blocks of shuffles, and these."""
+    """Return launches and results of tasks, and requests and blocks of shuffles."""
     count, asked = len(worker), len(blocks.task)
     control, data = _KIND[CONTROL], _KIND[DATA]
     driver = np.full(count, DRIVER, dtype=np.int32)

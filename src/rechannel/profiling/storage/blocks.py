@@ -1,9 +1,10 @@
-"""Rows that each last from one time to another, by the hundred million: blocks in the order in which rows came.
+"""Rows that each last from one time to another, hundreds of millions of them: blocks in order of
+arrival.
 
-Every block knows the first begin and the last end of its rows, so a question for a span of time reads only the blocks
-that may have some of it. Rows that come nearly in the order of time, as logs and traces have them, make blocks that
-hardly overlap. Blocks are held in memory up to `HELD` bytes; all of them lie in one temporary file beyond that, which
-goes with the object.
+Every block knows the first start and the last end of its rows, so a query for a span of time reads
+only the blocks that may overlap it. Rows that arrive nearly in order of time, as in logs and
+traces, make blocks that hardly overlap. Up to `HELD` bytes of blocks stay in memory; beyond that,
+all of them are in one temporary file, which is deleted with the object.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from rechannel.profiling.model.trace import Times
 Rows = npt.NDArray[Any]
 
 BLOCK_ROWS = 1 << 16
-"""Of a block."""
+"""Rows of a block."""
 HELD = 1 << 26
-"""Bytes."""
+"""Bytes of blocks that stay in memory."""
 
 
 class RowBlocks:
-    """Rows of a numpy record type. start, end: names of its fields that say from when to when a row lasts."""
+    """Rows of a numpy record type.
+
+    start, end: names of the fields that say when a row starts and ends. held: bytes that stay in
+    memory.
+    """
 
     def __init__(self, kind: np.dtype[Any], start: str, end: str, held: int = HELD) -> None:
         self.kind = kind
@@ -45,7 +50,7 @@ class RowBlocks:
 
     @property
     def spilled(self) -> bool:
-        """Whether they lie in a file."""
+        """Whether the rows are in a file."""
         return self._file is not None
 
     def add(self, rows: Rows) -> None:
@@ -56,14 +61,14 @@ class RowBlocks:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first begin and the last end; None without rows."""
+        """The first start and the last end; None without rows."""
         self._close()
         if not self._zones:
             return None
         return min(first for first, *_ in self._zones), max(last for _, last, _ in self._zones)
 
     def meeting(self, start: int, end: int) -> Rows:
-        """Rows that have some time in [start, end], borders included, in their order."""
+        """Return the rows that overlap [start, end], boundaries included, in their order."""
         self._close()
         parts = [np.empty(0, dtype=self.kind)]
         for number, (first, last, _) in enumerate(self._zones):
@@ -76,16 +81,17 @@ class RowBlocks:
         return np.concatenate(parts)
 
     def each(self) -> Iterator[Rows]:
-        """All blocks."""
+        """Iterate over all blocks."""
         self._close()
         return (self._block(number) for number in range(len(self._zones)))
 
     def before(
         self, times: Times, weights: Sequence[float] | None = None
     ) -> npt.NDArray[np.float64]:
-        """About how many rows lie before each of some times, as if those of a block were spread evenly.
+        """Estimate how many rows lie before each of some times, as if the rows of a block were
+        spread evenly.
 
-        weights: of every block, if they do not count by their rows.
+        weights: of every block, if something other than rows is counted.
         """
         self._close()
         count = np.zeros(len(times))
@@ -95,7 +101,7 @@ class RowBlocks:
         return count
 
     def _close(self) -> None:
-        """Make blocks of what was added."""
+        """Make blocks of the rows that were added."""
         if not self._open:
             return
         added = np.concatenate(self._open)
@@ -111,7 +117,7 @@ class RowBlocks:
             self._lay()
 
     def _lay(self) -> None:
-        """Write what is in memory behind what is in the file."""
+        """Append what is in memory to the file."""
         if self._file is None:
             self._file = TemporaryFile(prefix="rechannel-trace-")  # noqa: SIM115 - as long as the rows
             finalize(self, self._file.close)

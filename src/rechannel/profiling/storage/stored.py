@@ -1,8 +1,9 @@
-"""A trace of any size, row by row in blocks; what a part of it needs to know of the rest.
+"""A trace of any size, as rows in blocks, and what a part of it needs to know of the rest.
 
-A gap reaches from one *border* to the next, and what it is depends on both: so a part has, for every worker, also the
-rows of its last border before, and of its first one behind. Borders before are ends of activities, those behind begins
-of them; messages are borders of both kinds, where they leave and where they arrive.
+A gap reaches from one *edge* to the next, and what it is depends on both. So a part also has, for
+every worker, the rows of its last edge before the part, and of its first edge after it. Edges
+before a part are ends of activities, edges after it are starts of activities; messages are both,
+where they leave and where they arrive.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rechannel.profiling.storage.blocks import RowBlocks, Rows
 ACTIVITY = np.dtype(
     [("worker", "i4"), ("kind", "i4"), ("operator", "i4"), ("start", "i8"), ("end", "i8")]
 )
+"""A row of `Activities`."""
 MESSAGE = np.dtype(
     [
         ("source", "i4"),
@@ -31,20 +33,21 @@ MESSAGE = np.dtype(
         ("received", "i8"),
     ]
 )
+"""A row of `Messages`."""
 
 
 def activity_blocks() -> RowBlocks:
-    """For rows of `ACTIVITY`."""
+    """Return blocks for rows of `ACTIVITY`."""
     return RowBlocks(ACTIVITY, "start", "end")
 
 
 def message_blocks() -> RowBlocks:
-    """For rows of `MESSAGE`."""
+    """Return blocks for rows of `MESSAGE`."""
     return RowBlocks(MESSAGE, "sent", "received")
 
 
 def packed(kind: np.dtype[Any], columns: object) -> Rows:
-    """Rows of columns: attributes that have the names of the fields."""
+    """Return rows of a record type from an object whose attributes are the columns."""
     names = kind.names or ()
     rows = np.empty(len(getattr(columns, names[0])), dtype=kind)
     for name in names:
@@ -58,15 +61,17 @@ def _columns(rows: Rows) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredTrace:
-    """A trace of any size. did: activities; went: messages."""
+    """A trace of any size."""
 
     names: Names
     did: RowBlocks
+    """Activities."""
     went: RowBlocks
+    """Messages."""
 
     @classmethod
     def of(cls, trace: Trace) -> StoredTrace:
-        """A trace that is in memory."""
+        """Store a trace that is in memory."""
         made = cls(names=trace.names, did=activity_blocks(), went=message_blocks())
         made.did.add(packed(ACTIVITY, trace.activities))
         made.went.add(packed(MESSAGE, trace.messages))
@@ -74,30 +79,30 @@ class StoredTrace:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Begin and end, ns; (0, 0) of an empty trace."""
+        """Beginning and end, ns; (0, 0) if the trace is empty."""
         spans = [blocks.span for blocks in (self.did, self.went)]
         known = [span for span in spans if span is not None]
         return (min(a for a, _ in known), max(b for _, b in known)) if known else (0, 0)
 
     @property
     def about(self) -> str:
-        """How much there is."""
+        """The size of the trace, in words."""
         return f"{len(self.names.workers)} workers, {len(self.did):,} activities, {len(self.went):,} messages"
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
-        """About how many rows lie before each of some times."""
+        """Estimate how many rows lie before each of some times."""
         return self.did.before(times) + self.went.before(times)
 
     def cut(self, cuts: Times) -> StoredTraceParts:
-        """Parts from each time to the next."""
-        return StoredTraceParts(stored=self, cuts=cuts, borders=_borders(self, cuts))
+        """Cut the trace into parts from each time to the next."""
+        return StoredTraceParts(stored=self, cuts=cuts, edges=_edges(self, cuts))
 
     def whole(self) -> Trace:
-        """All of it, in memory."""
+        """Return all of it, in memory."""
         return self.trace(self.did.meeting(*self.span), self.went.meeting(*self.span))
 
     def trace(self, did: Rows, went: Rows) -> Trace:
-        """A trace of some of the rows."""
+        """Return a trace of some of the rows."""
         return Trace(
             names=self.names,
             activities=Activities(**_columns(did)),
@@ -106,26 +111,26 @@ class StoredTrace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Borders:
-    """Rows of the outermost borders of every worker in every part.
-
-    before, behind: shape (parts, workers), the part that has a worker's last border before this one, or its first one
-    behind; -1 for none. last, first: by part, activities and messages.
-    """
+class _Edges:
+    """Rows of the outermost edges of every worker in every part."""
 
     before: Times
-    behind: Times
+    """Part that has a worker's last edge before this part; -1 for none. Shape (parts, workers)."""
+    after: Times
+    """Part that has a worker's first edge after this part; -1 for none. Shape (parts, workers)."""
     last: Sequence[tuple[Rows, Rows]]
+    """Activities and messages of the last edges, by part."""
     first: Sequence[tuple[Rows, Rows]]
+    """Activities and messages of the first edges, by part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredTraceParts:
-    """A trace that was cut; a part is read when it is asked for."""
+    """A trace that has been cut; a part is read when it is asked for."""
 
     stored: StoredTrace
     cuts: Times
-    borders: _Borders | None = field(repr=False)
+    edges: _Edges | None = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -134,9 +139,9 @@ class StoredTraceParts:
         start, end = int(self.cuts[number]), int(self.cuts[number + 1])
         did = [self.stored.did.meeting(start, end)]
         went = [self.stored.went.meeting(start, end)]
-        if self.borders is not None:
-            known = self.borders
-            for found, of in ((known.before, known.last), (known.behind, known.first)):
+        if self.edges is not None:
+            known = self.edges
+            for found, of in ((known.before, known.last), (known.after, known.first)):
                 for part in np.unique(found[number][found[number] >= 0]).tolist():
                     whose = found[number] == part
                     acts, messages = of[part]
@@ -148,8 +153,8 @@ class StoredTraceParts:
         return self.stored.trace(np.concatenate(did), np.concatenate(went))
 
 
-def _borders(stored: StoredTrace, cuts: Times) -> _Borders | None:
-    """Of all parts; None where there is but one."""
+def _edges(stored: StoredTrace, cuts: Times) -> _Edges | None:
+    """Return the edges of all parts; None if there is only one part."""
     parts, workers = len(cuts) - 1, len(stored.names.workers)
     if parts < 2:
         return None
@@ -167,20 +172,20 @@ def _borders(stored: StoredTrace, cuts: Times) -> _Borders | None:
         first.append(_rows_at(did, did["start"], went, soonest))
     places = np.arange(parts)[:, None]
     before = np.maximum.accumulate(np.where(has[0], places, -1), axis=0)
-    behind = np.minimum.accumulate(np.where(has[1], places, parts)[::-1], axis=0)[::-1]
-    nobody = np.full((1, workers), -1)
-    behind = np.where(behind == parts, -1, behind)
-    return _Borders(
-        before=np.concatenate([nobody, before[:-1]]),
-        behind=np.concatenate([behind[1:], nobody]),
+    after = np.minimum.accumulate(np.where(has[1], places, parts)[::-1], axis=0)[::-1]
+    unknown = np.full((1, workers), -1)
+    after = np.where(after == parts, -1, after)
+    return _Edges(
+        before=np.concatenate([unknown, before[:-1]]),
+        after=np.concatenate([after[1:], unknown]),
         last=last,
         first=first,
     )
 
 
-def _rows_at(did: Rows, border: Times, went: Rows, times: Times) -> tuple[Rows, Rows]:
-    """Rows with a border at the time of their worker."""
-    acts = did[border == times[did["worker"]]]
+def _rows_at(did: Rows, edge: Times, went: Rows, times: Times) -> tuple[Rows, Rows]:
+    """Return the rows that have an edge at the given time of their worker."""
+    acts = did[edge == times[did["worker"]]]
     leaving = went["sent"] == times[went["source"]]
     arriving = went["received"] == times[went["target"]]
     return acts, went[leaving | arriving]
@@ -190,7 +195,9 @@ def _rows_at(did: Rows, border: Times, went: Rows, times: Times) -> tuple[Rows, 
 def _outermost(
     did: Any, went: Any, workers: int, start: int, end: int
 ) -> Any:  # pragma: no cover - compiled
-    """The last border of every worker that is one for what follows, and the first for what came, in [start, end]."""
+    """Return every worker's last edge for what follows, and its first edge for what precedes, in
+    [start, end].
+    """
     latest = np.full(workers, start - 1, dtype=np.int64)
     soonest = np.full(workers, end + 1, dtype=np.int64)
     whose, begins, ends = did

@@ -70,5 +70,5 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "trace.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(TraceError, match="cannot be read as parquet"):
         open_trace(tmp_path / "trace.parquet").whole()
-    with pytest.raises(TraceError, match="one ends with"):
+    with pytest.raises(TraceError, match="its name must end with"):
         open_trace(tmp_path / "trace.xml").whole()

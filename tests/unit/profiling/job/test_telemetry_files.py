@@ -51,7 +51,7 @@ def test_what_is_not(tmp_path):
     rolled.mkdir()
     (rolled / "events_1_app-1").write_text("nonsense\n" * 30)
     assert job_files(rolled) is None
-    with pytest.raises(TraceError, match="is not an event log"):
+    with pytest.raises(TraceError, match="is not a Spark event log"):
         analyse_file(rolled)
     row = {"worker": "w", "activity": "a", "start": 0, "end": 10}
     neutral = tmp_path / f"{7:020d}.jsonl"
@@ -71,7 +71,7 @@ def test_what_is_not(tmp_path):
     [
         ("nonsense", "line 5 of .* is not an event"),
         ('{"event":"task_finished","timestep":1}', "line 5 of .* is not an event"),
-        ('{"event":"job_stopped","job":"j","at_ms":-1}', "event 3 of .*: -1 is no time"),
+        ('{"event":"job_stopped","job":"j","at_ms":-1}', "event 3 of .*: -1 is not a time"),
         ('{"event":"timestep_committed","timestep":1,"at_ms":1,"duration_ms":"x"}', "line 5 of"),
         ('{"event":"timestep_committed","timestep":0.5,"at_ms":1,"duration_ms":1}', "line 5 of"),
     ],
@@ -166,7 +166,7 @@ def test_a_job_with_a_hot_key(tmp_path, monkeypatch):
     assert (most, less) == pytest.approx((0.8, 0.2))
     assert {hottest, colder} == {"totals per carrier task 0", "totals per carrier task 1"}
     assert found.findings[0].cause == "straggler"
-    assert found.findings[0].who == hottest
+    assert found.findings[0].worker == hottest
     assert found.findings[0].share == pytest.approx(0.8)
 
 

@@ -111,7 +111,7 @@ def test_rolled_logs_are_read_in_order_from_the_last_compacted_one_on(tmp_path):
 
 
 def test_what_is_not_there(tmp_path):
-    with pytest.raises(TraceError, match="there is no event log"):
+    with pytest.raises(TraceError, match="does not exist"):
         log_files(tmp_path / "nothing")
     with pytest.raises(TraceError, match="a directory without files events_1_"):
         log_files(tmp_path)

@@ -126,7 +126,7 @@ def test_what_spark_forgot_is_told():
     # Jobs and stages 1 to 6 came and went.
     store.number, store.over = 7, None
     notes = watch.window(START + 500, START + 1_000).notes
-    assert notes[0].startswith("12 jobs or stages were forgotten")
+    assert notes[0].startswith("Spark dropped 12 jobs or stages ")
     assert "raise spark.ui.retainedJobs" in notes[0]
     assert (
         watch.window(START + 1_000, START + 1_500).notes
@@ -144,7 +144,7 @@ def test_tasks_that_spark_forgot_are_told():
     ]
     watch = live(store)
     (note,) = watch.window(START, START + 500).notes
-    assert note.startswith("2 tasks were forgotten")
+    assert note.startswith("Spark dropped 2 tasks ")
 
 
 def test_a_connect_session_has_no_store():
@@ -217,7 +217,7 @@ def test_whoever_iterates_sees_every_window_until_it_is_stopped():
 def test_a_session_that_does_not_answer_is_asked_again_and_then_no_more(caplog):
     known = Known(6, fails=(1, 3, 4, 5))
     with Watch(live=known, window_ms=500) as watch:
-        until(lambda: "looked at no more" in caplog.text)
+        until(lambda: "no longer profiled" in caplog.text)
         assert watch.windows == [known.made[0], known.made[2]]
 
 
@@ -284,7 +284,7 @@ def test_what_spark_forgot_while_it_ran_is_over_and_told():
     assert watch.window(START, START + 500).notes == []
     store.since = lambda *a, **k: []
     found = watch.window(START + 500, START + 1_000)
-    assert found.notes[0].startswith("2 jobs or stages were forgotten")
+    assert found.notes[0].startswith("Spark dropped 2 jobs or stages ")
     assert "scheduling" not in found.profile.by_activity()["kind"].to_list()
 
 

@@ -87,7 +87,7 @@ def test_batches_of_structured_streaming():
     assert kinds[:2] == [("idle", 0, 50), ("batch planning", 50, 100)]
     assert kinds[-2:] == [("batch planning", 720, 750), ("idle", 750, 800)]
     bad = told.replace(b"2023-", b"then-")
-    assert "which is no time" in SparkLog().read([*small(), bad]).bad[0][1]
+    assert "which is not a time" in SparkLog().read([*small(), bad]).bad[0][1]
 
 
 def test_the_long_task_is_on_the_critical_path_and_the_short_one_is_not():
@@ -103,7 +103,7 @@ def test_an_application_that_still_runs():
     cut = [each for each in whole if b"ApplicationEnd" not in each and b"JobEnd" not in each][:-2]
     log = SparkLog().read([*cut, b'{"Event":"SparkListenerTaskEnd","Stage I'])
     assert (log.bad_lines, log.bad[0][0]) == (1, len(cut) + 1)
-    assert "half a line" in log.bad[0][1]
+    assert "incomplete line" in log.bad[0][1]
     tasks = log.finish()
     first, last = tasks.span
     rows = tasks.meeting(first, last)
@@ -141,9 +141,9 @@ def test_events_that_are_not_known_are_left_alone():
 
 
 def test_what_is_no_log_is_told_at_once():
-    with pytest.raises(TraceError, match="is not an event log"):
+    with pytest.raises(TraceError, match="is not a Spark event log"):
         SparkLog().read([b"a\n"] * 100)
-    with pytest.raises(TraceError, match="has no event"):
+    with pytest.raises(TraceError, match="contains no event"):
         SparkLog().read([])
 
 
