@@ -65,6 +65,7 @@ lint: environment  ## check format, style, prose, types and import directions
 format: environment  ## format code and pages, and mend what can be mended mechanically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python scripts/change_tables.py
 	$(BIN)/mdformat $(PAGES)
 
 docs: environment  ## build the docs site into build/site; warnings are errors

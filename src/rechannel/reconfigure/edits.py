@@ -160,7 +160,7 @@ def change_logic(
 
 @in_python
 def add(*flows: Flow | Stream) -> AddBranch:
-    """Add branches, with their operators and sinks; new operators start empty, or with `initial`.
+    """Add branches, with their operators and sinks; new operators start empty, or with `preload`.
 
     A branch is built on `job.stream(name)`, or on sources of its own.
     """

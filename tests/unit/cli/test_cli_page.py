@@ -71,24 +71,6 @@ def test_members_of_json_are_those_of_the_page(stopped, rechannel):
         assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == members
 
 
-def test_every_change_and_its_options_are_told():
-    table = section("reconfigure").split("| change |")[1].split("\n\n")[0]
-    told = {
-        line.split()[1].strip("`"): set(re.findall(r"--[a-z-]+", line.split("` |")[0]))
-        for line in table.splitlines()[2:]
-    }
-    group = typer.main.get_command(app).commands["reconfigure"]
-    shared = options_of("plan") | options_of("reconfigure")
-    assert told == {
-        name: {
-            o for p in group.get_command(None, name).params for o in p.opts if o.startswith("--")
-        }
-        - shared
-        - {"--help"}
-        for name in changes()
-    }
-
-
 def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spark-events").mkdir()

@@ -15,8 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.job import InProcess
-from rechannel.reconfigure.changes.registry import requestable
-from rechannel.reconfigure.checked import types_of
 from rechannel.serve.failures import KINDS
 from rechannel.sources.connectors import MemoryConnector
 from tests.support.asking import bearer, get
@@ -109,14 +107,6 @@ def test_every_route_is_told_and_no_other(shop):
         for method in methods
     }
     assert set(re.findall(r"^\| `((?:GET|POST) [^`]+)`", PAGE, re.MULTILINE)) == there
-
-
-def test_every_change_and_its_fields_are_told():
-    told = {}
-    for line in PAGE.partition("| `kind` of a change")[2].partition("\n\n")[0].splitlines()[2:]:
-        names = re.findall(r"`(\w+)`", line)
-        told[names[0]] = {name for name in names[1:] if name not in {"on", "off", "auto"}}
-    assert told == {kind.kind: set(types_of(kind)) for kind in requestable()}
 
 
 def test_every_error_is_told():

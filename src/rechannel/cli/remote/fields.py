@@ -38,6 +38,9 @@ class Written:
     words: str
     """What the field means."""
 
+    help: str
+    """What to write."""
+
     cli: Cli
     """What the field says of itself."""
 
@@ -46,14 +49,18 @@ class Written:
         """Name of the parameter of the command's function, apart from those of the command's own options."""
         return f"change_{self.name}"
 
+    @property
+    def flag(self) -> str:
+        """The option, where it is not positional."""
+        return self.cli.flag or f"--{self.name.replace('_', '-')}"
+
     def parameter(self) -> inspect.Parameter:
         """The parameter of the command's function."""
         cli = self.cli
         if cli.argument:
-            info = typer.Argument(metavar=cli.metavar or self.name.upper(), help=self.words)
+            info = typer.Argument(metavar=cli.metavar or self.name.upper(), help=self.help)
         else:
-            flag = cli.flag or f"--{self.name.replace('_', '-')}"
-            info = typer.Option(flag, metavar=cli.metavar, help=self.words)
+            info = typer.Option(self.flag, metavar=cli.metavar, help=self.help)
         type_: Any = self.type | None if self.optional and self.default is None else self.type
         return inspect.Parameter(
             self.key,
@@ -88,7 +95,8 @@ def _written(field: Field[Any], type_: Any) -> Written:
         has_default=has_default,
         optional=has_default or (_may_be_none(type_) and cli.read is None),
         default=field.default if isinstance(field.default, int | float | str) else None,
-        words=cli.help or next(said, ""),
+        words=(words := next(said, "")),
+        help=cli.help or words,
         cli=cli,
     )
 

@@ -1,4 +1,4 @@
-"""A change is written once: one that this file defines is reached by Python, command line, HTTP and OpenAPI."""
+"""A change is written once: one that this file defines is reached by Python, command line, HTTP, OpenAPI and docs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.edits import change_set
 from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import whole_milliseconds
+from scripts.change_tables import in_python, on_the_command_line, over_http
 from tests.support.changing import Paper
 
 
@@ -111,6 +112,16 @@ def test_bodies_of_http_take_it_and_openapi_shows_it():
         "default": 1,
         "description": "How often.",
     }
+
+
+def test_the_tables_of_the_documentation_have_it():
+    assert (
+        "| `slow_down(by_ms, times=1)` | Lengthen the distance between timestep starts. |"
+        in in_python()
+    )
+    assert any(row.startswith("| `slow-down TIME [--times N]` |") for row in on_the_command_line())
+    meanings = "`by_ms`: Milliseconds to add. `times` (optional): How often."
+    assert f"| `slow_down` | {meanings} |" in over_http()
 
 
 def test_a_kind_is_registered_once():
