@@ -260,7 +260,7 @@ class Runner:
             values, keys = self._sorted(part)
             distinct, starts = np.unique(keys, return_index=True)
             states.append(self.logic.combine(values, Groups(starts.astype(np.int64), len(keys))))
-            self._check(states[-1], self.logic.wire_schema(combined=True))
+            self._check(states[-1], self.logic.combined_schema)
             owners.append(distinct)
         columns = [pa.concat_arrays(columns) for columns in zip(*states, strict=True)]
         return columns, np.concatenate(owners)

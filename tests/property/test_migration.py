@@ -25,6 +25,7 @@ from rechannel.kernels.lsm.runs import RunWriter, live_at, open_run
 from rechannel.kernels.lsm.scan import finished
 from rechannel.kernels.protocol.migrate import Migration, fingerprint
 from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -176,7 +177,7 @@ class Twins:
         parts = self.parts(where)
         if not parts:
             return
-        live = live_at(self.logic, Clock(now_ms=self.now_ms))
+        live = live_at(Capabilities(self.logic), Clock(now_ms=self.now_ms))
         whole = merge_rows(parts, 1, live, bottom=True)
         self.manifest = self.manifest.apply(Edit(retire=((seqs, where),)))
         self._add(whole, 2, where)

@@ -191,8 +191,8 @@ def since(key, state, rows):
 
 
 def test_logic_with_other_state_takes_it_over(spark, state, out, undisturbed):
-    from rechannel.dataflow.specs import TrackSpec
     from rechannel.model.ddl import schema_of
+    from rechannel.operators.process.track_spec import TrackSpec
 
     job = start(spark, ledger(out), state, **SLOW)
     spec = TrackSpec(update=since, state=schema_of("seen BIGINT, latest BIGINT, more BIGINT"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import Channel, Order, Sender
 from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches
 from rechannel.kernels.tasks.measure import decode_report
@@ -50,7 +51,12 @@ def sent(
 ) -> list[tuple[int, bytes]]:
     """(partition, blob) of everything one producer sends."""
     channel = Channel(
-        operator="op", input=into, first=first, routing=routing, logic=logic, combined=combined
+        operator="op",
+        input=into,
+        first=first,
+        routing=routing,
+        can=Capabilities(logic),
+        combined=combined,
     )
     sender = Sender(channel, producer)
     return [parcel for batch, order in batches for parcel in sender.send(batch, order)]

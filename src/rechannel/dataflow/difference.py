@@ -24,9 +24,9 @@ from rechannel.dataflow.graph import (
     Transform,
 )
 from rechannel.dataflow.identity import function_of, logic_identity
-from rechannel.dataflow.operator_spec import INSTEAD
 from rechannel.dataflow.rules import kind_of, label
 from rechannel.errors import RefusedError
+from rechannel.operators.spec import INSTEAD
 from rechannel.sinks.outlets import FileOutlet, MemoryOutlet
 
 Schemas = Mapping[str, pa.Schema]

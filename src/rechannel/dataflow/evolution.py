@@ -24,9 +24,8 @@ from rechannel.dataflow.graph import (
 )
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.naming import FreeName, caller, with_upstreams
-from rechannel.dataflow.operator_spec import INSTEAD, OperatorSpec
 from rechannel.dataflow.resourced import with_resource
-from rechannel.dataflow.rules import label, suggest
+from rechannel.dataflow.rules import label
 from rechannel.dataflow.stream import Columns, Stream
 from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
@@ -35,6 +34,8 @@ from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.functions.select import Computed, Where
 from rechannel.model.ddl import schema_of
+from rechannel.operators.checks import suggest
+from rechannel.operators.spec import INSTEAD, OperatorSpec
 from rechannel.operators.window.logic import START
 
 Logic = Callable[..., Any] | OperatorSpec | Mapping[str, Any] | str

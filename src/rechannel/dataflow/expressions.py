@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.rules import need_columns
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.functions.python_rows import fitted
 from rechannel.kernels.protocol.migrate import Compute, Fill, Step, evaluate
 from rechannel.model.ddl import type_name
+from rechannel.operators.checks import need_columns
 
 
 def computed(sql: str, field: pa.Field, given: pa.Schema) -> Step:

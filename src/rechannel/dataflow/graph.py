@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.kernels.protocol.program import BatchFunction
+from rechannel.operators.spec import OperatorSpec
 from rechannel.sinks.failure import OnFailure
 
 if TYPE_CHECKING:

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
-
-import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.operator_spec import OperatorSpec
-from rechannel.dataflow.pairing import (
-    On,
-    both_sides,
-    need_free_keys,
-    need_sides,
-    operator_over,
-    pairs_of,
-    sides_in,
-    time_of,
-)
+from rechannel.dataflow.pairing import On, both_sides, need_sides, operator_over, pairs_of, time_of
 from rechannel.dataflow.window_kinds import Timed, Windows
 from rechannel.errors import DataflowError
-from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.operators.join.logic import MATCHED, OUTER, JoinLogic
+from rechannel.operators.join.logic import OUTER
+from rechannel.operators.join.spec import Between, JoinSpec
 from rechannel.operators.window.logic import END, START
 
 if TYPE_CHECKING:
@@ -34,14 +21,6 @@ if TYPE_CHECKING:
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """By how much the right row's event time is beyond the left one's, in microseconds, both ends included."""
-
-    least_us: int
-    most_us: int
 
 
 def between(least: Duration, most: Duration) -> Between:
@@ -67,72 +46,6 @@ def _signed(given_: Duration) -> int:
 
 
 Within = Between | Timed
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JoinSpec(OperatorSpec):
-    """Pairs of rows of two streams. See `kernels.join`.
-
-    on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
-    both sides have.
-    """
-
-    how: str
-    on: tuple[tuple[str, str], ...] = ()
-    within: Within | None = None
-    times: tuple[str, str] | None = None
-    suffix: str = "_right"
-
-    @property
-    def needs_time(self) -> bool:
-        """Whether event time ends what rows can match."""
-        return self.within is not None
-
-    @property
-    def windows_us(self) -> int | None:
-        """Length of its windows, if it has any."""
-        return self.within.size_us if isinstance(self.within, Timed) else None
-
-    @property
-    def kind(self) -> str:
-        """One word."""
-        return "join"
-
-    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
-        """Check columns and types of both sides. Raises DataflowError."""
-        window = self.within if isinstance(self.within, Timed) else None
-        near = self.within if isinstance(self.within, Between) else None
-        if self.how in OUTER:
-            need_free_keys(keys, (MATCHED.name,))
-        sides = sides_in(
-            keys,
-            schema,
-            on=self.on,
-            times=None if near is None else self.times,
-            suffix=self.suffix,
-            taken=() if window is None else (END,),
-        )
-        return JoinLogic(
-            keys=pa.schema([schema.field(key) for key in keys]),
-            left=sides.left,
-            right=sides.right,
-            slots=sides.slots,
-            how=self.how,
-            least_us=None if near is None else near.least_us,
-            most_us=None if near is None else near.most_us,
-            window_us=None if window is None else window.size_us,
-            offset_us=None if window is None else window.anchor_us,
-        )
-
-    def fingerprint(self) -> str:
-        """What stored rows mean."""
-        return f"join({self.fixed})"
-
-    @property
-    def fixed(self) -> str:
-        """Which rows match, and which are kept."""
-        within = self.within.stored_as if isinstance(self.within, Timed) else self.within
-        return f"{self.how} on {self.on}; {within}; {self.times}"
 
 
 def join(  # noqa: PLR0913 - the arguments of `Stream.join`

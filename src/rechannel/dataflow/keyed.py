@@ -14,18 +14,10 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.former import renamed
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
-from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.rules import label
-from rechannel.dataflow.runnings import RunningSpec, arranged
-from rechannel.dataflow.specs import (
-    AggregateSpec,
-    ReduceSpec,
-    TrackBatchesSpec,
-    TrackSpec,
-    named_aggregates,
-)
+from rechannel.dataflow.runnings import arranged
 from rechannel.dataflow.timing import declared_column
-from rechannel.dataflow.tops import TopSpec, number_of, order_of
+from rechannel.dataflow.tops import number_of, order_of
 from rechannel.dataflow.window_kinds import Windows
 from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream, windowed
@@ -33,7 +25,10 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import OnError
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec, ReduceSpec, named_aggregates
 from rechannel.operators.ordered.running_functions import RunningFunction
+from rechannel.operators.ordered.running_spec import RunningSpec
+from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.process.track import (
     Expired,
     ExpiredBatches,
@@ -41,6 +36,8 @@ from rechannel.operators.process.track import (
     UpdateBatches,
 )
 from rechannel.operators.process.track import Initialise as InitState
+from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
+from rechannel.operators.spec import OperatorSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,107 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
-
-import pyarrow as pa
 
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Node, Paired, Source, Stateful
 from rechannel.dataflow.naming import DerivedName, caller, given, keyed_name
-from rechannel.dataflow.operator_spec import OperatorSpec
-from rechannel.dataflow.pairing import On, mapped, operator_over, pairs_of, plain_name
-from rechannel.dataflow.rules import need_columns
+from rechannel.dataflow.pairing import On, mapped, operator_over, pairs_of
 from rechannel.dataflow.schema import known
 from rechannel.errors import DataflowError
-from rechannel.kernels.columnar.ranking import orderable
-from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Side, Sided, slots_of
-from rechannel.model.ddl import type_name
-from rechannel.operators.join.lookup import LookupLogic
-from rechannel.sources.table import GONE, Held, TableConnector, is_table
+from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Sided
+from rechannel.operators.checks import need_columns
+from rechannel.operators.join.lookup_spec import LookupSpec
+from rechannel.sources.table import Held, TableConnector, is_table
 
 Found = Literal["inner", "left"]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LookupSpec(OperatorSpec):
-    """Rows of a stream with the newest row of a table. See `kernels.table`.
-
-    on: columns that are alike, of the stream and of the table. by: the table's columns that tell the newer row. suffix:
-    ends names that both have.
-    """
-
-    how: str
-    on: tuple[tuple[str, str], ...]
-    by: tuple[str, ...] = ()
-    suffix: str = "_right"
-
-    @property
-    def has_table(self) -> bool:
-        """Rows leave when they come, and a table has no part in their event time."""
-        return True
-
-    @property
-    def kind(self) -> str:
-        """One word."""
-        return "lookup"
-
-    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
-        """Check columns and types of both sides. Raises DataflowError."""
-        others = schema.names[len(keys) + 1 :]
-        sources = [[n for n in others if n.startswith(PREFIXES[side])] for side in (LEFT, RIGHT)]
-        fields = [[schema.field(name) for name in names] for names in sources]
-        left, right, slots = slots_of(*fields)
-        ours, theirs = ([plain_name(name) for name in names] for names in sources)
-        ends = GONE in theirs
-        columns = [name for name in theirs if name != GONE]
-        if ends and theirs[-1] != GONE:
-            msg = f"lookup: the table's column {GONE!r} must be its last one"
-            raise DataflowError(msg)
-        kept = [*self._named(columns, keys), *([GONE] if ends else [])]
-        shown = self._named(columns, (*keys, *ours))
-        return LookupLogic(
-            key_schema=pa.schema([schema.field(key) for key in keys]),
-            left=_side(fields[LEFT], sources[LEFT], ours, left),
-            right=_side(fields[RIGHT], sources[RIGHT], kept, right),
-            slots=slots,
-            shown=pa.schema(_called(fields[RIGHT][: len(shown)], shown)),
-            how=self.how,
-            by=self._order(columns, fields[RIGHT]),
-            ends=ends,
-        )
-
-    def _order(self, columns: list[str], fields: list[pa.Field]) -> tuple[int, ...]:
-        need_columns("lookup: by", self.by, pa.schema(_called(fields[: len(columns)], columns)))
-        places = tuple(columns.index(name) for name in self.by)
-        for place in places:
-            kind = fields[place].type
-            if not orderable(kind):
-                msg = f"lookup: rows of a key cannot be ordered by {columns[place]!r}, which is {type_name(kind)}"
-                raise DataflowError(msg)
-        return places
-
-    def _named(self, columns: list[str], taken: Sequence[str]) -> list[str]:
-        """Names of the table's columns beside others."""
-        names = [name + self.suffix if name in taken else name for name in columns]
-        for name, plain in zip(names, columns, strict=True):
-            if names.count(name) > 1 or name in taken:
-                msg = (
-                    f"lookup: the stream and the table have a column {plain!r}, and {name!r} is there already; give"
-                    " another suffix="
-                )
-                raise DataflowError(msg)
-        return names
-
-    def fingerprint(self) -> str:
-        """What stored rows mean."""
-        return f"lookup({self.fixed})"
-
-    @property
-    def fixed(self) -> str:
-        """Which row of a key is kept: others are gone."""
-        return f"{self.on} by {self.by}"
 
 
 def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
@@ -193,13 +106,3 @@ def order_in(by: str | Sequence[str], what: str) -> tuple[str, ...]:
         msg = f"{what}: by names columns of the table, each once, as in by='changed', not {by!r}"
         raise DataflowError(msg)
     return names
-
-
-def _side(
-    fields: list[pa.Field], sources: list[str], names: list[str], slots: tuple[int, ...]
-) -> Side:
-    return Side(fields=pa.schema(_called(fields, names)), sources=tuple(sources), slots=slots)
-
-
-def _called(fields: list[pa.Field], names: list[str]) -> list[pa.Field]:
-    return [field.with_name(name) for field, name in zip(fields, names, strict=True)]

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.expressions import computed
-from rechannel.dataflow.rules import suggest
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.kernels.columnar.sparse import SEEN
 from rechannel.kernels.functions.python_rows import column_of
 from rechannel.kernels.protocol.migrate import Answer, Carry, Convert, Fill, Migration, Step
 from rechannel.model.ddl import schema_of, type_name
+from rechannel.operators.checks import suggest
 from rechannel.operators.process.timers import UNTIL
 
 NO_KEYS = pa.schema([])

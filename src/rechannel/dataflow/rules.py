@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -18,9 +17,10 @@ from rechannel.dataflow.graph import (
     Union,
 )
 from rechannel.dataflow.timing import untimed
-from rechannel.errors import DataflowError, UnknownColumnError
+from rechannel.errors import DataflowError
 from rechannel.model.ddl import alike_but_for_case, type_name
 from rechannel.model.decoded import decoded_type
+from rechannel.operators.checks import need_columns
 
 RESERVED = "_rc"
 """Columns that begin with this are Rechannel's own."""
@@ -139,22 +139,6 @@ def check_output(node: Node, schema: pa.Schema) -> None:
             " one of them"
         )
         raise DataflowError(msg)
-
-
-def need_columns(what: str, wanted: Iterable[str], schema: pa.Schema) -> None:
-    """Raise UnknownColumnError for the first wanted column that is not there."""
-    for name in wanted:
-        if name not in schema.names:
-            msg = f"{what}: there is no column {name!r}{suggest(name, schema.names)}"
-            raise UnknownColumnError(msg)
-
-
-def suggest(name: str, known: Sequence[str]) -> str:
-    """'; did you mean ...?' and the known names."""
-    lower = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(known) or 'none'})"
 
 
 def groupable(kind: pa.DataType) -> bool:

@@ -28,10 +28,9 @@ from rechannel.dataflow.keyed import KeyedStream
 from rechannel.dataflow.meeting import Meeting
 from rechannel.dataflow.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.resourced import Opens, with_resource
-from rechannel.dataflow.rules import label, need_columns
+from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
-from rechannel.dataflow.specs import DeduplicateSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.window_kinds import Windows
 from rechannel.dataflow.window_terms import Every
@@ -44,6 +43,8 @@ from rechannel.kernels.functions.select import Computed, Where
 from rechannel.kernels.protocol.program import BatchFunction
 from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.ddl import schema_of
+from rechannel.operators.checks import need_columns
+from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
 
 Columns: TypeAlias = pa.Schema | str
 """Columns as an Arrow schema or as Spark DDL text."""

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.operator_spec import INSTEAD
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Migration, fingerprint
@@ -26,6 +25,7 @@ from rechannel.operators.aggregate.logic import AggregateLogic, Bound
 from rechannel.operators.aggregate.reduce import ReduceLogic
 from rechannel.operators.ordered.running import RunningLogic
 from rechannel.operators.process.tracking import Tracking
+from rechannel.operators.spec import INSTEAD
 from rechannel.operators.window.counted import CountedLogic
 from rechannel.operators.window.logic import WindowLogic
 from rechannel.operators.window.session_apply import ApplySessionLogic

@@ -13,15 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.counted import CountedSpec, check_counting
-from rechannel.dataflow.groupwise import ApplySessionSpec, ApplySpec
-from rechannel.dataflow.specs import AggregateSpec
-from rechannel.dataflow.tops import TopSpec
-from rechannel.dataflow.window_specs import CombineSpec, SessionSpec, WindowSpec
+from rechannel.dataflow.counted import check_counting
 from rechannel.dataflow.window_terms import Asked, Placed, Terms, not_shown_once, size_of
 from rechannel.errors import DataflowError
+from rechannel.operators.aggregate.spec import AggregateSpec
+from rechannel.operators.ordered.top_spec import TopSpec
+from rechannel.operators.window.apply_spec import ApplySessionSpec, ApplySpec
+from rechannel.operators.window.counted_spec import CountedSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.logic import START, AssignWindows
+from rechannel.operators.window.session_spec import SessionSpec
+from rechannel.operators.window.spec import CombineSpec, WindowSpec
 
 MOST_WINDOWS = 1_000
 """Windows that a row may be in if each has rows of its own."""

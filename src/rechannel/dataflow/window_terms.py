@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.former import emission_hint
 from rechannel.dataflow.graph import Node, Stateful
-from rechannel.dataflow.operator_spec import OperatorSpec
 from rechannel.dataflow.timing import declared_column
 from rechannel.errors import DataflowError
+from rechannel.operators.spec import OperatorSpec
 from rechannel.operators.window.logic import END, START, AssignWindows
 
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"

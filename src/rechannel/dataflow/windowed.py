@@ -12,16 +12,17 @@ from rechannel.dataflow.durations import Duration
 from rechannel.dataflow.graph import MapBatches
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.runnings import arranged
-from rechannel.dataflow.specs import AggregateSpec, named_aggregates
-from rechannel.dataflow.tops import TopSpec, number_of, order_of, ranking_of
+from rechannel.dataflow.tops import number_of, order_of, ranking_of
 from rechannel.dataflow.window_kinds import Windows
-from rechannel.dataflow.window_specs import CombineSpec
 from rechannel.dataflow.window_terms import Asked, Every, Placed, Terms
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec, named_aggregates
+from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.logic import START
+from rechannel.operators.window.spec import CombineSpec
 
 if TYPE_CHECKING:
     from rechannel.dataflow.keyed import KeyedStream

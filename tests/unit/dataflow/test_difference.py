@@ -18,7 +18,6 @@ from rechannel.dataflow.graph import Dataflow, Stateful
 from rechannel.dataflow.identity import function_of
 from rechannel.dataflow.reader import read
 from rechannel.dataflow.schema import known
-from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import (
     DataflowError,
@@ -29,6 +28,8 @@ from rechannel.errors import (
 )
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec, ReduceSpec
+from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
 from rechannel.testing import script
 from tests.support.flights import flights, same
 

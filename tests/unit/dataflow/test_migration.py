@@ -11,12 +11,13 @@ from rechannel.dataflow.functions import count, first, last_n, max, mean, sum
 from rechannel.dataflow.migration import migrate
 from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
 from rechannel.dataflow.provided import Provided
-from rechannel.dataflow.specs import AggregateSpec, ReduceSpec, TrackBatchesSpec, TrackSpec
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.widening import widens
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.kernels.protocol.migrate import Fill, Migration
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec, ReduceSpec
+from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
 
 KEYS = schema_of("k STRING")
 OLD = schema_of("n INT, s STRING")

@@ -13,10 +13,11 @@ import pytest
 from rechannel.dataflow.functions import count, first, last_n, max, mean, min, stddev, sum, variance
 from rechannel.dataflow.graph import Dataflow, MapBatches, Sink, Source, Stateful, Transform, Union
 from rechannel.dataflow.reader import read
-from rechannel.dataflow.specs import AggregateSpec, TrackSpec
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec
+from rechannel.operators.process.track_spec import TrackSpec
 from rechannel.sinks.outlets import (
     ConsoleOutlet,
     FileOutlet,

@@ -9,12 +9,13 @@ import pytest
 
 from rechannel.dataflow.functions import count, max, mean, sum
 from rechannel.dataflow.migration import Migrate, migrate
-from rechannel.dataflow.specs import AggregateSpec, TrackSpec
 from rechannel.dataflow.succession import migration_between
 from rechannel.dataflow.way_back import way_back
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import schema_of
+from rechannel.operators.aggregate.spec import AggregateSpec
+from rechannel.operators.process.track_spec import TrackSpec
 
 ROWS = schema_of("k STRING, v BIGINT")
 

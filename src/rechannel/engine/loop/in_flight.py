@@ -115,13 +115,13 @@ class InFlights:
         for stage in self._plan.stages:
             if self._early(stage, now_ms):
                 return True
-            if stage.logic is None or stage.name not in passed:
+            if stage.can is None or stage.name not in passed:
                 continue
             before, watermark = self.times.get(stage.name, Times()).watermark, passed[stage.name]
             if watermark == before:
                 continue
             clock = Clock(now_ms=now_ms, before=before, watermark=watermark)
-            awaited = stage.logic.awaited(clock)
+            awaited = stage.can.due_range(clock)
             if awaited is None:
                 continue
             after, until = awaited
@@ -136,7 +136,7 @@ class InFlights:
     def _early(self, stage: Stage, now_ms: int) -> bool:
         """Whether it is time to show early what has changed, and something has."""
         times = self.times.get(stage.name, Times())
-        every = None if stage.logic is None else stage.logic.early_ms
+        every = None if stage.can is None else stage.can.early_ms
         if every is None or times.beat is None or not times.beat.strikes(now_ms, every):
             return False
         runs = self.manifests[stage.name].state if stage.name in self.manifests else ()

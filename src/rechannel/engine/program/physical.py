@@ -47,6 +47,7 @@ from rechannel.engine.program.pruning import pruned
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import DEAD, LATE, Branch, Consumer
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput
 from rechannel.sinks.outlets import NoopOutlet
 
@@ -116,6 +117,13 @@ class Stage:
     after: tuple[str, ...] = ()
     times: tuple[TimeInput, ...] = ()
     origins: tuple[str, ...] = ()
+    can: Capabilities | None = field(init=False, repr=False, compare=False)
+    """What the logic can do; None for a source stage."""
+
+    def __post_init__(self) -> None:
+        """Look for the logic's capabilities."""
+        found = None if self.logic is None else Capabilities(self.logic)
+        object.__setattr__(self, "can", found)
 
     @property
     def consumers(self) -> tuple[tuple[str, int], ...]:

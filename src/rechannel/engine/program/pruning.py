@@ -1,6 +1,6 @@
 """Columns that are not looked at are not read: what a front's rows need to have. Pure.
 
-From the ends of the tree of branches to its root. An operator says what it takes from rows (`StatefulLogic.reads`); a
+From the ends of the tree of branches to its root. An operator says what it takes from rows (`Projecting.reads`); a
 function that knows says what it needs for the columns that are wanted of it (`ColumnFunction`); one that does not,
 such as a user's, is given all columns, and what is kept in an outbox is kept whole.
 """
@@ -46,7 +46,7 @@ def _wanted(branch: Branch) -> AbstractSet[str]:
         return every
     out = {branch.function.column} if isinstance(branch.function, EventTime) else set[str]()
     for consumer in branch.consumers:
-        out.update(consumer.logic.key_schema.names[: consumer.logic.sent], consumer.logic.reads)
+        out.update(consumer.logic.key_schema.names[: consumer.can.sent], consumer.can.reads)
     for below in branch.branches:
         if not isinstance(below.function, ColumnFunction):
             return every

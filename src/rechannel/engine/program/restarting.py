@@ -35,8 +35,8 @@ def lasting(dataflow: Dataflow) -> dict[str, dict[str, Json]]:
     """
     return {
         str(node.name): {
-            "fixed": None if (fixed := getattr(node.spec, "fixed", None)) is None else str(fixed),
-            "timeout_ms": None if fixed is not None else getattr(node.spec, "timeout_ms", None),
+            "fixed": None if (fixed := node.spec.fixed) is None else str(fixed),
+            "timeout_ms": None if fixed is not None else node.spec.timeout_ms,
         }
         for node in dataflow.nodes
         if isinstance(node, Stateful)

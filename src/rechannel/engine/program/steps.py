@@ -89,7 +89,7 @@ def stage_step(
     }
     reports_to = partitions_of(stage, configuration) if stage.reports_apart else -1
     number = [s.name for s in plan.stages].index(stage.name)
-    if stage.logic is None:
+    if stage.can is None:
         return StageStep(
             timestep=timestep,
             now_ms=now_ms,
@@ -112,7 +112,7 @@ def stage_step(
                 timestep,
                 policy,
                 rewrite=rewrite,
-                lasts_us=stage.logic.lasts_us,
+                lasts_us=stage.can.lasts_us,
             )
             for task in range(routing.tasks)
         ),
@@ -134,12 +134,12 @@ def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict
     passed: dict[str, int] = {}
     told: dict[str, int] = {}
     for stage in plan.stages:
-        if stage.logic is None or not stage.times:
+        if stage.can is None or not stage.times:
             continue
         before = times.get(stage.name, Times())
         watermark = advance(before, stage.times, told, now_ms).watermark
         passed[stage.name] = watermark
-        told.update(handed_on(stage.name, stage.logic, watermark))
+        told.update(handed_on(stage.name, stage.can, watermark))
     return passed
 
 
@@ -174,8 +174,8 @@ def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -
 
 def can_combine(plan: PhysicalPlan, operator: str) -> bool:
     """Whether what an operator receives can be pre-aggregated."""
-    logic = plan.stage(operator).logic
-    return bool(logic and logic.combinable and not logic.ordered)
+    can = plan.stage(operator).can
+    return can is not None and can.combinable and not can.logic.ordered
 
 
 def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:

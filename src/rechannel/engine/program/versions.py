@@ -44,17 +44,8 @@ from rechannel.engine.program.stored_versions import eras_of
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
+from rechannel.kernels.protocol.resolved import telling_late
 from rechannel.model.codec import Json, encode
-from rechannel.operators.join.asof import AsofLogic
-from rechannel.operators.join.cogroup import CogroupLogic
-from rechannel.operators.join.logic import JoinLogic
-from rechannel.operators.ordered.event_time_sort import EventTimeSortLogic
-from rechannel.operators.ordered.top import TopLogic
-from rechannel.operators.process.deduplicate import DeduplicateLogic
-from rechannel.operators.process.tracking import Tracking
-from rechannel.operators.window.groupwise import ApplyLogic
-from rechannel.operators.window.logic import WindowLogic
-from rechannel.operators.window.sessions import SessionLogic
 from rechannel.reconfigure.changes.program import ChangeProgram
 from rechannel.state.store import Store
 
@@ -246,21 +237,6 @@ def compile_program(
     )
 
 
-TELLS_LATE = (
-    WindowLogic,
-    SessionLogic,
-    DeduplicateLogic,
-    JoinLogic,
-    AsofLogic,
-    CogroupLogic,
-    ApplyLogic,
-    TopLogic,
-    EventTimeSortLogic,
-    Tracking,
-)
-"""Operators whose late rows may be somebody's."""
-
-
 def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
     """Executable logic of every stateful operator."""
     wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
@@ -268,9 +244,7 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
     for node in dataflow.nodes:
         if isinstance(node, Stateful):
             logic = node.spec.bind(node.keys, schemas[node.upstream.name])
-            if node.name in wanted and isinstance(logic, TELLS_LATE):
-                logic = replace(logic, keep_late=True)
-            logics[node.name] = logic
+            logics[node.name] = telling_late(logic) if node.name in wanted else logic
     return logics
 
 

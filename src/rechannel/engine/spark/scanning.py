@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rechannel.engine.spark.calls import Shipped, settle
-from rechannel.kernels.lsm.runs import logic_of
 from rechannel.kernels.lsm.scan import finished
 from rechannel.kernels.protocol.program import StageProgram, TaskState
 from rechannel.model.eventtime import Clock
@@ -43,5 +42,5 @@ def scan_frame(
     """Return live state as a DataFrame. It reads immutable files, which the caller must pin until it is read."""
     count = len(tasks)
     call: Any = ScanCall(Shipped.of(program), tuple(tasks), clock)
-    schema = from_arrow_schema(logic_of(program).shown_schema)
+    schema = from_arrow_schema(program.can.view_schema)
     return spark.range(0, count, 1, count).mapInArrow(call, schema)

@@ -25,11 +25,11 @@ from rechannel.model.keyorder import edges_of, key_ranks
 Integers: TypeAlias = IntArray | npt.NDArray[np.uint64]
 
 
-def sort_index(hashes: HashArray, minor: IntArray | None = None) -> IntArray:
-    """Return the stable order of rows by hash, and within a hash by `minor`. Shape (rows,) -> (rows,)."""
+def sort_index(hashes: HashArray, row_order: IntArray | None = None) -> IntArray:
+    """Return the stable order of rows by hash, and within a hash by `row_order`. Shape (rows,) -> (rows,)."""
     rows = len(hashes)
-    if minor is not None:
-        return nested_order(hashes, minor)
+    if row_order is not None:
+        return nested_order(hashes, row_order)
     if rows < 2:
         return np.arange(rows, dtype=np.int64)
     low = np.uint64((1 << (rows - 1).bit_length()) - 1)
@@ -166,9 +166,9 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
 
 
 def group_rows(
-    hashes: HashArray, keys: Columns, minor: IntArray | None = None
+    hashes: HashArray, keys: Columns, row_order: IntArray | None = None
 ) -> tuple[Groups, IntArray | None]:
-    """Group rows that are sorted by hash, and by `minor` if given: an integer that all rows of a key share.
+    """Group rows that are sorted by hash, and by `row_order` if given: an integer that all rows of a key share.
 
     Returns the groups and, only if different keys share both, a further stable order of the rows that makes equal keys
     neighbours. The groups then refer to the reordered rows.
@@ -179,8 +179,8 @@ def group_rows(
     edges = np.empty(rows, dtype=np.bool_)
     edges[0] = True
     np.not_equal(hashes[1:], hashes[:-1], out=edges[1:])
-    if minor is not None:
-        edges[1:] |= minor[1:] != minor[:-1]
+    if row_order is not None:
+        edges[1:] |= row_order[1:] != row_order[:-1]
     if hash_is_key(keys):
         return Groups(np.flatnonzero(edges), rows), None
     same_hash = np.flatnonzero(~edges)

@@ -19,8 +19,10 @@ from rechannel.kernels.columnar.sorting import from_numpy, group_rows, sort_inde
 from rechannel.kernels.lsm.hash_filter import candidates
 from rechannel.kernels.lsm.lookup import OpenRun, bisect, within
 from rechannel.kernels.lsm.merge import Live, Rows, merge_rows
-from rechannel.kernels.protocol.logic import LookupRange, OperatorInput, StatefulLogic, StoredRows
+from rechannel.kernels.protocol.capabilities import LookupRange
+from rechannel.kernels.protocol.logic import OperatorInput, StoredRows
 from rechannel.kernels.protocol.migrate import converted
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 from rechannel.model.keyorder import partners
@@ -28,7 +30,7 @@ from rechannel.state.segments.segment import Segment
 
 
 def collect(
-    logic: StatefulLogic,
+    can: Capabilities,
     runs: Sequence[OpenRun],
     hashes: HashArray,
     keys: Columns,
@@ -40,26 +42,26 @@ def collect(
     runs: newest first. hashes: ascending. keys: distinct, the hashed key columns only. live: which rows still count.
     asked: which rows of each key are wanted; None means all. Raises KeyTooLargeError.
     """
-    parts = [part for run in runs for part in _rows_of(logic, run, hashes, keys, asked)]
+    parts = [part for run in runs for part in _rows_of(can, run, hashes, keys, asked)]
     if not parts:
         return StoredRows(
-            keys=[pa.array([], field.type) for field in logic.key_schema],
-            state=[pa.array([], field.type) for field in logic.state_schema],
+            keys=[pa.array([], field.type) for field in can.logic.key_schema],
+            state=[pa.array([], field.type) for field in can.logic.state_schema],
             owners=np.empty(0, dtype=np.int64),
         )
-    width = len(logic.key_schema)
+    width = len(can.logic.key_schema)
 
     def alive(known: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
         return live(known, state[:-1])
 
-    rows = merge_rows(parts, width, alive, bottom=True, minor=logic.minor)
+    rows = merge_rows(parts, width, alive, bottom=True, row_order=can.row_order)
     owners = rows.columns[-1].to_numpy(zero_copy_only=False)
     columns = rows.columns[:-1]
     if len(owners) and bool((owners[1:] < owners[:-1]).any()):
         # Keys that share a hash may be in another order in the runs than in `keys`.
         order = np.argsort(owners, kind="stable")
         owners, columns = owners[order], take(columns, order)
-    schema = pa.schema([*logic.key_schema, *logic.state_schema])
+    schema = can.stored_schema
     try:
         columns = narrowed(columns, schema)
     except pa.ArrowInvalid as error:
@@ -72,7 +74,7 @@ def collect(
 
 
 def whole_keys(
-    logic: StatefulLogic,
+    can: Capabilities,
     parts: Sequence[Rows],
     received: OperatorInput,
     runs: Sequence[OpenRun],
@@ -84,8 +86,7 @@ def whole_keys(
     """
     hashes = np.concatenate([received.hashes, *(part.hashes for part in parts)])
     keys = [
-        joined([received.keys[i], *(part.columns[i] for part in parts)])
-        for i in range(logic.hashed)
+        joined([received.keys[i], *(part.columns[i] for part in parts)]) for i in range(can.hashed)
     ]
     order = sort_index(hashes)
     groups, untangled = group_rows(hashes[order], take(keys, order))
@@ -94,16 +95,16 @@ def whole_keys(
     first = order[groups.starts]  # for a key that received rows, one that it received
     others = first[first >= len(received.hashes)]
     asked = hashes[others]
-    held = collect(logic, runs, asked, take(keys, others), live)
+    held = collect(can, runs, asked, take(keys, others), live)
     return Rows(asked[held.owners], [*held.keys, *held.state], None)
 
 
 def _rows_of(
-    logic: StatefulLogic, run: OpenRun, hashes: HashArray, keys: Columns, wanted: LookupRange | None
+    can: Capabilities, run: OpenRun, hashes: HashArray, keys: Columns, wanted: LookupRange | None
 ) -> list[Rows]:
     """Return rows of one run with one more column: the number of their key."""
     segment = run.segment
-    needles, first, last = spans(logic, run, hashes, wanted)
+    needles, first, last = spans(can, run, hashes, wanted)
     if not len(needles):
         return []
     owners, rows, columns = _owned(segment, keys, needles, hashes[needles], (first, last))
@@ -117,7 +118,7 @@ def _rows_of(
 
 
 def spans(
-    logic: StatefulLogic, run: OpenRun, hashes: HashArray, wanted: LookupRange | None
+    can: Capabilities, run: OpenRun, hashes: HashArray, wanted: LookupRange | None
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return the needles that one run may have rows of, and for each the range [first, last) of these rows.
 
@@ -133,9 +134,9 @@ def spans(
         needles, asked = needles[maybe], asked[maybe]
     first, last = segment.search(asked, run.clip), segment.search(asked, run.clip, "right")
     if wanted is not None:
-        width = len(logic.key_schema)
+        width = len(can.logic.key_schema)
         first, last = (
-            bisect(segment, first, last, border[needles], minor=logic.minor, keys=width)
+            bisect(segment, first, last, border[needles], row_order=can.row_order, keys=width)
             for border in wanted
         )
     return needles, first, last

@@ -17,7 +17,8 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.lsm.collect import spans
 from rechannel.kernels.lsm.lookup import OpenRun
-from rechannel.kernels.protocol.logic import LookupRange, StatefulLogic
+from rechannel.kernels.protocol.capabilities import LookupRange
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.hashspace import HashArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,10 +34,10 @@ class Met:
     """Which state rows of each hash are looked up; None means all."""
 
     @classmethod
-    def of(cls, logic: StatefulLogic, hashes: HashArray, values: Columns) -> Met:
+    def of(cls, can: Capabilities, hashes: HashArray, values: Columns) -> Met:
         """Return those of rows that are sorted by hash."""
         starts = _heads(hashes)
-        asked = logic.asks(values, Groups(starts, len(hashes)))
+        asked = can.lookup_range(values, Groups(starts, len(hashes)))
         return cls(hashes=hashes[starts], asked=asked)
 
     @classmethod
@@ -64,11 +65,11 @@ class Footprint:
     """Estimated bytes of state at each hash."""
 
     @classmethod
-    def at(cls, logic: StatefulLogic, runs: Sequence[OpenRun], met: Met) -> Footprint:
+    def at(cls, can: Capabilities, runs: Sequence[OpenRun], met: Met) -> Footprint:
         """Return the state that is looked up for the hashes that arrived."""
         size = np.zeros(len(met.hashes))
         for run in runs:
-            needles, first, last = spans(logic, run, met.hashes, met.asked)
+            needles, first, last = spans(can, run, met.hashes, met.asked)
             if len(needles):
                 size[needles] += (last - first) * (run.segment.size / run.segment.rows)
         return cls(hashes=met.hashes, size=size)

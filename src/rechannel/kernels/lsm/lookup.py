@@ -64,7 +64,7 @@ def no_minor(keys: Columns) -> None:
 
 
 def find(
-    runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, minor: Minor = no_minor
+    runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, row_order: Minor = no_minor
 ) -> list[Hit]:
     """Return the newest row of each key, tombstones included. hashes: ascending; keys: distinct."""
     hits: list[Hit] = []
@@ -76,7 +76,7 @@ def find(
         wanted = within(run, hashes, open_needles)
         if len(wanted) == 0:
             continue
-        needles, rows = _search(run, hashes, keys, wanted, minor, exact=exact)
+        needles, rows = _search(run, hashes, keys, wanted, row_order, exact=exact)
         if len(needles):
             run.segment.touch(rows)
             hits.append(Hit(run, needles, rows))
@@ -121,7 +121,7 @@ def _search(
     hashes: HashArray,
     keys: Columns,
     needles: IntArray,
-    minor: Minor,
+    row_order: Minor,
     *,
     exact: bool,
 ) -> tuple[IntArray, IntArray]:
@@ -133,19 +133,19 @@ def _search(
     if maybe is not None:
         needles, asked = needles[maybe], asked[maybe]
     rows = segment.search(asked, run.clip)
-    among = minor(keys)
+    among = row_order(keys)
     if among is not None:
         last = segment.search(asked, run.clip, "right")
         needles, rows = _among(
-            segment, needles, rows, last, among=among, minor=minor, keys=len(keys)
+            segment, needles, rows, last, among=among, row_order=row_order, keys=len(keys)
         )
-        return _same_keys(run, hashes, keys, needles, rows, minor)
+        return _same_keys(run, hashes, keys, needles, rows, row_order)
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked
     needles, rows = needles[match], rows[match]
     if exact and hash_is_key([segment.column(i) for i in range(len(keys))]):
         return needles, rows
-    return _same_keys(run, hashes, keys, needles, rows, minor)
+    return _same_keys(run, hashes, keys, needles, rows, row_order)
 
 
 def _among(
@@ -155,7 +155,7 @@ def _among(
     last: IntArray,
     *,
     among: IntArray,
-    minor: Minor,
+    row_order: Minor,
     keys: int,
 ) -> tuple[IntArray, IntArray]:
     """Find the first row with each needle's hash and row order key, bisecting for all needles at once.
@@ -163,9 +163,9 @@ def _among(
     first, last: range [first, last) of rows with each needle's hash. Returns the needles found, and their rows.
     """
     wanted = among[needles]
-    low = bisect(segment, first, last, wanted, minor=minor, keys=keys)
+    low = bisect(segment, first, last, wanted, row_order=row_order, keys=keys)
     inside = np.flatnonzero(low < last)
-    found = inside[_minors(segment, low[inside], minor, keys) == wanted[inside]]
+    found = inside[_minors(segment, low[inside], row_order, keys) == wanted[inside]]
     return needles[found], low[found]
 
 
@@ -175,7 +175,7 @@ def bisect(
     last: IntArray,
     wanted: IntArray,
     *,
-    minor: Minor,
+    row_order: Minor,
     keys: int,
     after: bool = False,
 ) -> IntArray:
@@ -187,7 +187,7 @@ def bisect(
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) // 2
-        met = _minors(segment, middle, minor, keys)
+        met = _minors(segment, middle, row_order, keys)
         below = met <= wanted[open_] if after else met < wanted[open_]
         low[open_[below]] = middle[below] + 1
         high[open_[~below]] = middle[~below]
@@ -195,15 +195,20 @@ def bisect(
     return low
 
 
-def _minors(segment: Segment, rows: IntArray, minor: Minor, keys: int) -> IntArray:
+def _minors(segment: Segment, rows: IntArray, row_order: Minor, keys: int) -> IntArray:
     segment.touch(rows)
-    minors = minor([fast_take(segment.column(keys - 1), rows)])
+    minors = row_order([fast_take(segment.column(keys - 1), rows)])
     assert minors is not None  # noqa: S101 - the caller has checked that there is a row order key
     return minors
 
 
 def _same_keys(
-    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
+    run: OpenRun,
+    hashes: HashArray,
+    keys: Columns,
+    needles: IntArray,
+    rows: IntArray,
+    row_order: Minor,
 ) -> tuple[IntArray, IntArray]:
     """Compare keys, not only hashes; a needle that shares its hash is compared with all rows that share it."""
     if not len(needles):
@@ -214,21 +219,28 @@ def _same_keys(
     alike = keys_equal(take(keys, needles), stored)
     if bool(alike.all()):
         return needles, rows
-    more, at = _further(run, hashes, keys, needles[~alike], rows[~alike], minor)
+    more, at = _further(run, hashes, keys, needles[~alike], rows[~alike], row_order)
     needles, rows = np.concatenate([needles[alike], more]), np.concatenate([rows[alike], at])
     order = np.argsort(needles, kind="stable")
     return needles[order], rows[order]
 
 
 def _further(
-    run: OpenRun, hashes: HashArray, keys: Columns, needles: IntArray, rows: IntArray, minor: Minor
+    run: OpenRun,
+    hashes: HashArray,
+    keys: Columns,
+    needles: IntArray,
+    rows: IntArray,
+    row_order: Minor,
 ) -> tuple[IntArray, IntArray]:
     """Match needles whose first row has another key with the rows after it; each row is read once."""
     segment, width = run.segment, len(keys)
     last = segment.search(hashes[needles], run.clip, "right")
-    among = minor(keys)
+    among = row_order(keys)
     if among is not None:
-        last = bisect(segment, rows, last, among[needles], minor=minor, keys=width, after=True)
+        last = bisect(
+            segment, rows, last, among[needles], row_order=row_order, keys=width, after=True
+        )
     first, heads, owners = np.unique(rows, return_index=True, return_inverse=True)
     count = last[heads] - first
     places = ragged(first, count)

@@ -76,18 +76,18 @@ def merge_rows(
     live: Live,
     *,
     bottom: bool,
-    minor: Minor = no_minor,
+    row_order: Minor = no_minor,
     once: bool = False,
 ) -> Rows:
     """Merge parts, given newest first, into one sorted run; of equal keys the row of the first part stays.
 
     keys: number of key columns. bottom: no older rows remain, so tombstones and rows that do not count are dropped.
-    minor: row order key within one hash. once: see `StatefulLogic.once`.
+    row_order: row order key within one hash. once: see `WrittenOnce`.
     """
     hashes = np.concatenate([part.hashes for part in parts])
     columns = [joined([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]
     dropped = _concat_dropped(parts)
-    among = minor(columns[:keys])
+    among = row_order(columns[:keys])
     order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
     ordered = hashes[order]
     among = None if among is None else among[order]

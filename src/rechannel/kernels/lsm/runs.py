@@ -14,8 +14,8 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import narrowed, wide_columns
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.lsm.merge import Live, Rows
-from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
@@ -32,13 +32,13 @@ class Span:
     awaited: int | None = None
 
     @classmethod
-    def of(cls, logic: StatefulLogic, rows: Rows) -> Span:
+    def of(cls, can: Capabilities, rows: Rows) -> Span:
         """Return the span of rows. Only rows that wait themselves count for `awaited`, not those emitted with them."""
-        due = logic.due(*halves(logic, rows)) if len(rows) else None
+        due = can.timer_of(*halves(can, rows)) if len(rows) else None
         if due is None:
             return cls()
         last = int(due.max())
-        waits = logic.together(*halves(logic, rows))
+        waits = can.together(*halves(can, rows))
         if waits is None:
             return cls((int(due.min()), last))
         first, awaited = due[waits].min(initial=ENDED), due[waits].max(initial=NEVER)
@@ -57,9 +57,9 @@ class RunWriter:
 
     def write(self, rows: Rows, where: Intervals, seq: int, level: int) -> tuple[Run, ...]:
         """Write sorted rows as a segment. Returns a run that counts for the hashes in `where`."""
-        logic = logic_of(self.program)
-        schema = pa.schema([*logic.key_schema, *logic.state_schema])
-        span = Span.of(logic, rows)
+        can = self.program.can
+        schema = can.stored_schema
+        span = Span.of(can, rows)
         return self.write_as(rows, schema, self.program.fingerprint, where, (seq, level), span)
 
     def write_as(
@@ -193,33 +193,30 @@ def _narrow(rows: Rows, schema: pa.Schema) -> Rows:
         return rows
 
 
-def logic_of(program: StageProgram) -> StatefulLogic:
-    """Return the logic of a stage. Raises ValueError for a source stage, which has none."""
-    if program.logic is None:
-        msg = f"stage {program.operator!r} has no state"
-        raise ValueError(msg)
-    return program.logic
-
-
-def live_at(logic: StatefulLogic, clock: Clock) -> Live:
+def live_at(can: Capabilities, clock: Clock) -> Live:
     """Return the test of which rows of an operator still count at a time."""
-    return lambda keys, state: logic.live(keys, state, clock)
+    return lambda keys, state: can.live(keys, state, clock)
 
 
-def needed_at(logic: StatefulLogic, rows: Rows, clock: Clock) -> Rows:
+def needed_at(can: Capabilities, rows: Rows, clock: Clock) -> Rows:
     """Drop merged rows that other rows make superfluous. Tombstones stay."""
-    needed = logic.needed(*halves(logic, rows), rows.hashes, clock) if len(rows) else None
+    needed = can.needed(*halves(can, rows), rows.hashes, clock) if len(rows) else None
     if needed is None:
         return rows
     return rows.where(needed if rows.dropped is None else needed | rows.dropped)
 
 
-def halves(logic: StatefulLogic, rows: Rows) -> tuple[Columns, Columns]:
+def halves(can: Capabilities, rows: Rows) -> tuple[Columns, Columns]:
     """Return the key columns and the state columns of state rows."""
-    width = len(logic.key_schema)
+    width = len(can.logic.key_schema)
     return rows.columns[:width], rows.columns[width:]
 
 
 def _waits(run: Run, after: int, until: int, since: int | None) -> bool:
     late = since is not None and run.seq > since
     return run.due is None or run.waits(after, ENDED if late else until)
+
+
+def retired(runs: Sequence[Run], own: Intervals) -> tuple[tuple[tuple[int, ...], Intervals], ...]:
+    """Return `Edit.retire` for runs that no longer count in some hashes."""
+    return ((tuple(sorted({run.seq for run in runs})), own),) if runs else ()

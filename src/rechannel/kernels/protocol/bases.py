@@ -1,8 +1,7 @@
-"""What is alike in operators: nothing waits, every row is seen, a key has many state rows; and rows as they came."""
+"""What operators share: every row is seen, a key has many state rows; and rows as they came."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,153 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.columnar.columns import Columns, columns_of
+from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups, IntArray
 from rechannel.kernels.columnar.sorting import fast_take, group_rows, take
-from rechannel.kernels.protocol.logic import Late, LookupRange, OperatorInput, Pruned, StoredRows
-from rechannel.model.eventtime import Clock
+from rechannel.kernels.protocol.capabilities import SeveralRows
+from rechannel.kernels.protocol.logic import Late, OperatorInput, StoredRows
 
 
-class Prompt:
-    """A part of a `StatefulLogic`: nothing waits for a time."""
-
-    if TYPE_CHECKING:  # the operator has them
-
-        @property
-        def key_schema(self) -> pa.Schema:
-            """Key columns."""
-
-        @property
-        def value_schema(self) -> pa.Schema:
-            """Raw columns."""
-
-        @property
-        def output_schema(self) -> pa.Schema:
-            """What the operator emits."""
-
-    @property
-    def hashed(self) -> int:
-        """The whole key says where its state lies."""
-        return len(self.key_schema)
-
-    @property
-    def sent(self) -> int:
-        """The whole key, unless some of it tells the rows of a key apart."""
-        return self.hashed if self.collects else len(self.key_schema)
-
-    def stamped(self, keys: Columns, clock: Clock) -> Columns:
-        """Keys are keys."""
-        return keys
-
-    @property
-    def collects(self) -> bool:
-        """A key has one state row."""
-        return False
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that travel."""
-        return tuple(self.value_schema.names)
-
-    @property
-    def recalls(self) -> bool:
-        """State is looked up."""
-        return True
-
-    def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """By their names."""
-        return columns_of(batch, self.value_schema)
-
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
-        """Every row counts."""
-
-    def asks(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """All state rows of a key."""
-
-    def minor(self, keys: Columns) -> IntArray | None:
-        """Keys of one hash are rare."""
-
-    @property
-    def shown_schema(self) -> pa.Schema:
-        """State is shown as it is emitted."""
-        return self.output_schema
-
-    @property
-    def once(self) -> bool:
-        """State rows are written again."""
-        return False
-
-    @property
-    def behind_us(self) -> int:
-        """Rows leave when they come."""
-        return 0
-
-    def needed(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> npt.NDArray[np.bool_] | None:
-        """State rows do not depend on each other."""
-
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Nothing waits."""
-
-    @property
-    def early_ms(self) -> int | None:
-        """Nothing is shown early."""
-        return None
-
-    def spanned(self, keys: Columns) -> tuple[int, int] | None:
-        """Keys say nothing of time."""
-
-    def gone(self, due: int, clock: Clock) -> bool:
-        """Nothing waits."""
-        return False
-
-    @property
-    def lasts_us(self) -> int | None:
-        """Nothing goes by itself."""
-        return None
-
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
-        """Nothing waits."""
-
-    def together(self, keys: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
-        """Rows are shown by themselves."""
-
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
-        """Never called."""
-        msg = f"nothing of {type(self).__name__} waits for event time"
-        raise NotImplementedError(msg)
-
-
-class EveryRow(Prompt):
+class EveryRow:
     """A part of a `StatefulLogic` that must see every row, in the order of the stream."""
-
-    @property
-    def combinable(self) -> bool:
-        """Rows travel as they are."""
-        return False
 
     @property
     def ordered(self) -> bool:
         """What becomes of a key may depend on the order of its rows."""
         return True
 
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Raw rows travel."""
-        if combined:
-            msg = f"{type(self).__name__} does not combine"
-            raise ValueError(msg)
-        return self.value_schema
 
-    def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Never called: `combinable` says no."""
-        msg = f"{type(self).__name__} does not combine ({len(values)} columns, {groups.count} keys)"
-        raise ValueError(msg)
-
-
-class ManyRows(EveryRow):
+class ManyRows(EveryRow, SeveralRows):
     """A part of a `StatefulLogic` whose keys have several state rows, told apart by key columns that do not travel.
 
     The last of those is a whole number by which the rows of a key are sorted.
@@ -173,12 +42,7 @@ class ManyRows(EveryRow):
         """The keys proper."""
         return len(self.keys)
 
-    @property
-    def collects(self) -> bool:
-        """A key has several."""
-        return True
-
-    def minor(self, keys: Columns) -> IntArray:
+    def row_order(self, keys: Columns) -> IntArray:
         """The last column."""
         numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
         return numbers

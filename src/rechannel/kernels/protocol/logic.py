@@ -8,7 +8,6 @@ Implementations are frozen values, pickled to workers, and pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -90,7 +89,7 @@ class StoredRows:
     """All state rows of the keys that received rows, where a key has several.
 
     keys, state: their key and state columns. owners: position of each one's key among the keys received, ascending;
-    rows of one key are sorted by `StatefulLogic.minor`.
+    rows of one key are sorted by `PartlyHashed.row_order`.
     """
 
     keys: Columns
@@ -102,8 +101,8 @@ class StoredRows:
 class Changed:
     """State rows to be written: they replace those with the same hash and key columns.
 
-    hashes: ascending, rows of one hash sorted by `StatefulLogic.minor`. columns: key and state columns. dropped: rows
-    that end; None = none does.
+    hashes: ascending, rows of one hash sorted by `PartlyHashed.row_order`. columns: key and state columns.
+    dropped: rows that end; None = none does.
     """
 
     hashes: npt.NDArray[np.uint64]
@@ -117,12 +116,12 @@ class OperatorInput:
 
     keys: key columns, one row per distinct key, ascending by hash.
     hashes: shape (keys,).
-    values: wire columns (see `StatefulLogic.wire_schema`), rows sorted by key and, within a key, by stream order.
+    values: wire columns (see `Capabilities.wire_schema`), rows sorted by key and, within a key, by stream order.
     groups: which rows of `values` belong to which key.
     combined: whether `values` are partial states (after `combine`) or raw rows.
     old: state columns of every key as of the timestep before (null/undefined where not `found`).
     found: shape (keys,), whether the key had state.
-    held: state rows of the keys, instead of `old` and `found`, where a key has several (`StatefulLogic.collects`).
+    held: state rows of the keys, instead of `old` and `found`, where a key has several (`SeveralRows`).
     clock: journalled time of the timestep, and event time.
     timestep: its number.
     """
@@ -179,58 +178,19 @@ class OperatorOutput:
     changed: Changed | None = None
 
 
-LookupRange = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""For every key, the numbers (`StatefulLogic.minor`) from which on, and up to which, rows are wanted: [first, last)."""
-
-Pruned = tuple[npt.NDArray[np.int64], Mapping[int, pa.Array]]
-"""Rows that travel, ascending, and columns of them that are others than they were, by their number."""
-
-
 class StatefulLogic(Protocol):
-    """A family of stateful operators, bound to schemas."""
+    """A stateful operator, bound to schemas: the part that all of them have.
+
+    What only some of them can do are capabilities, which an operator inherits (`capabilities`).
+    """
 
     @property
     def key_schema(self) -> pa.Schema:
         """Key columns."""
 
     @property
-    def hashed(self) -> int:
-        """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
-
-    @property
-    def sent(self) -> int:
-        """How many key columns, from the first on, travel; those that do not are no columns of the rows."""
-
-    def stamped(self, keys: Columns, clock: Clock) -> Columns:
-        """Keys that arrived, with what follows from the time in which they did."""
-
-    @property
-    def collects(self) -> bool:
-        """Whether a key has several state rows: key columns that do not travel tell them apart."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
-
-    @property
-    def recalls(self) -> bool:
-        """Whether what is kept of a key matters when rows of it come; if not, nothing is looked up for them."""
-
-    def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """Columns of `value_schema`, of rows that are about to travel."""
-
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
-        """Which of some raw rows need to travel; None = all of them as they are.
-
-        The others change nothing, whatever else there is of their keys. values: columns of `value_schema`. groups: rows
-        by key, in the stream's order.
-        """
-
-    def asks(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """Which state rows of every key that received rows `apply` looks at; None = all that there are."""
-
-    def minor(self, keys: Columns) -> npt.NDArray[np.int64] | None:
-        """What rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
+    def value_schema(self) -> pa.Schema:
+        """Raw columns that travel to the operator, beside the key."""
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -241,89 +201,11 @@ class StatefulLogic(Protocol):
         """What the operator emits: key columns first."""
 
     @property
-    def shown_schema(self) -> pa.Schema:
-        """How `finish` shows state: key columns first."""
-
-    @property
-    def value_schema(self) -> pa.Schema:
-        """Raw columns that travel to the operator when rows are not combined."""
-
-    @property
-    def combinable(self) -> bool:
-        """Whether `combine` may be used before the exchange."""
-
-    @property
     def ordered(self) -> bool:
         """Whether rows of a key must arrive in stream order."""
-
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Columns that travel: `value_schema` raw, or the state's columns when combined."""
-
-    def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Partial states of raw rows, one row per group (columns of `wire_schema(combined=True)`)."""
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
         """The new state of every key, and what to emit."""
 
-    @property
-    def once(self) -> bool:
-        """Whether a state row is written once and then, at most, ends, and says itself whether it still counts.
-
-        Any merge may then do away with a row and its tombstone when they meet, and with what does not count.
-        """
-
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
-        """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
-
-    def needed(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> npt.NDArray[np.bool_] | None:
-        """Which of some state rows (ascending by hash) still count beside each other (None = all).
-
-        It never changes what is shown: `apply` and `fire` are given others as well.
-        """
-
-    @property
-    def behind_us(self) -> int:
-        """By how much rows that leave may be behind the watermark of the timestep before: it is handed on less that."""
-
-    def due(self, keys: Columns, state: Columns) -> npt.NDArray[np.int64] | None:
-        """Event time that each state row waits for, or is there for; None where it is there whatever the time."""
-
-    def gone(self, due: int, clock: Clock) -> bool:
-        """Whether state rows that waited for this event time, or an earlier one, are of no use any more."""
-
-    @property
-    def lasts_us(self) -> int | None:
-        """For about how long a state row is there, where it goes with the time it waits for; None = for ever."""
-
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
-        """What is shown at a time is made of state rows with after < due <= until; None: `apply` says what is shown."""
-
-    def together(self, keys: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
-        """Which state rows that are awaited are shown with all others of their key; None = each is by itself.
-
-        `apply`, which has all rows of the keys that received some, then says what is shown of these keys, and `fire` is
-        given all rows, as of the timestep before, of every other key that has such a row. Where others are there for
-        them, runs that have none are not looked at.
-        """
-
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
-        """What is shown, made of those rows (ascending by hash), and the hashes of its rows, ascending."""
-
-    @property
-    def early_ms(self) -> int | None:
-        """At what interval of processing time something is shown that still waits; None = never."""
-
-    def spanned(self, keys: Columns) -> tuple[int, int] | None:
-        """First and last event time that state of these keys waits for; None where keys do not say."""
-
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Present state rows to people: rows of `shown_schema` (used by `job.state`)."""
-
-
-def minor_of(logic: StatefulLogic, keys: Columns) -> npt.NDArray[np.int64] | None:
-    """What rows of one hash that travel are sorted by; None = nothing, as where that is a column that does not."""
-    return logic.minor(keys) if logic.sent == len(logic.key_schema) else None
+        """Present state rows to people: rows of the output's columns, or of those of `Viewed` (used by `job.state`)."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Chain
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
@@ -40,6 +41,12 @@ class Consumer:
     operator: str
     input: int
     logic: StatefulLogic
+    can: Capabilities = field(init=False, repr=False, compare=False)
+    """What the logic can do."""
+
+    def __post_init__(self) -> None:
+        """Look for the logic's capabilities."""
+        object.__setattr__(self, "can", Capabilities(self.logic))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +96,21 @@ class StageProgram:
     migrations: Mapping[str, Chain] = field(default_factory=dict)
     times: tuple[TimeInput, ...] = ()
     origins: tuple[str, ...] = ()
+    resolved: Capabilities | None = field(init=False, repr=False, compare=False)
+    """What the logic can do."""
+
+    def __post_init__(self) -> None:
+        """Look for the logic's capabilities."""
+        found = None if self.logic is None else Capabilities(self.logic)
+        object.__setattr__(self, "resolved", found)
+
+    @property
+    def can(self) -> Capabilities:
+        """What the logic can do. Raises ValueError for a source stage."""
+        if self.resolved is None:
+            msg = f"stage {self.operator!r} has no state"
+            raise ValueError(msg)
+        return self.resolved
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import LIMIT, joined, narrowed, wide_columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import group_rows, nested_order, sort_index, take
-from rechannel.kernels.protocol.logic import StatefulLogic, minor_of
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.spool import Place, Spool
 from rechannel.kernels.shuffle.wire import DATA, MARK, REPORT, Blob
@@ -77,7 +77,7 @@ class Inbox:
         return cls(data=by_kind[DATA], marks=by_kind[MARK], reports=reports)
 
 
-def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = None) -> Received:
+def receive(can: Capabilities, blobs: list[Blob], rows: list[slice] | None = None) -> Received:
     """Sort and group everything that arrived. rows: which rows of each blob to take; None means all.
 
     Either all blobs of a timestep are combined or none, as its Configuration says. Blobs are ordered by (input,
@@ -90,12 +90,12 @@ def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = 
     )
     blobs = [blobs[i] for i in order]
     combined = bool(blobs) and blobs[0].combined
-    schema = wire_schema(logic, combined=combined)
+    schema = wire_schema(can, combined=combined)
     batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
     if rows is not None:
         cuts = [rows[i] for i in order]
         batches = [b.slice(c.start, c.stop - c.start) for b, c in zip(batches, cuts, strict=True)]
-    width = logic.sent
+    width = can.sent
     columns = [
         joined([batch.column(i) for batch in batches])
         if batches
@@ -103,12 +103,12 @@ def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = 
         for i in range(len(schema))
     ]
     keys, values = columns[:width], columns[width:]
-    hashes = hash_columns(keys[: logic.hashed]) if batches else np.empty(0, dtype=np.uint64)
-    places = _order(logic, batches, blobs, hashes, keys, values, combined=combined)
-    if logic.ordered and not combined:
+    hashes = hash_columns(keys[: can.hashed]) if batches else np.empty(0, dtype=np.uint64)
+    places = _order(can, batches, blobs, hashes, keys, values, combined=combined)
+    if can.logic.ordered and not combined:
         values = values[:-1]
     hashes, keys, values = hashes[places], take(keys, places), take(values, places)
-    groups, untangled = group_rows(hashes, keys, minor_of(logic, keys))
+    groups, untangled = group_rows(hashes, keys, can.sent_order(keys))
     if untangled is not None:
         hashes, keys, values = hashes[untangled], take(keys, untangled), take(values, untangled)
     first = groups.starts
@@ -124,19 +124,17 @@ def receive(logic: StatefulLogic, blobs: list[Blob], rows: list[slice] | None = 
     )
 
 
-def refuse_too_large(
-    operator: str, timestep: int, logic: StatefulLogic, received: Received
-) -> None:
+def refuse_too_large(operator: str, timestep: int, can: Capabilities, received: Received) -> None:
     """Raise KeyTooLargeError if a column of one key's rows has more bytes than an operator can take."""
-    schema = wire_schema(logic, combined=received.combined)
-    fields = list(schema)[logic.sent : logic.sent + len(received.values)]
+    schema = wire_schema(can, combined=received.combined)
+    fields = list(schema)[can.sent : can.sent + len(received.values)]
     wide = wide_columns(received.values, pa.schema(fields))
     if not wide:
         return
     most = int(np.argmax(received.groups.sizes))
     key = {
         field.name: column[most].as_py()
-        for field, column in zip(logic.key_schema, received.keys, strict=False)
+        for field, column in zip(can.logic.key_schema, received.keys, strict=False)
     }
     msg = (
         f"operator {operator!r}, timestep {timestep}: the key {key!r} has"
@@ -149,7 +147,7 @@ def refuse_too_large(
 
 
 def _order(
-    logic: StatefulLogic,
+    can: Capabilities,
     batches: list[pa.RecordBatch],
     blobs: list[Blob],
     hashes: HashArray,
@@ -159,11 +157,15 @@ def _order(
     combined: bool,
 ) -> npt.NDArray[np.int64]:
     """Return the stable order by hash. Each blob is already sorted, so merging them is nearly linear (timsort)."""
-    minor = minor_of(logic, keys)
-    if not (logic.ordered and not combined and len(hashes)):
-        return np.argsort(hashes, kind="stable") if minor is None else sort_index(hashes, minor)
+    row_order = can.sent_order(keys)
+    if not (can.logic.ordered and not combined and len(hashes)):
+        return (
+            np.argsort(hashes, kind="stable")
+            if row_order is None
+            else sort_index(hashes, row_order)
+        )
     sizes = [batch.num_rows for batch in batches]
     inputs = np.repeat(np.array([blob.input for blob in blobs], dtype=np.int64), sizes)
     stream = values[-1].to_numpy(zero_copy_only=False)
-    among = () if minor is None else (minor,)
+    among = () if row_order is None else (row_order,)
     return nested_order(hashes, *among, inputs, stream)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.overflow import combined
 from rechannel.kernels.columnar.sorting import Ordered, from_numpy, group_rows, sort_index, take
-from rechannel.kernels.protocol.logic import StatefulLogic, minor_of
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.wire import DATA, Blob, encode, pack
 from rechannel.model.canonical import one_zero
 from rechannel.model.hashing import hash_columns
@@ -51,7 +51,7 @@ class Channel:
     first: int
     """Partition of the producer's exchange that the consumer's task 0 reads."""
     routing: Routing
-    logic: StatefulLogic
+    can: Capabilities
     combined: bool
     """Whether rows are combined before they travel."""
 
@@ -89,33 +89,31 @@ class Sender:
             yield from self._chunk(batch.slice(start, step), part)
 
     def _chunk(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
-        logic = self.channel.logic
-        names = logic.key_schema.names[: logic.sent]
+        can = self.channel.can
+        names = can.logic.key_schema.names[: can.sent]
         keys = [plain_key(_column(batch, name)) for name in names]
-        values = logic.values_of(batch)
-        if logic.ordered:
+        values = can.values_of(batch)
+        if can.logic.ordered:
             values.append(_order_column(order, batch.num_rows))
-        hashes = hash_columns(keys[: logic.hashed])
-        minor = minor_of(logic, keys)
-        rows = sort_index(hashes, minor)
+        hashes = hash_columns(keys[: can.hashed])
+        row_order = can.sent_order(keys)
+        rows = sort_index(hashes, row_order)
         hashes, keys = hashes[rows], take(keys, rows)
-        groups, untangled = group_rows(hashes, keys, None if minor is None else minor[rows])
+        groups, untangled = group_rows(hashes, keys, None if row_order is None else row_order[rows])
         if untangled is not None:
             hashes, keys, rows = hashes[untangled], take(keys, untangled), rows[untangled]
         self.stats.offered += batch.num_rows
         self.stats.keys += groups.count
         if self.channel.combined:
-            values, parts = combined(logic.combine, take(values, rows), groups)
+            values, parts = combined(can.combine, take(values, rows), groups)
             hashes, keys = hashes[parts.starts], take(keys, parts.starts)
-        elif (kept := logic.thin(Ordered(values, rows), groups)) is not None:
+        elif (kept := can.prune(Ordered(values, rows), groups)) is not None:
             stay, instead = kept
             hashes, keys, values = hashes[stay], take(keys, stay), take(values, rows[stay])
             values = [instead.get(i, column) for i, column in enumerate(values)]
         else:
             values = take(values, rows)
-        yield from self._cut(
-            hashes, wire_batch(logic, keys, values, combined=self.channel.combined)
-        )
+        yield from self._cut(hashes, wire_batch(can, keys, values, combined=self.channel.combined))
 
     def _cut(
         self, hashes: npt.NDArray[np.uint64], batch: pa.RecordBatch
@@ -142,22 +140,20 @@ class Sender:
                 yield target, blob
 
 
-def wire_schema(logic: StatefulLogic, *, combined: bool) -> pa.Schema:
+def wire_schema(can: Capabilities, *, combined: bool) -> pa.Schema:
     """Return the columns of a blob: keys, what the logic sends, and the stream order if the logic needs it."""
-    keys = list(logic.key_schema)[: logic.sent]
-    fields = [*keys, *logic.wire_schema(combined=combined)]
-    if logic.ordered and not combined:
+    keys = list(can.logic.key_schema)[: can.sent]
+    fields = [*keys, *can.wire_schema(combined=combined)]
+    if can.logic.ordered and not combined:
         fields.append(ORDER)
     return pa.schema(fields)
 
 
 def wire_batch(
-    logic: StatefulLogic, keys: Columns, values: Columns, *, combined: bool
+    can: Capabilities, keys: Columns, values: Columns, *, combined: bool
 ) -> pa.RecordBatch:
     """Return columns as a batch in the wire schema."""
-    return pa.RecordBatch.from_arrays(
-        [*keys, *values], schema=wire_schema(logic, combined=combined)
-    )
+    return pa.RecordBatch.from_arrays([*keys, *values], schema=wire_schema(can, combined=combined))
 
 
 def plain_key(column: pa.Array) -> pa.Array:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rechannel.kernels.lsm.runs import logic_of
-from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.watermarks import Latest
 from rechannel.model.eventtime import ENDED, NEVER, Beat, Clock, Times, advance
 
@@ -16,7 +15,7 @@ def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
     if not program.times:
         return step.times
     times = advance(step.times, program.times, seen, step.now_ms)
-    early = logic_of(program).early_ms
+    early = program.can.early_ms
     if early is None:
         return times
     known = step.times.beat
@@ -28,7 +27,7 @@ def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
 
 def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
     """What a task's clock says. times: after the timestep."""
-    early, beat = logic_of(program).early_ms, step.times.beat
+    early, beat = program.can.early_ms, step.times.beat
     since = None
     if early is not None and beat is not None and beat.strikes(step.now_ms, early):
         since = beat.shown
@@ -40,8 +39,8 @@ def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
     )
 
 
-def handed_on(operator: str, logic: StatefulLogic, watermark: int) -> dict[str, int]:
+def handed_on(operator: str, can: Capabilities, watermark: int) -> dict[str, int]:
     """Event time for those behind an operator, once it is known."""
     if watermark == NEVER:
         return {}
-    return {operator: watermark - (0 if watermark == ENDED else logic.behind_us)}
+    return {operator: watermark - (0 if watermark == ENDED else can.lag_us)}

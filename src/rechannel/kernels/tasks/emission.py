@@ -13,7 +13,7 @@ from rechannel.kernels.columnar.sorting import interleaved
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.lsm.collect import whole_keys
 from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
-from rechannel.kernels.lsm.runs import OpenRuns, halves, live_at, logic_of
+from rechannel.kernels.lsm.runs import OpenRuns, halves, live_at
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.kernels.tasks.measure import Measures
@@ -40,8 +40,8 @@ class Emission:
 
     def of(self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows) -> Shown:
         """All that is shown. fresh: state that changed in this timestep. Raises UserFunctionError."""
-        logic, clock = logic_of(self.program), arrivals.clock
-        awaited = logic.awaited(clock)
+        can, clock = self.program.can, arrivals.clock
+        awaited = can.due_range(clock)
         if awaited is None and clock.since is not None:
             awaited = clock.watermark, clock.watermark
         if awaited is None:
@@ -58,29 +58,29 @@ class Emission:
         self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]
     ) -> Shown | None:
         """What waited for an event time in (after, until]; None = nothing did."""
-        logic, clock = logic_of(self.program), arrivals.clock
+        can, clock = self.program.can, arrivals.clock
         parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]
         if not parts:
             return None
         asking = [
             part.where(asks)
             for part in parts
-            if (asks := logic.together(*halves(logic, part))) is not None
+            if (asks := can.together(*halves(can, part))) is not None
         ]
         if asking:
-            live = live_at(logic, replace(clock, watermark=clock.before))
-            whole = whole_keys(logic, asking, arrivals, self.runs, live)
+            live = live_at(can, replace(clock, watermark=clock.before))
+            whole = whole_keys(can, asking, arrivals, self.runs, live)
         else:
-            keys = len(logic.key_schema)
-            whole = merge_rows(parts, keys, everything, bottom=True, minor=logic.minor)
+            keys = len(can.logic.key_schema)
+            whole = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
         with placed(self.program.operator, self.timestep):
-            return logic.fire(*halves(logic, whole), whole.hashes, clock)
+            return can.fire(*halves(can, whole), whole.hashes, clock)
 
     def _awaited(self, fresh: Rows, awaited: tuple[int, int], since: int | None) -> list[Rows]:
         """State rows that waited, newest first. since: see `OpenRuns.waiting`."""
-        logic, (after, until) = logic_of(self.program), awaited
+        can, (after, until) = self.program.can, awaited
         # What is fresh may be shown again: rows have come to it after the time that it waited for.
-        due, latest = logic.due(*halves(logic, fresh)), until if since is None else ENDED
+        due, latest = can.timer_of(*halves(can, fresh)), until if since is None else ENDED
         parts = [fresh.where(_waits(fresh, due, NEVER, latest))]
         for run, opened in self.runs.waiting(after, until, since):
             # What has changed since something was shown early is in runs that are younger.
@@ -88,7 +88,7 @@ class Emission:
             pieces = slices_of(opened, self.own)
             self.measures.count("rows_read", sum(map(len, pieces)))
             for piece in pieces:
-                due = logic.due(*halves(logic, piece))
+                due = can.timer_of(*halves(can, piece))
                 parts.append(piece.where(_waits(piece, due, after, late)))
                 known = self.nexts.get(run.segment, ENDED)
                 self.nexts[run.segment] = min(known, _next(due, until))

@@ -80,7 +80,7 @@ class Emitter:
                 input=consumer.input,
                 first=address.first,
                 routing=address.routing,
-                logic=consumer.logic,
+                can=consumer.can,
                 combined=address.combined,
             )
             key = (consumer.operator, consumer.input)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError
 from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
 from rechannel.kernels.lsm.merge import Rows
-from rechannel.kernels.lsm.runs import RunWriter, logic_of
+from rechannel.kernels.lsm.runs import RunWriter
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import plain_key
 from rechannel.kernels.shuffle.wire import DATA, Blob, encode, from_batches, pack, to_batches
@@ -27,8 +27,8 @@ from rechannel.state.merging import BASE_LEVEL
 
 def stored_schema(program: StageProgram) -> pa.Schema:
     """Key and state columns of an operator, as segments hold them."""
-    logic = logic_of(program)
-    return pa.schema([*logic.key_schema, *logic.state_schema])
+    can = program.can
+    return can.stored_schema
 
 
 def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
@@ -37,13 +37,15 @@ def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
     State columns are given by their own names, or, where every aggregate keeps just its result, by the output's names.
     Raises DataflowError naming what is missing.
     """
-    logic = logic_of(program)
+    can = program.can
     wanted: list[str] = stored_schema(program).names
     if all(name in given.names for name in wanted):
         return wanted
-    keys: list[str] = logic.key_schema.names
-    shown: list[str] = logic.shown_schema.names
-    same = [f.type for f in logic.shown_schema][len(keys) :] == [f.type for f in logic.state_schema]
+    keys: list[str] = can.logic.key_schema.names
+    shown: list[str] = can.view_schema.names
+    same = [f.type for f in can.view_schema][len(keys) :] == [
+        f.type for f in can.logic.state_schema
+    ]
     if same and all(name in given.names for name in shown):
         return shown
     also = f" (or {shown})" if same else ""
@@ -69,16 +71,16 @@ class Scatter:
         self, batches: Iterable[pa.RecordBatch], producer: int
     ) -> Iterator[tuple[int, bytes]]:
         schema = stored_schema(self.program)
-        width = len(logic_of(self.program).key_schema)
+        width = len(self.program.can.logic.key_schema)
         for sequence, batch in enumerate(batches):
             columns = [
                 batch.column(batch.schema.get_field_index(name)).cast(field.type)
                 for name, field in zip(self.names, schema, strict=True)
             ]
             columns[:width] = map(plain_key, columns[:width])
-            hashes = hash_columns(columns[: logic_of(self.program).hashed])
-            minor = logic_of(self.program).minor(columns[:width])
-            rows = sort_index(hashes, minor)
+            hashes = hash_columns(columns[: self.program.can.hashed])
+            row_order = self.program.can.row_order(columns[:width])
+            rows = sort_index(hashes, row_order)
             ordered = pa.RecordBatch.from_arrays(take(columns, rows), schema=schema)
             offsets, owners = self.slices.cuts(hashes[rows])
             for index in np.flatnonzero(np.diff(offsets)):
@@ -109,18 +111,20 @@ class Load:
     ) -> Iterator[pa.RecordBatch]:
         """(slice, blob) rows in, one report out."""
         schema = stored_schema(self.program)
-        width = len(logic_of(self.program).key_schema)
+        width = len(self.program.can.logic.key_schema)
         blobs = sorted(from_batches(batches), key=lambda blob: (blob.producer, blob.sequence))
         parts = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
         edit = Edit()
         if parts:
             columns = [pa.concat_arrays([p.column(i) for p in parts]) for i in range(len(schema))]
-            hashes = hash_columns(columns[: logic_of(self.program).hashed])
-            logic = logic_of(self.program)
-            minor = logic.minor(columns[:width])
-            rows = sort_index(hashes, minor)
+            hashes = hash_columns(columns[: self.program.can.hashed])
+            can = self.program.can
+            row_order = can.row_order(columns[:width])
+            rows = sort_index(hashes, row_order)
             hashes, columns = hashes[rows], take(columns, rows)
-            groups, _ = group_rows(hashes, columns[:width], None if minor is None else minor[rows])
+            groups, _ = group_rows(
+                hashes, columns[:width], None if row_order is None else row_order[rows]
+            )
             if groups.count != groups.rows:
                 msg = f"initial state of {self.program.operator!r} has a key more than once"
                 raise DataflowError(msg)

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from rechannel.kernels.lsm.footprint import Footprint, Met
 from rechannel.kernels.lsm.lookup import OpenRun
-from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.shuffle.wire import Blob
@@ -92,7 +92,7 @@ class Load:
 
 def parts_of(
     state: TaskState,
-    logic: StatefulLogic,
+    can: Capabilities,
     blobs: list[Blob],
     load: Load,
     memory: int,
@@ -103,15 +103,15 @@ def parts_of(
     """The parts of a task, by hash. The spool holds what must not be in memory. runs: the state of the task, opened
     where it is looked at."""
     hashes: list[HashArray] | None = None
-    if logic.collects and blobs and load.counted(memory):
-        hashes = _hashes_of(logic, blobs, spool)
-        load = replace(load, stored=Footprint.at(logic, runs, _met(logic, blobs, hashes, spool)))
+    if can.several_rows is not None and blobs and load.counted(memory):
+        hashes = _hashes_of(can, blobs, spool)
+        load = replace(load, stored=Footprint.at(can, runs, _met(can, blobs, hashes, spool)))
     count = load.parts(memory)
     if count == 1:
         yield Part(state=state, blobs=blobs)
         return
     if hashes is None:
-        hashes = _hashes_of(logic, blobs, spool)
+        hashes = _hashes_of(can, blobs, spool)
     borders = _borders(state.own, blobs, hashes, load, count)
     inner = np.array(borders[1:-1], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(known, inner).tolist(), len(known)] for known in hashes]
@@ -138,7 +138,7 @@ def parts_of(
         spool.release()
 
 
-def _hashes_of(logic: StatefulLogic, blobs: list[Blob], spool: Spool) -> list[HashArray]:
+def _hashes_of(can: Capabilities, blobs: list[Blob], spool: Spool) -> list[HashArray]:
     """Hashes of the rows of every blob; where blobs lie on disk, these do too."""
     found: list[HashArray] = []
     places = []
@@ -149,7 +149,7 @@ def _hashes_of(logic: StatefulLogic, blobs: list[Blob], spool: Spool) -> list[Ha
         size += blob.message.size
         if size < _AT_ONCE and number + 1 < len(blobs):
             continue
-        for hashes in _hashed(logic, batch):
+        for hashes in _hashed(can, batch):
             if spool.size:
                 places.append(spool.write(hashes))
             else:
@@ -159,21 +159,21 @@ def _hashes_of(logic: StatefulLogic, blobs: list[Blob], spool: Spool) -> list[Ha
     return [np.frombuffer(b, np.uint64) for b in spool.read(places)] if places else found
 
 
-def _hashed(logic: StatefulLogic, blobs: list[Blob]) -> Iterator[HashArray]:
-    schema = wire_schema(logic, combined=blobs[0].combined)
+def _hashed(can: Capabilities, blobs: list[Blob]) -> Iterator[HashArray]:
+    schema = wire_schema(can, combined=blobs[0].combined)
     for blob in blobs:
         batch = pa.ipc.read_record_batch(blob.message, schema)
-        yield hash_columns([batch.column(i) for i in range(logic.hashed)])
+        yield hash_columns([batch.column(i) for i in range(can.hashed)])
 
 
-def _met(logic: StatefulLogic, blobs: list[Blob], hashes: list[HashArray], spool: Spool) -> Met:
+def _met(can: Capabilities, blobs: list[Blob], hashes: list[HashArray], spool: Spool) -> Met:
     """The distinct hashes of all blobs, and which state they ask for."""
-    schema = wire_schema(logic, combined=blobs[0].combined)
+    schema = wire_schema(can, combined=blobs[0].combined)
     met: list[Met] = []
     size = 0
     for blob, known in zip(blobs, hashes, strict=True):
         batch = pa.ipc.read_record_batch(blob.message, schema)
-        met.append(Met.of(logic, known, batch.columns[logic.sent :]))
+        met.append(Met.of(can, known, batch.columns[can.sent :]))
         size += blob.message.size
         if size >= _AT_ONCE:
             met, size = [Met.joined(met)], 0

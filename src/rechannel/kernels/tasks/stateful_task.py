@@ -20,9 +20,11 @@ from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.lsm.collect import collect
 from rechannel.kernels.lsm.lookup import OpenRun, find, gather
 from rechannel.kernels.lsm.merge import Rows
-from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, live_at, logic_of
-from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput, StatefulLogic
+from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, live_at, retired
+from rechannel.kernels.protocol.capabilities import Incremental, Work
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import Inbox, Received, receive, refuse_too_large
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.spool import Spool
@@ -38,11 +40,6 @@ from rechannel.kernels.tasks.storing import Storing, all_of
 from rechannel.model.codec import encode
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
-from rechannel.operators.window.incremental import (
-    IncrementalWindows,
-    is_incremental,
-    without_totals,
-)
 from rechannel.state.manifest import Edit
 
 IN_HAND = 4
@@ -75,7 +72,7 @@ class StatefulTask:
             yield from self._apply(inbox.data, spool, emitter, measures, clock, report)
             measures.count("bytes_spilled", spool.size)
         yield from emitter.marks(
-            handed_on(self.program.operator, logic_of(self.program), times.watermark)
+            handed_on(self.program.operator, self.program.can, times.watermark)
         )
         report.update(emitter.finish())
         if self.program.times:
@@ -94,9 +91,9 @@ class StatefulTask:
         report: dict[str, Any],
     ) -> Iterator[tuple[int, bytes]]:
         """Blobs of what is emitted, part by part (see `parts`); the report is filled on the way."""
-        logic, state = logic_of(self.program), self.step.tasks[self.task]
+        can, state = self.program.can, self.step.tasks[self.task]
         runs = OpenRuns(self.program, state.runs)
-        load = Load.of(blobs, state.runs if logic.recalls else (), _waiting(logic, clock, runs))
+        load = Load.of(blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs))
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         storing = Storing(
             program=self.program,
@@ -110,10 +107,10 @@ class StatefulTask:
         per_bin: Counts | None = None
         hot: list[list[int]] = []
         nexts: dict[str, int] = {}
-        for part in parts_of(state, logic, blobs, load, self.step.memory, spool, runs=runs):
+        for part in parts_of(state, can, blobs, load, self.step.memory, spool, runs=runs):
             with measures.activity("deserialise"):
-                received = receive(logic, part.blobs, part.rows)
-            refuse_too_large(self.program.operator, self.step.timestep, logic, received)
+                received = receive(can, part.blobs, part.rows)
+            refuse_too_large(self.program.operator, self.step.timestep, can, received)
             hot += hottest(received, load.rows)
             rows = rows_per_bin(self.step.routing, received)
             per_bin = rows if per_bin is None or rows is None else per_bin + rows
@@ -157,20 +154,30 @@ class StatefulTask:
         edits: list[Edit],
     ) -> Iterator[tuple[int, bytes]]:
         """One part: what it emits, and the edits of state that it leads to. runs: its state."""
-        logic, state = logic_of(self.program), part.state
+        can, state = self.program.can, part.state
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
-            arrivals = self._arrivals(logic, received, runs, clock)
+            arrivals = self._arrivals(can, received, runs, clock)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
-            applied = logic.apply(arrivals)
+            applied = can.logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
-        if is_incremental(logic):
+        if can.totals is not None:
+            work = Work(
+                program=self.program,
+                state=state,
+                timestep=self.step.timestep,
+                runs=runs,
+                fresh=fresh,
+                arrivals=arrivals,
+                applied=applied,
+                writer=storing.writer,
+            )
             with measures.activity("process"):
-                shown, totals = self._slid(part, arrivals, applied, fresh, runs, storing)
+                shown, totals = self._advanced(can.totals, work, measures)
         else:
             showing = Emission(self.program, self.step.timestep, state.own, runs, measures, nexts)
             shown = showing.of(arrivals, applied, fresh)
-            totals = without_totals(state)
+            totals = Edit(retire=retired(state.totals, state.own))
         edits += [storing.fresh(part, fresh, runs), totals]
         measures.count("keys", len(received.hashes))
         measures.count("keys_found", _found(arrivals))
@@ -188,7 +195,7 @@ class StatefulTask:
                 yield from emitter.dead(letters, applied.dead.hashes[piece])
 
     def _arrivals(
-        self, logic: StatefulLogic, received: Received, runs: OpenRuns, clock: Clock
+        self, can: Capabilities, received: Received, runs: OpenRuns, clock: Clock
     ) -> OperatorInput:
         """What was received, with the state of its keys.
 
@@ -196,17 +203,17 @@ class StatefulTask:
         """
         count = len(received.hashes)
         before = replace(clock, watermark=clock.before)
-        keys = logic.stamped(received.keys, clock)
+        keys = can.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
-        known: Sequence[OpenRun] = runs if logic.recalls else ()
-        if logic.collects:
-            asked = logic.asks(received.values, received.groups)
-            held = collect(logic, known, received.hashes, keys, live_at(logic, before), asked)
+        known: Sequence[OpenRun] = runs if can.needs_lookup else ()
+        if can.several_rows is not None:
+            asked = can.lookup_range(received.values, received.groups)
+            held = collect(can, known, received.hashes, keys, live_at(can, before), asked)
         else:
-            known = self._spanned(runs, keys) if logic.recalls else ()
-            hits = find(known, received.hashes, keys, logic.minor)
-            old, found = gather(hits, count, logic.state_schema, len(logic.key_schema))
-            found = _alive(logic, keys, old, found, before)
+            known = self._spanned(runs, keys) if can.needs_lookup else ()
+            hits = find(known, received.hashes, keys, can.row_order)
+            old, found = gather(hits, count, can.logic.state_schema, len(can.logic.key_schema))
+            found = _alive(can, keys, old, found, before)
         return OperatorInput(
             keys=keys,
             hashes=received.hashes,
@@ -222,31 +229,24 @@ class StatefulTask:
 
     def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
         """Runs that may hold state of keys, which wait for some times."""
-        span = logic_of(self.program).spanned(keys)
+        span = self.program.can.span_of(keys)
         if span is None:
             return runs
         return [opened for _, opened in runs.waiting(span[0] - 1, span[1])]
 
-    def _slid(
-        self,
-        part: Part,
-        arrivals: OperatorInput,
-        applied: OperatorOutput,
-        fresh: Rows,
-        runs: OpenRuns,
-        storing: Storing,
+    def _advanced(
+        self, incremental: Incremental, work: Work, measures: Measures
     ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
         """What an operator emits that keeps totals, and what becomes of those."""
-        slides = IncrementalWindows(self.program, part.state, runs, fresh, self.step.timestep)
         with placed(self.program.operator, self.step.timestep):
-            shown, edit = slides.run(arrivals, applied, storing.writer)
-        storing.measures.count("rows_read", slides.rows_read)
-        return shown or (applied.output, applied.output_hashes), edit
+            made = incremental.advance(work)
+        measures.count("rows_read", made.rows_read)
+        return made.emitted or (work.applied.output, work.applied.output_hashes), made.edit
 
 
-def _waiting(logic: StatefulLogic, clock: Clock, runs: OpenRuns) -> float:
+def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
     """Rows of state that may be shown because event time has come, or early; nothing is opened."""
-    awaited = logic.awaited(clock)
+    awaited = can.due_range(clock)
     if awaited is None and clock.since is not None:
         awaited = clock.watermark, clock.watermark
     return 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
@@ -275,13 +275,13 @@ def _found(arrivals: OperatorInput) -> int:
 
 
 def _alive(
-    logic: StatefulLogic,
+    can: Capabilities,
     keys: Columns,
     old: Columns,
     found: npt.NDArray[np.bool_],
     clock: Clock,
 ) -> npt.NDArray[np.bool_]:
-    alive = logic.live(keys, old, clock)
+    alive = can.live(keys, old, clock)
     return found if alive is None else found & alive
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
-from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, halves, live_at, logic_of, needed_at
+from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, halves, live_at, needed_at
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import SHARE, Part
@@ -46,20 +46,20 @@ class Storing:
 
     def fresh(self, part: Part, fresh: Rows, runs: OpenRuns) -> Edit:
         """Write what changed in a part of the task."""
-        logic, state = logic_of(self.program), part.state
+        can, state = self.program.can, part.state
         if part.whole:
             self._runs = runs
-        live = live_at(logic, self.clock)
+        live = live_at(can, self.clock)
         if self.program.times:
-            fresh = _still(fresh, live(*halves(logic, fresh)))
+            fresh = _still(fresh, live(*halves(can, fresh)))
         if self._inline(part, fresh):
             self.rewritten = True
             with self.measures.activity("merge"):
                 parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
                 whole = merge_rows(
-                    parts, len(logic.key_schema), live, bottom=True, minor=logic.minor
+                    parts, len(can.logic.key_schema), live, bottom=True, row_order=can.row_order
                 )
-                whole = needed_at(logic, whole, self.clock)
+                whole = needed_at(can, whole, self.clock)
                 self.measures.count("rows_merged", sum(len(part) for part in parts))
             with self.measures.activity("write"):
                 added = self.writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
@@ -73,9 +73,9 @@ class Storing:
         """Merge what is due, and let go of runs that are not needed any more; nothing where all was written anew."""
         if self.rewritten:
             return Edit()
-        logic, state = logic_of(self.program), self._state
+        can, state = self.program.can, self._state
         gone = {
-            i for i, run in enumerate(state.runs) if run.due and logic.gone(run.due[1], self.clock)
+            i for i, run in enumerate(state.runs) if run.due and can.gone(run.due[1], self.clock)
         }
         runs = self._runs or OpenRuns(self.program, state.runs)
         retired: list[tuple[tuple[int, ...], Intervals]] = []
@@ -94,20 +94,20 @@ class Storing:
         self, runs: OpenRuns, met: Sequence[int], merge: Merge, where: Intervals
     ) -> tuple[Run, ...]:
         """The run of a merge in a part of its hashes."""
-        logic = logic_of(self.program)
+        can = self.program.can
         with self.measures.activity("merge"):
             parts = [part for i in met for part in slices_of(runs[i], where)]
             if not parts:
                 return ()
             whole = merge_rows(
                 parts,
-                len(logic.key_schema),
-                live_at(logic, self.clock),
+                len(can.logic.key_schema),
+                live_at(can, self.clock),
                 bottom=merge.bottom,
-                minor=logic.minor,
-                once=logic.once,
+                row_order=can.row_order,
+                once=can.written_once is not None,
             )
-            whole = needed_at(logic, whole, self.clock)
+            whole = needed_at(can, whole, self.clock)
             self.measures.count("rows_merged", sum(len(part) for part in parts))
         with self.measures.activity("write"):
             return self.writer.write(whole, where, max(merge.seqs), merge.level)

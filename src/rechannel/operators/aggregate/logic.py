@@ -15,14 +15,13 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.overflow import does_not_fit, singles
 from rechannel.kernels.columnar.sorting import take
-from rechannel.kernels.protocol.bases import Prompt
+from rechannel.kernels.protocol.capabilities import Combining
 from rechannel.kernels.protocol.logic import (
     AggregateFunction,
     Invertible,
     OperatorInput,
     OperatorOutput,
 )
-from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.operators.aggregate.running_totals import Part
 
@@ -54,7 +53,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateLogic(Prompt):
+class AggregateLogic(Combining):
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
 
     State columns are named `<output>.<part>`. Rows travel combined unless an aggregate is ordered.
@@ -109,9 +108,10 @@ class AggregateLogic(Prompt):
         ]
         return tuple(parts) if len(parts) == len(self.aggregates) else None
 
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """State columns when combined, else the input columns."""
-        return self.state_schema if combined else self.value_schema
+    @property
+    def combined_schema(self) -> pa.Schema:
+        """State columns."""
+        return self.state_schema
 
     def combine(self, values: Columns, groups: Groups) -> Columns:
         """Partial states of raw rows, one row per group."""
@@ -158,9 +158,6 @@ class AggregateLogic(Prompt):
         sizes = groups.sizes + arrivals.found
         whole = Groups(np.cumsum(sizes) - sizes, len(order))
         return self.merged_states(take([pa.concat_arrays(pair) for pair in pairs], order), whole)
-
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
-        """All state counts: aggregates have no timeout."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and finished values of state rows."""

@@ -30,16 +30,15 @@ from rechannel.kernels.functions.python_rows import (
     row_type,
 )
 from rechannel.kernels.functions.user_errors import function_name, user_error
-from rechannel.kernels.protocol.bases import Prompt
+from rechannel.kernels.protocol.capabilities import Combining
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.model.ddl import type_name
-from rechannel.model.eventtime import Clock
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceLogic(Prompt):
+class ReduceLogic(Combining):
     """A running reduction over the value columns.
 
     function: vectorised, (earlier: RecordBatch, later: RecordBatch) -> RecordBatch, where row i of
@@ -68,22 +67,17 @@ class ReduceLogic(Prompt):
         return pa.schema([*self.key_schema, *self.value_schema])
 
     @property
-    def combinable(self) -> bool:
-        """The user's function is associative: it may be applied before the exchange."""
-        return True
-
-    @property
     def ordered(self) -> bool:
         """Associative does not mean commutative."""
         return True
 
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """The value columns, combined or not."""
-        del combined
+    @property
+    def combined_schema(self) -> pa.Schema:
+        """The value columns."""
         return self.value_schema
 
     def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Each group's rows as one row."""
+        """The user's function is associative: each group's rows as one row."""
         return self._fold(values, groups, None)
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
@@ -96,9 +90,6 @@ class ReduceLogic(Prompt):
             output=self.finish(arrivals.keys, state),
             output_hashes=arrivals.hashes,
         )
-
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """All of them: state never ends."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and their state."""

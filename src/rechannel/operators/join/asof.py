@@ -28,6 +28,7 @@ from rechannel.kernels.columnar.sorting import (
     take,
 )
 from rechannel.kernels.protocol.bases import held_by
+from rechannel.kernels.protocol.capabilities import Grouped, WrittenOnce
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import (
     LEFT,
@@ -45,7 +46,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AsofLogic(TwoSided):
+class AsofLogic(TwoSided, WrittenOnce, Grouped):
     """Left rows with the last right row before them: a `StatefulLogic`.
 
     keys: the common keys. left, right, slots: columns of both sides, which have event times. how: "left" shows rows
@@ -72,23 +73,18 @@ class AsofLogic(TwoSided):
         right = nullable(self.right.fields) if self.how == "left" else self.right.fields
         return pa.schema([*self.keys, *self.left.fields, *right])
 
-    @property
-    def once(self) -> bool:
-        """Rows stay as they came, until they end."""
-        return True
-
     # Time -------------------------------------------------------------------------------------------------------
 
-    def due(self, keys: Columns, state: Columns) -> IntArray:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray:
         """Event time at which what a row has to do with those before it is settled: the first one behind its own."""
-        times = self._times(state, sides_of(self.minor(keys)))
+        times = self._times(state, sides_of(self.row_order(keys)))
         # A tombstone that was migrated has no time: it goes when it is merged with its row.
         dues: IntArray = np.where(times == NEVER, ENDED, np.minimum(times, ENDED - 1) + 1)
         return dues
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
         """Left rows that wait, right rows that are near enough to be met."""
-        due, right = self.due(keys, state), sides_of(self.minor(keys)) == RIGHT
+        due, right = self.timer_of(keys, state), sides_of(self.row_order(keys)) == RIGHT
         alive: Mask = due > clock.watermark
         alive |= right & ~self._far(due, clock)
         return alive
@@ -100,7 +96,7 @@ class AsofLogic(TwoSided):
 
         An ended row tells as well: it has ended because there is such a row behind it, or none is met any more.
         """
-        numbers = self.minor(keys)
+        numbers = self.row_order(keys)
         sides = sides_of(numbers)
         times = self._times(state, sides)
         groups, untangled = group_rows(hashes, keys[: self.hashed])
@@ -114,9 +110,9 @@ class AsofLogic(TwoSided):
         needed[right[:-1][owners[right[1:]] == owners[right[:-1]]]] = False
         return needed
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether no row can meet right rows of before then any more."""
-        return bool(self._far(np.array([due]), clock)[0])
+        return bool(self._far(np.array([timer]), clock)[0])
 
     def _far(self, due: IntArray, clock: Clock) -> Mask:
         """Whether no row that is not late is near enough to right rows."""
@@ -125,18 +121,13 @@ class AsofLogic(TwoSided):
         far: Mask = due <= clock.watermark - self.tolerance_us
         return far
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Left rows that the watermark has passed."""
         return None if clock.watermark == clock.before else (clock.before, clock.watermark)
 
-    @property
-    def behind_us(self) -> int:
-        """Rows go by the left one's time, and are shown when the watermark first passes that."""
-        return 0
-
     def together(self, keys: Columns, state: Columns) -> Mask:
         """A left row is shown with a right one that came before."""
-        left: Mask = sides_of(self.minor(keys)) == LEFT
+        left: Mask = sides_of(self.row_order(keys)) == LEFT
         return left
 
     def fire(
@@ -221,7 +212,7 @@ class _Rows:
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
         fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
-        numbers = np.concatenate([logic.minor(held.keys), fresh])
+        numbers = np.concatenate([logic.row_order(held.keys), fresh])
         slots = [
             pa.concat_arrays([old, new])
             for old, new in zip(held.state, arrivals.values[1:], strict=True)
@@ -243,7 +234,7 @@ class _Rows:
     ) -> _Rows:
         """All state rows of keys. Rows of a key are neighbours."""
         groups, keys, state = logic.by_key(keys, state, hashes)
-        numbers = logic.minor(keys)
+        numbers = logic.row_order(keys)
         sides = sides_of(numbers)
         return cls(
             keys=keys[: len(logic.keys)],

@@ -72,7 +72,7 @@ class CogroupLogic(WholeWindows, TwoSided):
         """What the function makes of complete windows."""
         groups, keys, state = self.by_key(keys, state, hashes)
         names = take(keys[: len(self.keys)], groups.starts)
-        frames = self._frames(names, groups.ids, sides_of(self.minor(keys)), state)
+        frames = self._frames(names, groups.ids, sides_of(self.row_order(keys)), state)
         return self._made(names, hashes[groups.starts], frames)
 
     def _frames(

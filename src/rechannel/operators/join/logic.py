@@ -31,7 +31,8 @@ from rechannel.kernels.columnar.sorting import (
 )
 from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import held_by
-from rechannel.kernels.protocol.logic import Changed, LookupRange, OperatorInput, OperatorOutput
+from rechannel.kernels.protocol.capabilities import LookupRange
+from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import (
     LEFT,
     RIGHT,
@@ -94,7 +95,7 @@ class JoinLogic(TwoSided):
         right = nullable(self.right.fields) if self.how in {"left", "full"} else self.right.fields
         return pa.schema([*fields, *left, *right])
 
-    def asks(self, values: Columns, groups: Groups) -> LookupRange | None:
+    def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:
         """Rows of the side that those of a key that came can match; before one of a semi or anti join, both sides."""
         side = values[0].to_numpy(zero_copy_only=False)
         came = [np.zeros(groups.count, dtype=np.bool_) for _ in (LEFT, RIGHT)]
@@ -114,7 +115,7 @@ class JoinLogic(TwoSided):
         return self.window_us is not None or self.least_us is not None
 
     @property
-    def behind_us(self) -> int:
+    def lag_us(self) -> int:
         """Rows leave when another one comes, or when none will: as late as that can be."""
         if self.window_us is not None:
             return self.window_us
@@ -122,22 +123,22 @@ class JoinLogic(TwoSided):
             return 0
         return max(self.most_us, -self.least_us, 0) + 1
 
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """Event time from which on nothing can match."""
         if not self.bounded:
             return None
-        return self._dues(keys, state, sides_of(self.minor(keys)))
+        return self._dues(keys, state, sides_of(self.row_order(keys)))
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """Rows that may still be matched."""
-        due = self.due(keys, state)
+        due = self.timer_of(keys, state)
         return None if due is None else due > clock.watermark
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether nothing can match rows of then."""
-        return due <= clock.watermark
+        return timer <= clock.watermark
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Rows that have found none, and will not, are shown then."""
         if not self.bounded or self.how in {"inner", "semi"}:
             return None
@@ -176,7 +177,7 @@ class JoinLogic(TwoSided):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """Rows that have found none."""
-        sides = sides_of(self.minor(keys))
+        sides = sides_of(self.row_order(keys))
         alone = np.isin(sides, OUTER.get(self.how, (LEFT,)))
         if self.how in OUTER:
             alone &= ~state[-1].to_numpy(zero_copy_only=False)
@@ -274,7 +275,7 @@ class _Pool:
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
         fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
         width, count = len(logic.slots), len(held.owners)
-        there = logic.minor(held.keys)
+        there = logic.row_order(held.keys)
         numbers = np.concatenate([there, fresh])
         sides = sides_of(numbers)
         old, new = held.state[:width], arrivals.values[1:]

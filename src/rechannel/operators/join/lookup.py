@@ -24,15 +24,15 @@ from rechannel.kernels.columnar.groups import Groups, IntArray
 from rechannel.kernels.columnar.ranking import newest
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import EveryRow
-from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput, Pruned
+from rechannel.kernels.protocol.capabilities import Projecting, Pruned, Pruning, Viewed
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import MARK, RIGHT, Side, slots_in, void_of
-from rechannel.model.eventtime import Clock
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LookupLogic(EveryRow):
+class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
     """The newest row of every key of a table: a `StatefulLogic`.
 
     key_schema: what both sides are alike in. left: the stream's other columns. right: the table's, as they are kept.
@@ -67,7 +67,7 @@ class LookupLogic(EveryRow):
         return pa.schema([*self.key_schema, *self.left.fields, *found])
 
     @cached_property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """The table."""
         return pa.schema([*self.key_schema, *self.state_schema])
 
@@ -80,7 +80,7 @@ class LookupLogic(EveryRow):
         """Of which side rows are, and the columns of both."""
         return (MARK.name, *self.left.sources, *self.right.sources)
 
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
+    def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
         """Of a table's rows, the newest of every key; of the stream's, all."""
         if groups.count == groups.rows or values[0][0].as_py() != RIGHT:
             return None
@@ -156,9 +156,6 @@ class LookupLogic(EveryRow):
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema), owners
 
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """All rows of the table count."""
-
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """The table."""
-        return pa.RecordBatch.from_arrays([*keys, *state], schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays([*keys, *state], schema=self.view_schema)

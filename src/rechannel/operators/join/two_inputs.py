@@ -13,6 +13,7 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import ManyRows
+from rechannel.kernels.protocol.capabilities import Expiring, LateTelling, Projecting, Timed, Viewed
 from rechannel.kernels.protocol.logic import Late, OperatorInput
 from rechannel.kernels.protocol.two_sides import LEFT, MARK, RIGHT, ROW, Side, sides_of, slots_in
 from rechannel.kernels.shuffle.watermarks import micros
@@ -23,7 +24,7 @@ SHOWN_SIDE = pa.field("_side", pa.string(), False)
 Mask = npt.NDArray[np.bool_]
 
 
-class TwoSided(ManyRows):
+class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
     """A part of a `StatefulLogic` whose state rows are rows of either side, told apart by `ROW`."""
 
     if TYPE_CHECKING:  # the operator has them
@@ -55,7 +56,7 @@ class TwoSided(ManyRows):
         return pa.schema([MARK, *self.slots])
 
     @cached_property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Keys, which side, its columns."""
         both = (nullable(side.fields) for side in (self.left, self.right))
         return pa.schema([*self.keys, SHOWN_SIDE, *(field for side in both for field in side)])
@@ -63,7 +64,7 @@ class TwoSided(ManyRows):
     @property
     def row_schema(self) -> pa.Schema:
         """Late rows look as state does."""
-        return self.shown_schema
+        return self.view_schema
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class TwoSided(ManyRows):
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Rows that are kept."""
-        return self._told(keys[: len(self.keys)], state, sides_of(self.minor(keys)))
+        return self._told(keys[: len(self.keys)], state, sides_of(self.row_order(keys)))
 
     def _times(self, slots: Columns, sides: IntArray) -> IntArray:
         """Event times of rows; of those without one, NEVER."""
@@ -92,7 +93,7 @@ class TwoSided(ManyRows):
         """Rows of both sides, as people see them."""
         words = pa.array(["left", "right"]).take(pa.array(sides))
         columns = [*keys, words, *self._apart(slots, sides)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def _apart(self, slots: Columns, sides: IntArray) -> Columns:
         """Columns of the left side, then of the right one; null where a row is of the other."""

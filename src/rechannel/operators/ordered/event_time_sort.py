@@ -18,6 +18,13 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.protocol.bases import ManyRows, late_rows
+from rechannel.kernels.protocol.capabilities import (
+    Expiring,
+    LateTelling,
+    Timed,
+    Viewed,
+    WithoutLookup,
+)
 from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import micros
@@ -27,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EventTimeSortLogic(ManyRows):
+class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateTelling):
     """Rows as they came, later, in the order of column `on`: a `StatefulLogic`.
 
     keys: key columns. row_schema: the stream's columns. keep_late: late rows are read.
@@ -59,32 +66,27 @@ class EventTimeSortLogic(ManyRows):
         return self.row_schema
 
     @cached_property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Rows that wait, keys first."""
         return pa.schema([*self.keys, *self.value_schema])
 
-    @property
-    def recalls(self) -> bool:
-        """Rows that wait do not matter to those that come."""
-        return False
-
     # Time -------------------------------------------------------------------------------------------------------
 
-    def due(self, keys: Columns, state: Columns) -> IntArray:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray:
         """Just behind the rows' times: others of the same time may still come when the watermark is there."""
         times, _ = self._times(keys, state)
         return times + 1
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
         """Rows that wait."""
-        alive: Mask = self.due(keys, state) > clock.watermark
+        alive: Mask = self.timer_of(keys, state) > clock.watermark
         return alive
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether rows of then have left."""
-        return due <= clock.watermark
+        return timer <= clock.watermark
 
-    def awaited(self, clock: Clock) -> tuple[int, int]:
+    def due_range(self, clock: Clock) -> tuple[int, int]:
         """Rows that the watermark has passed."""
         return clock.before, clock.watermark
 
@@ -92,7 +94,7 @@ class EventTimeSortLogic(ManyRows):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """The rows in their order."""
-        order = nested_order(hashes, self._times(keys, state)[0], self.minor(keys))
+        order = nested_order(hashes, self._times(keys, state)[0], self.row_order(keys))
         rows = self.finish(take(keys, order), take(state, order))
         return rows.select(self.row_schema.names), hashes[order]
 
@@ -130,7 +132,7 @@ class EventTimeSortLogic(ManyRows):
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Rows, keys first."""
         columns = [*keys[: len(self.keys)], *state]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def _times(self, keys: Columns, values: Columns) -> tuple[IntArray, Mask | None]:
         """Event times of rows."""

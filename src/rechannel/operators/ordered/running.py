@@ -8,21 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import EveryRow
+from rechannel.kernels.protocol.capabilities import Viewed
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
-from rechannel.model.eventtime import Clock
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.ordered.running_functions import RunningFunction
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunningLogic(EveryRow):
+class RunningLogic(EveryRow, Viewed):
     """Rows with functions of their order: a `StatefulLogic`.
 
     inner: what the functions keep, under their names. row_schema: the stream's columns. functions: as in `inner`.
@@ -57,7 +55,7 @@ class RunningLogic(EveryRow):
         return pa.schema([*self.key_schema, *self.value_schema, *made])
 
     @property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Keys, and what is kept: last values and aggregates."""
         return self.inner.output_schema
 
@@ -82,9 +80,6 @@ class RunningLogic(EveryRow):
         return OperatorOutput(
             state=state, dropped=None, output=output, output_hashes=arrivals.hashes[groups.ids]
         )
-
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> npt.NDArray[np.bool_] | None:
-        """All state counts: keys are never forgotten."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys, and what is kept of them."""

@@ -23,7 +23,16 @@ from rechannel.kernels.columnar.groups import Groups, IntArray
 from rechannel.kernels.columnar.ranking import codes_of, ordered
 from rechannel.kernels.columnar.sorting import Stacked, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.protocol.bases import ManyRows, held_by, late_rows
-from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput, Pruned
+from rechannel.kernels.protocol.capabilities import (
+    Expiring,
+    LateTelling,
+    Projecting,
+    Pruned,
+    Pruning,
+    Timed,
+    Viewed,
+)
+from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
@@ -41,7 +50,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopLogic(ManyRows):
+class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelling):
     """The first `n` rows of every key (None = all): a `StatefulLogic`.
 
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
@@ -90,7 +99,7 @@ class TopLogic(ManyRows):
         ones = [from_numpy(np.ones(batch.num_rows, dtype=np.int64), ROWS.type)]
         return [*columns_of(batch, self.rows), *(ones if self._counted else [])]
 
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
+    def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
         """The first rows of every key: none of the others can get a rank."""
         if self.keep_late or self.n is None or groups.rows < THIN * groups.count:
             return None
@@ -120,11 +129,11 @@ class TopLogic(ManyRows):
     # Time -------------------------------------------------------------------------------------------------------
 
     @property
-    def behind_us(self) -> int:
+    def lag_us(self) -> int:
         """Rows of a window leave when it is complete."""
         return self.window_us or 0
 
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """Ends of the windows."""
         return None if self.window_us is None else self._ends(keys)[0]
 
@@ -136,11 +145,11 @@ class TopLogic(ManyRows):
         alive: Mask = ends > clock.watermark
         return alive if nulls is None else alive & ~nulls
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether windows that end then are complete."""
-        return due <= clock.watermark
+        return timer <= clock.watermark
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete."""
         if self.window_us is None or not completes(clock, self.window_us, self.offset_us):
             return None
@@ -165,7 +174,7 @@ class TopLogic(ManyRows):
         count = len(held.owners)
         columns = Stacked(held.state, arrivals.values[: len(self.rows)], count)
         owners = np.concatenate([held.owners, arrivals.groups.ids])
-        there = self.minor(held.keys)
+        there = self.row_order(held.keys)
         rows, ranks = self._ranked(columns, owners, there, late)
         was = np.zeros(len(owners), dtype=np.int64)
         was[:count] = there
@@ -204,7 +213,9 @@ class TopLogic(ManyRows):
         ended = [*take(arrivals.keys, owners), *take([held.keys[-1], *held.state], gone)]
         count, width = len(whole[0]), len(self.keys)
         hashes = np.concatenate([hashes, arrivals.hashes[owners]])
-        ranks = np.concatenate([self.minor([column]) for column in (whole[width], ended[width])])
+        ranks = np.concatenate(
+            [self.row_order([column]) for column in (whole[width], ended[width])]
+        )
         order = sort_index(hashes, ranks)
         columns = whole
         if len(gone):
@@ -222,7 +233,7 @@ class TopLogic(ManyRows):
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
     @property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """State is shown as it is emitted."""
         return self.output_schema
 

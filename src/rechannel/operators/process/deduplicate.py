@@ -23,7 +23,8 @@ from rechannel.kernels.columnar.groups import Groups, IntArray
 from rechannel.kernels.columnar.sorting import from_numpy
 from rechannel.kernels.columnar.sparse import spread
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came, column_of, late_rows
-from rechannel.kernels.protocol.logic import Late, OperatorInput, OperatorOutput, Pruned
+from rechannel.kernels.protocol.capabilities import Expiring, LateTelling, Pruned, Pruning, Viewed
+from rechannel.kernels.protocol.logic import Late, OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import micros
 from rechannel.model.eventtime import NEVER, Clock, less
 from rechannel.operators.process.spacing import spaced
@@ -38,7 +39,7 @@ Times = tuple[IntArray, Mask | None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DeduplicateLogic(EveryRow):
+class DeduplicateLogic(EveryRow, Pruning, Viewed, Expiring, LateTelling):
     """The first row of every key, for ever or within a time: a `StatefulLogic`.
 
     row_schema: columns of the rows, in and out. within_us: how long after the event time, in column `on`, of a row that
@@ -62,7 +63,7 @@ class DeduplicateLogic(EveryRow):
         return self.row_schema
 
     @property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Keys, and since when they are known, or until when rows are the same."""
         return pa.schema([*self.key_schema, *self.state_schema])
 
@@ -71,7 +72,7 @@ class DeduplicateLogic(EveryRow):
         """All columns that are not keys."""
         return pa.schema([f for f in self.row_schema if f.name not in self.key_schema.names])
 
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
+    def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
         """The first row of every key; all, where a later one may pass."""
         if self.within_us is not None or groups.count == groups.rows:
             return None
@@ -108,7 +109,7 @@ class DeduplicateLogic(EveryRow):
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """The keys that are known, and since when, or until when rows are the same."""
-        return pa.RecordBatch.from_arrays([*keys, *state], schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays([*keys, *state], schema=self.view_schema)
 
     def _first(self, arrivals: OperatorInput) -> IntArray:
         """The first rows of keys that are not known."""

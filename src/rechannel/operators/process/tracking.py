@@ -28,6 +28,7 @@ from rechannel.kernels.columnar.sorting import from_numpy, interleaved, take
 from rechannel.kernels.columnar.sparse import SEEN, spread
 from rechannel.kernels.functions.dead_letters import Letters, MayDivide, row_texts
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came
+from rechannel.kernels.protocol.capabilities import Expiring, Grouped, LateTelling, Timed
 from rechannel.kernels.protocol.logic import Dead, OperatorInput, OperatorOutput
 from rechannel.model.eventtime import Clock
 from rechannel.operators.process.timers import UNTIL, Timely, Timer, untils_of
@@ -54,7 +55,7 @@ class Updated:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking(EveryRow, MayDivide):
+class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, MayDivide):
     """Schemas and timeout of one `track`.
 
     fields: the user's state columns.
@@ -139,11 +140,11 @@ class Tracking(EveryRow, MayDivide):
         """Which of some keys whose timers went off are shown, and their state columns then."""
         raise NotImplementedError
 
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """When timers go off."""
         return None if self.timer is None else untils_of(state)
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Timers that went off, where that is shown."""
         return (clock.before, clock.watermark) if self.ends else None
 
@@ -152,7 +153,7 @@ class Tracking(EveryRow, MayDivide):
         return None if self.timer is None else np.ones(len(keys[0]), dtype=np.bool_)
 
     @property
-    def behind_us(self) -> int:
+    def lag_us(self) -> int:
         """What is shown when a timer goes off may say when the last row of the key was."""
         return self.timer.timeout_us if self.timer is not None and self.ends else 0
 

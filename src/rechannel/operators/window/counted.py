@@ -26,9 +26,9 @@ from rechannel.kernels.columnar.overflow import combined
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import ManyRows, held_by
+from rechannel.kernels.protocol.capabilities import Viewed
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.model.buffers import Mask
-from rechannel.model.eventtime import Clock
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.aggregate.running_states import CHUNK_ROWS, scanned, scanned_back
 
@@ -39,7 +39,7 @@ COUNT = "_rows"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CountedLogic(ManyRows):
+class CountedLogic(ManyRows, Viewed):
     """Aggregates of the rows of a key in windows of so many rows: a `StatefulLogic`. They are shown when complete.
 
     inner: over the user's keys; its last aggregate counts rows. size: rows of a window. every: from one window's begin
@@ -82,19 +82,16 @@ class CountedLogic(ManyRows):
         return pa.schema([*self.keys, WINDOW, *fields])
 
     @cached_property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Keys, number of the pane, aggregates and number of its rows."""
         return pa.schema([*self.key_schema, *list(self.inner.output_schema)[len(self.keys) :]])
-
-    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """All panes count."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Panes, as state is shown."""
         width = len(self.keys)
         inner = self.inner.finish(keys[:width], state)
         columns = [*inner.columns[:width], keys[width], *inner.columns[width:]]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
         """Put rows into panes, show windows that are complete, and forget panes that no window needs any more."""
@@ -120,7 +117,7 @@ class CountedLogic(ManyRows):
         """Panes that were there with the rows that came."""
         held, groups = held_by(arrivals), arrivals.groups
         count = len(held.owners)
-        there = self.minor(held.keys)
+        there = self.row_order(held.keys)
         before = np.zeros(groups.count, dtype=np.int64)
         last = np.flatnonzero(np.diff(held.owners, append=groups.count))
         rows = held.state[-1].to_numpy(zero_copy_only=False)

@@ -19,6 +19,14 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.protocol.bases import ManyRows, late_rows
+from rechannel.kernels.protocol.capabilities import (
+    Expiring,
+    LateTelling,
+    Timed,
+    Viewed,
+    WithoutLookup,
+    WrittenOnce,
+)
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
@@ -29,7 +37,7 @@ from rechannel.operators.window.logic import END, completes
 Mask = npt.NDArray[np.bool_]
 
 
-class WholeWindows(ManyRows):
+class WholeWindows(ManyRows, WithoutLookup, WrittenOnce, Viewed, Expiring, Timed, LateTelling):
     """A part of a `StatefulLogic` that keeps the rows of a window until it is complete, and then shows what is made of
     them. The last of the keys is the window's start.
     """
@@ -59,21 +67,11 @@ class WholeWindows(ManyRows):
         return pa.schema([*self.keys, *ends, *self.fields])
 
     @property
-    def once(self) -> bool:
-        """Rows stay as they came."""
-        return True
-
-    @property
-    def behind_us(self) -> int:
+    def lag_us(self) -> int:
         """What is made of a window leaves when it is complete."""
         return self.window_us or 0
 
-    @property
-    def recalls(self) -> bool:
-        """Rows that wait do not matter to those that come."""
-        return False
-
-    def due(self, keys: Columns, state: Columns) -> IntArray | None:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """Ends of the windows."""
         return None if self.window_us is None else self._ends(keys)[0]
 
@@ -84,11 +82,11 @@ class WholeWindows(ManyRows):
         alive: Mask = self._ends(keys)[0] > clock.watermark
         return alive
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether windows that end then are complete."""
-        return due <= clock.watermark
+        return timer <= clock.watermark
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete."""
         if self.window_us is None or not completes(clock, self.window_us, self.offset_us):
             return None
@@ -175,14 +173,14 @@ class ApplyLogic(WholeWindows):
         return self.rows
 
     @property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Rows that are kept."""
         return pa.schema([*self.keys, *self.rows])
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Rows that are kept."""
         columns = [*keys[: len(self.keys)], *state]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
         """Keep rows. What is made of windows that are complete now is shown behind."""

@@ -11,6 +11,8 @@ and as they were.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 
@@ -20,16 +22,18 @@ from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.lsm.merge import Rows, slices_of
-from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, Span, halves, logic_of
+from rechannel.kernels.lsm.runs import RunWriter, Span, halves, retired
+from rechannel.kernels.protocol.capabilities import Work
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
-from rechannel.kernels.protocol.program import StageProgram, TaskState
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.operators.aggregate.running_totals import LEAVES, picked
+from rechannel.operators.aggregate.running_totals import LEAVES, Running, picked
 from rechannel.operators.window.panes import Panes
-from rechannel.operators.window.sliding import SlidingLogic
 from rechannel.state.manifest import CHANGES, TOTALS, Edit, Run
 from rechannel.state.segments.segment import open_segment
+
+if TYPE_CHECKING:
+    from rechannel.operators.window.sliding import SlidingLogic
 
 MOST_CHANGES = 16
 """Runs of changes beside totals, of one task; more than that become one."""
@@ -38,36 +42,19 @@ MOST_STEPS, AT_ONCE = 32, 1 << 20
 """Of more windows than that in one timestep, the panes go into all of their windows at once if that makes few rows."""
 
 
-def is_incremental(logic: object) -> bool:
-    """Whether an operator keeps totals."""
-    return isinstance(logic, SlidingLogic) and logic.running is not None
-
-
-def without_totals(state: TaskState) -> Edit:
-    """Totals of logic that has none any more go."""
-    return Edit(retire=_retired(state.totals, state.own))
-
-
 class IncrementalWindows:
     """One task in one timestep."""
 
-    def __init__(
-        self,
-        program: StageProgram,
-        state: TaskState,
-        runs: OpenRuns,
-        fresh: Rows,
-        timestep: int,
-    ) -> None:
-        """runs: of panes, as of the timestep before, newest first. fresh: panes that changed since."""
-        logic = logic_of(program)
-        if not isinstance(logic, SlidingLogic) or logic.running is None:
-            msg = f"operator {program.operator!r} keeps no totals"
-            raise ValueError(msg)
-        self._program, self._state, self._timestep = program, state, timestep
-        self._logic, self._running = logic, logic.running
+    def __init__(self, logic: SlidingLogic, running: Running, work: Work) -> None:
+        """running: how totals are kept up."""
+        self._program, self._state, self._timestep = work.program, work.state, work.timestep
+        self._logic, self._running = logic, running
         self._panes = Panes(
-            logic=logic, fresh=fresh, runs=runs, own=state.own, read=self._count_read
+            logic=logic,
+            fresh=work.fresh,
+            runs=work.runs,
+            own=work.state.own,
+            read=self._count_read,
         )
         self._windows: list[tuple[Rows, int, int]] = []
         self.rows_read = 0
@@ -92,15 +79,15 @@ class IncrementalWindows:
         except TimestepError:
             # Totals are of a part of a window, and may not fit where the windows do.
             shown = shown or self._of_panes(ends, arrivals.clock)
-            return shown, Edit(retire=_retired(self._state.totals, self._state.own))
+            return shown, Edit(retire=retired(self._state.totals, self._state.own))
         run = self._write(writer, _signed(totals, leaves=False), ends[-1], TOTALS)
-        edit = Edit(retire=_retired(self._state.totals, self._state.own), add=run)
+        edit = Edit(retire=retired(self._state.totals, self._state.own), add=run)
         return shown, edit
 
     def _of_panes(self, ends: range, clock: Clock) -> tuple[pa.RecordBatch, HashArray]:
         """Windows made of all panes in them. Raises TimestepError where one does not fit."""
         panes = self._panes.between(ends.start - self._logic.length_us, ends[-1])
-        keys, state = halves(self._logic, panes)
+        keys, state = halves(self._program.can, panes)
         return self._logic.fire(keys, state, panes.hashes, clock)
 
     def _count_read(self, rows: int) -> None:
@@ -200,7 +187,7 @@ class IncrementalWindows:
         )
 
     def _ends(self, panes: Rows) -> IntArray:
-        return self._logic.due(panes.columns[: len(self._logic.key_schema)], [])
+        return self._logic.timer_of(panes.columns[: len(self._logic.key_schema)], [])
 
     # What is kept -----------------------------------------------------------------------------------------------
 
@@ -245,7 +232,7 @@ class IncrementalWindows:
         self, end: int, arrivals: OperatorInput, applied: OperatorOutput
     ) -> tuple[Rows, Rows]:
         """Panes of complete windows that rows came to in this timestep: as they are now, and as they were."""
-        ends = self._logic.due(arrivals.keys, [])
+        ends = self._logic.timer_of(arrivals.keys, [])
         changed = ends <= end
         if applied.untouched is not None:
             changed &= ~applied.untouched
@@ -268,7 +255,7 @@ class IncrementalWindows:
         # Also where totals are not whole: other tasks may find them so, with other bins.
         known = self._known(end)
         if not known:
-            return Edit(retire=_retired(self._state.totals, self._state.own))
+            return Edit(retire=retired(self._state.totals, self._state.own))
         older = [run for run, _ in known if run.level == CHANGES]
         parts = [_signed(come, leaves=False), _signed(leave, leaves=True)]
         if len(older) < MOST_CHANGES:
@@ -277,7 +264,7 @@ class IncrementalWindows:
             if run in older:
                 parts += slices_of(opened, self._state.own)
         noted = self._write(writer, _sorted(parts), end, CHANGES)
-        return Edit(retire=_retired(tuple(older), self._state.own), add=noted)
+        return Edit(retire=retired(tuple(older), self._state.own), add=noted)
 
     def _write(self, writer: RunWriter, rows: Rows, end: int, level: int) -> tuple[Run, ...]:
         return writer.write_as(
@@ -321,9 +308,3 @@ def _sorted(parts: list[Rows]) -> Rows:
     order = np.argsort(hashes, kind="stable")
     whole = zip(*(part.columns for part in parts), strict=True)
     return Rows(hashes[order], take([pa.concat_arrays(each) for each in whole], order), None)
-
-
-def _retired(
-    runs: tuple[Run, ...], own: Intervals
-) -> tuple[tuple[tuple[int, ...], Intervals], ...]:
-    return ((tuple(sorted({run.seq for run in runs})), own),) if runs else ()

@@ -7,7 +7,7 @@ costs nothing more: every look-up skips it, and merging drops it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -15,18 +15,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.columnar.columns import Columns, columns_of
+from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups, IntArray
 from rechannel.kernels.columnar.sorting import fast_take, from_numpy, take
 from rechannel.kernels.columnar.sparse import spread
 from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import column_of, late_rows, some_of
+from rechannel.kernels.protocol.capabilities import (
+    Combining,
+    EarlyEmitting,
+    Expiring,
+    LateTelling,
+    PartlyHashed,
+    Stamping,
+    Timed,
+)
 from rechannel.kernels.protocol.logic import (
     Late,
-    LookupRange,
     OperatorInput,
     OperatorOutput,
-    Pruned,
 )
 from rechannel.kernels.shuffle.watermarks import MICROS, micros, need_time
 from rechannel.model.eventtime import ENDED, NEVER, Clock
@@ -100,7 +107,7 @@ def _with_starts(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowLogic:
+class WindowLogic(Combining, Stamping, PartlyHashed, Expiring, Timed, EarlyEmitting, LateTelling):
     """Aggregates of the rows of a key in a window: a `StatefulLogic`.
 
     inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
@@ -138,32 +145,7 @@ class WindowLogic:
         start = (clock.now_ms * 1_000 - offset) // self.size_us * self.size_us + offset
         return [*keys, pa.repeat(pa.scalar(start, pa.int64()).cast(MICROS), len(keys[0]))]
 
-    @property
-    def collects(self) -> bool:
-        """A window has one state row."""
-        return False
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that travel."""
-        return tuple(self.value_schema.names)
-
-    @property
-    def recalls(self) -> bool:
-        """State is looked up."""
-        return True
-
-    def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """By their names."""
-        return columns_of(batch, self.value_schema)
-
-    def thin(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
-        """Every row counts."""
-
-    def asks(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """A window has one state row."""
-
-    def minor(self, keys: Columns) -> IntArray | None:
+    def row_order(self, keys: Columns) -> IntArray | None:
         """Windows of one hash are rare, but for those of processing time."""
         return micros(keys[-1])[0] if self.processing else None
 
@@ -179,11 +161,6 @@ class WindowLogic:
         keys = len(self.key_schema)
         fields = list(self.inner.output_schema)
         return pa.schema([*fields[:keys], pa.field(END, MICROS, False), *fields[keys:]])
-
-    @property
-    def shown_schema(self) -> pa.Schema:
-        """Windows that are not gone are shown as they are emitted."""
-        return self.output_schema
 
     @property
     def hashed(self) -> int:
@@ -207,9 +184,10 @@ class WindowLogic:
         """Whether an aggregate needs the rows of a key in stream order."""
         return self.inner.ordered
 
-    def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Raw rows, or states with the number of rows that they are of."""
-        return self.inner.state_schema.append(ROWS) if combined else self.value_schema
+    @property
+    def combined_schema(self) -> pa.Schema:
+        """States with the number of rows that they are of."""
+        return self.inner.state_schema.append(ROWS)
 
     def combine(self, values: Columns, groups: Groups) -> Columns:
         """Partial states of raw rows, and how many rows they are of."""
@@ -232,41 +210,26 @@ class WindowLogic:
         """Windows that are not gone."""
         return ~self._gone(keys[-1], clock.watermark)
 
-    @property
-    def once(self) -> bool:
-        """Windows are written again."""
-        return False
-
-    @property
-    def behind_us(self) -> int:
-        """A window's time is its start or its end, and that belongs to the step that completes it."""
-        return 0
-
-    def due(self, keys: Columns, state: Columns) -> IntArray:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray:
         """Ends of the windows."""
         return self._ends(keys[-1])[0]
 
-    def spanned(self, keys: Columns) -> tuple[int, int] | None:
+    def span_of(self, keys: Columns) -> tuple[int, int] | None:
         """Ends of the first and the last window."""
         ends, nulls = self._ends(keys[-1])
         ends = ends if nulls is None else ends[~nulls]
         return (int(ends.min()), int(ends.max())) if len(ends) else None
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether windows that end then are gone."""
-        return due + self.lateness_us <= clock.watermark
+        return timer + self.lateness_us <= clock.watermark
 
     @property
     def lasts_us(self) -> int:
         """From the begin of a window until it is gone."""
         return self.size_us + self.lateness_us
 
-    def needed(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> npt.NDArray[np.bool_] | None:
-        """State rows do not depend on each other."""
-
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Windows that have become complete, where they are shown then."""
         if not self.on_close or (not self.lateness_us and not self._completes(clock)):
             return None
@@ -276,9 +239,6 @@ class WindowLogic:
         """Whether a window may become complete: else none has to be looked for."""
         return completes(clock, self.size_us, self.offset_us)
 
-    def together(self, keys: Columns, state: Columns) -> Mask | None:
-        """A window is shown by itself."""
-
     def fire(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
@@ -286,7 +246,7 @@ class WindowLogic:
         if clock.since is not None:
             touched = state[-1].to_numpy(zero_copy_only=False)
             shown = np.flatnonzero(
-                (self.due(keys, state) <= clock.watermark) | (touched > clock.since)
+                (self.timer_of(keys, state) <= clock.watermark) | (touched > clock.since)
             )
             keys, state, hashes = take(keys, shown), take(state, shown), hashes[shown]
         return self.finish(keys, state), hashes

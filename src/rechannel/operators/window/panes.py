@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,9 @@ from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.lsm.runs import OpenRuns
 from rechannel.kernels.protocol.migrate import converted
 from rechannel.model.hashspace import HashArray, Intervals
-from rechannel.operators.window.sliding import SlidingLogic
+
+if TYPE_CHECKING:
+    from rechannel.operators.window.sliding import SlidingLogic
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +68,7 @@ class Panes:
         return self._merged(parts or [fresh])
 
     def _ending(self, rows: Rows, after: int, until: int) -> Rows:
-        ends = self.logic.due(rows.columns[: len(self.logic.key_schema)], [])
+        ends = self.logic.timer_of(rows.columns[: len(self.logic.key_schema)], [])
         wanted = (ends > after) & (ends <= until)
         return rows.where(wanted if rows.dropped is None else wanted & ~rows.dropped)
 
@@ -75,7 +78,7 @@ class Panes:
         if len(parts) == 1:
             return parts[0]
         width = len(self.logic.key_schema)
-        return merge_rows(parts, width, everything, bottom=True, minor=self.logic.minor)
+        return merge_rows(parts, width, everything, bottom=True, row_order=self.logic.row_order)
 
     def _found(
         self, run: OpenRun, hashes: HashArray, begins: tuple[int, int] | None

@@ -31,6 +31,13 @@ from rechannel.kernels.columnar.sorting import (
     take,
 )
 from rechannel.kernels.protocol.bases import ManyRows, column_of, held_by, late_rows
+from rechannel.kernels.protocol.capabilities import (
+    EarlyEmitting,
+    Expiring,
+    LateTelling,
+    Timed,
+    Viewed,
+)
 from rechannel.kernels.protocol.logic import (
     Changed,
     Late,
@@ -53,7 +60,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionLogic(ManyRows):
+class SessionLogic(ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling):
     """Aggregates of the rows of a key in a session: a `StatefulLogic`.
 
     inner: over the user's keys. row_schema: the stream's columns. on: the column of event times; None = the time of the
@@ -106,10 +113,10 @@ class SessionLogic(ManyRows):
     @property
     def output_schema(self) -> pa.Schema:
         """Sessions are emitted as those that are not gone are shown."""
-        return self.shown_schema
+        return self.view_schema
 
     @cached_property
-    def shown_schema(self) -> pa.Schema:
+    def view_schema(self) -> pa.Schema:
         """Keys, start and end of the session (its last row and the gap), aggregates."""
         width = len(self.keys)
         fields = list(self.inner.output_schema)
@@ -118,22 +125,22 @@ class SessionLogic(ManyRows):
 
     # Time -------------------------------------------------------------------------------------------------------
 
-    def due(self, keys: Columns, state: Columns) -> IntArray:
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray:
         """Ends of the sessions."""
-        ends: IntArray = self.minor(keys) + self.gap_us
+        ends: IntArray = self.row_order(keys) + self.gap_us
         return ends
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
         """Sessions that are not gone."""
         # No overflow: an end plus the lateness stays far below the largest number, a watermark need not.
-        alive: Mask = self.due(keys, state) + self.lateness_us > clock.watermark
+        alive: Mask = self.timer_of(keys, state) + self.lateness_us > clock.watermark
         return alive
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether sessions that end then are gone."""
-        return due + self.lateness_us <= clock.watermark
+        return timer + self.lateness_us <= clock.watermark
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Sessions that have become complete, where they are shown then."""
         return (clock.before, clock.watermark) if self.on_close else None
 
@@ -142,7 +149,7 @@ class SessionLogic(ManyRows):
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """The complete sessions themselves, and those that are shown early."""
         if clock.since is not None:
-            over = self.due(keys, state) <= clock.watermark
+            over = self.timer_of(keys, state) <= clock.watermark
             touched = state[-1].to_numpy(zero_copy_only=False) > clock.since
             shown = np.flatnonzero(over | touched)
             keys, state, hashes = take(keys, shown), take(state, shown), hashes[shown]
@@ -159,11 +166,11 @@ class SessionLogic(ManyRows):
         width = len(self.keys)
         inner = self.inner.finish(keys[:width], state[: len(self.inner.state_schema)])
         columns = [*inner.columns[:width], *self.times(keys), *inner.columns[width:]]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shown_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def times(self, keys: Columns) -> Columns:
         """Start and end of sessions."""
-        first, last = keys[len(self.keys)], self.minor(keys)
+        first, last = keys[len(self.keys)], self.row_order(keys)
         return [first.cast(MICROS), from_numpy(last + self.gap_us, pa.int64()).cast(MICROS)]
 
     # Rows -------------------------------------------------------------------------------------------------------
@@ -173,7 +180,7 @@ class SessionLogic(ManyRows):
         held = held_by(arrivals)
         times, nulls = self._times(arrivals)
         first = held.keys[-2].to_numpy(zero_copy_only=False)
-        last = self.minor(held.keys)
+        last = self.row_order(held.keys)
         late = self._late(arrivals, held.owners, first, last, times)
         late = late if nulls is None else late | nulls
         rows = np.flatnonzero(~late)
@@ -253,7 +260,7 @@ class SessionLogic(ManyRows):
         owners, first, last = met.owners[new], met.first[new], met.last[new]
         # One that did not get longer is written under the key that it had.
         was_first = held.keys[-2].to_numpy(zero_copy_only=False)[old]
-        was_last = self.minor(held.keys)[old]
+        was_last = self.row_order(held.keys)[old]
         at = place[within[old]]
         ended = np.flatnonzero((was_first != first[at]) | (was_last != last[at]))
         gone = old[ended]
@@ -269,7 +276,7 @@ class SessionLogic(ManyRows):
         ]
         dropped = np.arange(len(owners)) >= len(new)
         hashes = arrivals.hashes[owners]
-        order = nested_order(hashes, self.minor(columns[: len(self.key_schema)]))
+        order = nested_order(hashes, self.row_order(columns[: len(self.key_schema)]))
         return Changed(
             hashes=hashes[order],
             columns=take(columns, order),

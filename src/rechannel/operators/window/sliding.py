@@ -27,9 +27,11 @@ from rechannel.kernels.columnar.sorting import (
     sort_index,
     take,
 )
+from rechannel.kernels.protocol.capabilities import Advanced, Incremental, Work
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.eventtime import Clock
 from rechannel.operators.aggregate.running_totals import Running
+from rechannel.operators.window.incremental import IncrementalWindows
 from rechannel.operators.window.logic import Mask, WindowLogic
 
 AT_ONCE = 1 << 22
@@ -40,7 +42,7 @@ _FIRST, _LAST = -(1 << 62), 1 << 62
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SlidingLogic(WindowLogic):
+class SlidingLogic(WindowLogic, Incremental):
     """Aggregates of the rows of a key in windows that overlap: a `StatefulLogic`. They are shown when complete.
 
     size_us: of a pane. length_us: of a window. every_us: from one window's end to the next. offset_us: a window begins
@@ -61,6 +63,20 @@ class SlidingLogic(WindowLogic):
         return Running(keys=keys, state=self.state_schema, parts=parts)
 
     @property
+    def keeps_totals(self) -> bool:
+        """Whether what leaves a window can be taken out of its totals."""
+        return self.running is not None
+
+    def advance(self, work: Work) -> Advanced:
+        """Emit complete windows out of the totals. Raises TimestepError, and ValueError without totals."""
+        if self.running is None:
+            msg = f"operator {work.program.operator!r} keeps no totals"
+            raise ValueError(msg)
+        windows = IncrementalWindows(self, self.running, work)
+        emitted, edit = windows.run(work.arrivals, work.applied, work.writer)
+        return Advanced(emitted=emitted, edit=edit, rows_read=windows.rows_read)
+
+    @property
     def hashed(self) -> int:
         """All panes of a key are in one task."""
         return len(self.key_schema) - 1
@@ -69,20 +85,20 @@ class SlidingLogic(WindowLogic):
         """Whether a window may become complete."""
         return bool(self.complete(clock))
 
-    def minor(self, keys: Columns) -> IntArray:
+    def row_order(self, keys: Columns) -> IntArray:
         """Begins of the panes."""
         return micros(keys[-1])[0]
 
-    def gone(self, due: int, clock: Clock) -> bool:
+    def gone(self, timer: int, clock: Clock) -> bool:
         """Whether all windows with panes that end then are complete."""
-        return due + self.length_us - self.size_us <= clock.watermark
+        return timer + self.length_us - self.size_us <= clock.watermark
 
     @property
     def lasts_us(self) -> int:
         """As long as a window, and a pane."""
         return self.size_us + self.length_us
 
-    def awaited(self, clock: Clock) -> tuple[int, int] | None:
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Panes of the windows that have become complete."""
         ends = self.complete(clock)
         return (ends.start - self.length_us, ends[-1]) if ends else None
@@ -115,7 +131,7 @@ class SlidingLogic(WindowLogic):
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: range
     ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.uint64]]]:
         """Windows by their ends: some of them at a time where panes are in many."""
-        panes = self.due(keys, state)
+        panes = self.timer_of(keys, state)
         # Its first window ends with the pane or up to a distance later; others follow as long as it is in them. Only
         # those that are complete now are looked at.
         begin = np.maximum(panes + (ends.start - panes) % self.every_us, ends.start)
@@ -144,7 +160,7 @@ class SlidingLogic(WindowLogic):
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Panes, as state is shown."""
-        return self._made(keys, state, self.due(keys, state), self.size_us)
+        return self._made(keys, state, self.timer_of(keys, state), self.size_us)
 
     def _met(
         self,

@@ -12,7 +12,6 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.dataflow import evolution
-from rechannel.dataflow.specs import TrackSpec
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.program.versions import NOTE
 from rechannel.engine.reconfigure import preparing
@@ -20,6 +19,7 @@ from rechannel.engine.reconfigure.history import read_history, read_one
 from rechannel.engine.reconfigure.rehearsal import Rehearsal
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
 from rechannel.job import InProcess
+from rechannel.operators.process.track_spec import TrackSpec
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy

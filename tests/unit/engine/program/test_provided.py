@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.specs import TrackSpec
 from rechannel.dataflow.stream import dataflow_of
 from rechannel.errors import DataflowError, OtherDataflowError
+from rechannel.operators.process.track_spec import TrackSpec
 from rechannel.state.sealed import seal
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, script

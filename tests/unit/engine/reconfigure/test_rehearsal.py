@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.specs import TrackSpec
 from rechannel.engine.reconfigure import preparing, rehearsal
 from rechannel.engine.reconfigure.rehearsal import LAST_SECONDS, Rehearsal, migrated, rehearse
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import MissingFileError, OtherDataflowError, StorageError, UserFunctionError
 from rechannel.model.eventtime import Clock
+from rechannel.operators.process.track_spec import TrackSpec
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.testing import Harness, MemoryStore, script

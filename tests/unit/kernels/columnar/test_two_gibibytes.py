@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from rechannel import aggregates as agg
-from rechannel.dataflow.specs import AggregateSpec
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.kernels.lsm.merge import Rows, everything, merge_rows
 from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches, pack
@@ -18,6 +18,7 @@ from rechannel.kernels.tasks.measure import decode_report
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
+from rechannel.operators.aggregate.spec import AggregateSpec
 from rechannel.state.stores.local import LocalStore
 
 ROWS = 550
@@ -28,7 +29,7 @@ TEXT = "x" * (1 << 20)
 def test_a_task_takes_more_than_two_gibibytes_of_texts(tmp_path):
     schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
     logic = AggregateSpec(aggregates={"f": agg.last("s")}).bind(("k",), schema)
-    wire = wire_schema(logic, combined=False)
+    wire = wire_schema(Capabilities(logic), combined=False)
     keys = np.arange(ROWS)
     keys = keys[np.argsort(hash_columns([pa.array(keys)]))]
     columns = {

@@ -17,6 +17,7 @@ from rechannel.kernels.lsm import collect
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.lsm.merge import Rows
 from rechannel.kernels.protocol.logic import OperatorInput
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.protocol.two_sides import LEFT, RIGHT, ROW, Side, row_numbers, sides_of
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
@@ -101,7 +102,9 @@ def test_it_finds_what_a_dict_holds(tmp_path, monkeypatch, bits, whole):
         if rng.random() < 0.5:
             borders = np.sort([[rng.randrange(-1, 8) for _ in wanted] for _ in range(2)], axis=0)
             asked = (borders[0], borders[1])
-        held = collect.collect(LOGIC, runs, hashes, keys, lambda keys, state: None, asked)
+        held = collect.collect(
+            Capabilities(LOGIC), runs, hashes, keys, lambda keys, state: None, asked
+        )
         got = list(
             zip(
                 held.owners.tolist(),
@@ -161,7 +164,7 @@ def test_keys_that_received_rows_are_left_out_and_of_others_everything_is_there(
     for piece in (due[:6], due[4:]):
         places, found = sorted_columns([(*key, number) for key in piece for number in (0, 2)])
         parts.append(Rows(places, found, None))
-    whole = collect.whole_keys(LOGIC, parts, received, runs, lambda keys, state: None)
+    whole = collect.whole_keys(Capabilities(LOGIC), parts, received, runs, lambda keys, state: None)
     assert (whole.hashes[1:] >= whole.hashes[:-1]).all()
     got = list(zip(*(column.to_pylist() for column in whole.columns), strict=True))
     gone = {(*key, 1) for key in keys[::2]}

@@ -7,6 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import Inbox, Received, receive
 from rechannel.kernels.shuffle.wire import from_batches
 from rechannel.kernels.tasks.measure import encode_report
@@ -37,7 +38,9 @@ def by_key(received: Received) -> dict[object, list[object]]:
 
 
 def test_rows_of_a_key_come_together_in_stream_order():
-    received = receive(ordered(), blobs_of(sent(ordered(), [(SECOND, 1), (FIRST, 0)])))
+    received = receive(
+        Capabilities(ordered()), blobs_of(sent(ordered(), [(SECOND, 1), (FIRST, 0)]))
+    )
     assert by_key(received) == {"a": [1, 3, 6], "b": [2, 4], "c": [5]}
     assert received.rows == 6
     assert (received.hashes[1:] > received.hashes[:-1]).all()
@@ -46,23 +49,23 @@ def test_rows_of_a_key_come_together_in_stream_order():
 def test_neither_arrival_nor_the_number_of_producers_matters():
     one = sent(ordered(), [(FIRST, 0), (SECOND, 1)])
     two = sent(ordered(), [(FIRST, 0)]) + sent(ordered(), [(SECOND, 1)], producer=1)
-    expected = by_key(receive(ordered(), blobs_of(one)))
+    expected = by_key(receive(Capabilities(ordered()), blobs_of(one)))
     for seed in range(6):
         shuffled = Random(seed).sample(two, len(two))
-        assert by_key(receive(ordered(), blobs_of(shuffled))) == expected
+        assert by_key(receive(Capabilities(ordered()), blobs_of(shuffled))) == expected
 
 
 def test_inputs_come_one_behind_the_other():
     late = sent(ordered(), [(FIRST, 0)], into=1, producer=0)
     early = sent(ordered(), [(SECOND, 99)], into=0, producer=1)
-    received = receive(ordered(), blobs_of(late + early))
+    received = receive(Capabilities(ordered()), blobs_of(late + early))
     assert by_key(received) == {"a": [6, 1, 3], "b": [4, 2], "c": [5]}
 
 
 def test_partial_states_of_several_producers_meet():
     parcels = sent(counting(), [(FIRST, 0)], combined=True)
     parcels += sent(counting(), [(SECOND, 0)], combined=True, producer=1)
-    received = receive(counting(), blobs_of(parcels))
+    received = receive(Capabilities(counting()), blobs_of(parcels))
     assert received.combined
     assert received.keys[0].to_pylist() == list(by_key(received))
     assert {key: len(counts) for key, counts in by_key(received).items()} == {
@@ -74,7 +77,7 @@ def test_partial_states_of_several_producers_meet():
 
 def test_nothing_arrives():
     for logic in (counting(), ordered()):
-        received = receive(logic, [])
+        received = receive(Capabilities(logic), [])
         assert (received.rows, received.groups.count, len(received.hashes)) == (0, 0, 0)
         assert [column.type for column in received.keys] == logic.key_schema.types
         assert [column.type for column in received.values] == logic.value_schema.types
@@ -90,7 +93,9 @@ def test_reports_are_told_from_rows():
 
 
 def test_a_null_key_is_a_key():
-    received = receive(ordered(), blobs_of(sent(ordered(), [(rows((None, 1), (None, 2)), 0)])))
+    received = receive(
+        Capabilities(ordered()), blobs_of(sent(ordered(), [(rows((None, 1), (None, 2)), 0)]))
+    )
     assert by_key(received) == {None: [1, 2]}
 
 
@@ -100,7 +105,7 @@ def test_keys_of_other_types_than_strings_are_grouped_too():
     batch = pa.RecordBatch.from_pydict(
         {"k": [0.0, -0.0, float("nan"), None], "v": [1, 2, 3, 4]}, schema=schema
     )
-    received = receive(logic, blobs_of(sent(logic, [(batch, 0)])))
+    received = receive(Capabilities(logic), blobs_of(sent(logic, [(batch, 0)])))
     assert sorted(by_key(received).values()) == [[1, 2], [3], [4]]
 
 
@@ -110,6 +115,6 @@ def test_a_float_key_has_one_zero_whichever_came_first(kind: pa.DataType):
     logic = AggregateLogic.bind(["k"], {"last": LastN(column="v", n=9)}, schema)
     for keys in ([0.0, -0.0, 1.5, None], [-0.0, 0.0, 1.5, None]):
         batch = pa.RecordBatch.from_pydict({"k": keys, "v": [1, 2, 3, 4]}, schema=schema)
-        received = receive(logic, blobs_of(sent(logic, [(batch, 0)])))
+        received = receive(Capabilities(logic), blobs_of(sent(logic, [(batch, 0)])))
         assert received.keys[0].type == kind
         assert sorted(map(repr, by_key(received))) == ["0.0", "1.5", "None"]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle import send
 from rechannel.kernels.shuffle.send import Channel, Sender, wire_schema
 from rechannel.kernels.shuffle.wire import Blob
@@ -23,7 +24,7 @@ def ordered_logic() -> AggregateLogic:
 
 
 def read(blob: Blob, logic: AggregateLogic) -> list[tuple[object, ...]]:
-    schema = wire_schema(logic, combined=blob.combined)
+    schema = wire_schema(Capabilities(logic), combined=blob.combined)
     batch = pa.ipc.read_record_batch(blob.message, schema)
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
@@ -64,7 +65,7 @@ def test_order_travels_where_the_operator_needs_it():
     logic = ordered_logic()
     per_row = np.arange(100, 115, dtype=np.uint64)
     blobs = blobs_of(sent(logic, [(LETTERS, 7), (LETTERS, per_row)]))
-    assert wire_schema(logic, combined=False).names == ["k", "v", "_rc_order"]
+    assert wire_schema(Capabilities(logic), combined=False).names == ["k", "v", "_rc_order"]
     assert {row[2] for row in read(blobs[0], logic)} == {7}
     assert {row[:2]: row[2] for row in read(blobs[1], logic)}["c", 2] == 102
 
@@ -96,7 +97,7 @@ def test_what_was_sent_is_counted():
         input=0,
         first=0,
         routing=Routing.even(bins=2, tasks=2),
-        logic=counting(),
+        can=Capabilities(counting()),
         combined=True,
     )
     sender = Sender(channel, 0)

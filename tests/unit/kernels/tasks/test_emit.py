@@ -11,6 +11,7 @@ import pytest
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.protocol.program import Address, Branch, Consumer, StageProgram, StageStep
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import receive
 from rechannel.kernels.tasks.emit import Emitter, conform, write_sink_buffer
 from rechannel.kernels.tasks.measure import Measures
@@ -119,7 +120,7 @@ def test_behind_a_function_rows_stand_where_their_batch_began():
     made = emitter(Branch(node="in", schema=ROWS, branches=(below,)))
     late = list(made.rows(rows(("a", 1)), np.array([50], dtype=np.uint64)))
     early = list(made.rows(rows(("a", 2), ("a", 3)), np.array([7, 60], dtype=np.uint64)))
-    received = receive(logic, blobs_of(late + early))
+    received = receive(Capabilities(logic), blobs_of(late + early))
     assert received.values[0].to_pylist() == [4, 6, 2]
 
 

@@ -12,9 +12,10 @@ import pytest
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.lsm.scan import canonical, finished
 from rechannel.kernels.protocol.program import StageStep, TaskState
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import receive
 from rechannel.kernels.tasks.binned import pack_bins, rows_per_bin, unpack_bins
-from rechannel.kernels.tasks.stateful_task import StatefulTask, logic_of, report_blob
+from rechannel.kernels.tasks.stateful_task import StatefulTask, report_blob
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
@@ -203,9 +204,9 @@ def test_rows_per_bin_are_reported():
 
 
 def test_rows_per_bin_need_bins_and_rows():
-    received = receive(counting(), blobs_of(sent(counting(), [(MANY, 0)])))
+    received = receive(Capabilities(counting()), blobs_of(sent(counting(), [(MANY, 0)])))
     assert rows_per_bin(None, received) is None
-    assert rows_per_bin(HALVES, receive(counting(), [])) is None
+    assert rows_per_bin(HALVES, receive(Capabilities(counting()), [])) is None
     assert pack_bins(None) is None
 
 
@@ -246,7 +247,7 @@ def test_what_a_function_raises_names_operator_and_timestep():
 
 def test_a_front_has_no_state():
     program = Bench(counting()).program
-    assert logic_of(program) is program.logic
+    assert program.can.logic is program.logic
     front = type(program)(operator="f", root=program.root, store=program.store)
     with pytest.raises(ValueError, match="'f' has no state"):
-        logic_of(front)
+        assert front.can

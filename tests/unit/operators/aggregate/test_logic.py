@@ -9,6 +9,7 @@ import pytest
 from rechannel.errors import DataflowError, DuplicateNameError, UnknownColumnError
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.protocol.logic import OperatorInput, StatefulLogic
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import Clock
 from rechannel.operators.aggregate import functions as ag
 from rechannel.operators.aggregate.logic import AggregateLogic
@@ -52,8 +53,7 @@ def test_schemas():
     logic: StatefulLogic = bind()
     assert logic.key_schema.names == ["carrier"]
     assert logic.value_schema.names == ["delay", "seats"]
-    assert logic.wire_schema(combined=False) == logic.value_schema
-    assert logic.wire_schema(combined=True) == logic.state_schema
+    assert logic.combined_schema == logic.state_schema
     assert logic.state_schema.names[:4] == ["n.count", "mean.count", "mean.top", "mean.flags"]
     assert logic.output_schema == pa.schema(
         [
@@ -97,7 +97,7 @@ def test_without_old_state():
 
 def test_state_lives_for_ever():
     logic = bind()
-    assert logic.live([], [], Clock(now_ms=0)) is None
+    assert Capabilities(logic).live([], [], Clock(now_ms=0)) is None
 
 
 def test_rows_can_be_counted_without_any_column():

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from rechannel.errors import DataflowError, UserFunctionError
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.ddl import schema_of
 from rechannel.model.eventtime import Clock
 from rechannel.operators.aggregate.reduce import ReduceLogic
@@ -82,7 +83,7 @@ def test_combining_before_gives_what_combining_later_does(logic: ReduceLogic) ->
     assert [column.to_pylist() for column in partial] == [["13456", "2"], [19, 2]]
     assert logic.combinable
     assert logic.ordered
-    assert logic.wire_schema(combined=True) == logic.wire_schema(combined=False)
+    assert logic.combined_schema == logic.value_schema
 
 
 def test_batches_are_few_and_touch_rows_a_constant_number_of_times() -> None:
@@ -195,6 +196,6 @@ def test_state_lives_for_ever_and_is_shown_as_it_is() -> None:
     logic = reduction(joined)
     state = [pa.array(["x"]), pa.array([1])]
 
-    assert logic.live([], state, Clock(now_ms=10**15)) is None
+    assert Capabilities(logic).live([], state, Clock(now_ms=10**15)) is None
     assert logic.finish([pa.array(["a"])], state).to_pylist() == [{"k": "a", "s": "x", "v": 1}]
     assert logic.state_schema == logic.value_schema

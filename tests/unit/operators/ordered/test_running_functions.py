@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel import aggregates as agg
-from rechannel.dataflow.runnings import RunningSpec
+from rechannel.operators.ordered.running_spec import RunningSpec
 from tests.support.arrivals import arrivals, output_of, state_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("s", pa.string())])

@@ -13,6 +13,7 @@ import pytest
 
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.functions.python_rows import Rows
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.ddl import schema_of
 from rechannel.model.eventtime import Clock
 from rechannel.operators.process.track import TrackLogic
@@ -386,12 +387,13 @@ def test_rows_travel_raw_and_in_order() -> None:
     logic = track(totals)
 
     assert logic.ordered
-    assert not logic.combinable
-    assert logic.wire_schema(combined=False) == logic.value_schema
+    can = Capabilities(logic)
+    assert not can.combinable
+    assert can.wire_schema(combined=False) == logic.value_schema
     with pytest.raises(ValueError, match="does not combine"):
-        logic.wire_schema(combined=True)
+        can.wire_schema(combined=True)
     with pytest.raises(ValueError, match="does not combine"):
-        logic.combine([], arrivals(logic, ROWS).groups)
+        can.combine([], arrivals(logic, ROWS).groups)
 
 
 def test_logic_can_be_pickled() -> None:

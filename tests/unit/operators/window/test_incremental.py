@@ -255,7 +255,7 @@ def test_rows_of_a_window_are_combined_with_a_function_of_yours(window):
     kept = {name: {run.level for run in manifests[name].runs} for name in ("less", "anew")}
     assert (TOTALS in kept["less"]) == (isinstance(window, Sliding))
     assert TOTALS not in kept["anew"]
-    with pytest.raises(RefusedError, match="combined with the function of before"):
+    with pytest.raises(RefusedError, match="combined with the present function"):
         harness.process.reconfigure(rc.changes.change_logic("less", less))
 
 

@@ -1,4 +1,4 @@
-"""`apply_batches`: any function of all rows of a key in a window."""
+"""`apply_batches` as a value: any function of all rows of a key in a window or a session."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.operator_spec import OperatorSpec
-from rechannel.dataflow.specs import split_keys
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.two_sides import ROW
 from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.checks import split_keys
 from rechannel.operators.process.track_frame import KEY
+from rechannel.operators.spec import OperatorSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.groupwise import ApplyLogic
 from rechannel.operators.window.logic import END, START

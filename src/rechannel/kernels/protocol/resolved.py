@@ -1,0 +1,238 @@
+"""The capabilities of one operator, looked for once: the only place that asks which ones a logic has.
+
+A question has one name here, whoever asks it. It is answered by the capability that it belongs to, or, for an operator
+without that capability, by the answer that says so: nothing waits, every row counts, a key has one state row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.kernels.columnar.columns import Columns, columns_of
+from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.protocol.capabilities import (
+    Combining,
+    EarlyEmitting,
+    Emitted,
+    Expiring,
+    Grouped,
+    Hashes,
+    Incremental,
+    LateTelling,
+    LookupRange,
+    Mask,
+    PartlyHashed,
+    Projecting,
+    Pruned,
+    Pruning,
+    SeveralRows,
+    Stamping,
+    Timed,
+    Viewed,
+    WithoutLookup,
+    WrittenOnce,
+)
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.model.eventtime import Clock
+
+FOUND = {
+    "combining": Combining,
+    "projecting": Projecting,
+    "pruning": Pruning,
+    "stamping": Stamping,
+    "partly_hashed": PartlyHashed,
+    "several_rows": SeveralRows,
+    "without_lookup": WithoutLookup,
+    "expiring": Expiring,
+    "written_once": WrittenOnce,
+    "viewed": Viewed,
+    "timed": Timed,
+    "grouped": Grouped,
+    "early": EarlyEmitting,
+    "incremental": Incremental,
+}
+"""The field of `Capabilities` that holds a logic if it has a capability."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capabilities:
+    """A logic, and as what it has each capability; None = it does not have it."""
+
+    logic: StatefulLogic
+    combining: Combining | None = field(init=False)
+    projecting: Projecting | None = field(init=False)
+    pruning: Pruning | None = field(init=False)
+    stamping: Stamping | None = field(init=False)
+    partly_hashed: PartlyHashed | None = field(init=False)
+    several_rows: SeveralRows | None = field(init=False)
+    without_lookup: WithoutLookup | None = field(init=False)
+    expiring: Expiring | None = field(init=False)
+    written_once: WrittenOnce | None = field(init=False)
+    viewed: Viewed | None = field(init=False)
+    timed: Timed | None = field(init=False)
+    grouped: Grouped | None = field(init=False)
+    early: EarlyEmitting | None = field(init=False)
+    incremental: Incremental | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look for all of them."""
+        for name, capability in FOUND.items():
+            found = self.logic if isinstance(self.logic, capability) else None
+            object.__setattr__(self, name, found)
+
+    # What travels -----------------------------------------------------------------------------------------------
+
+    @property
+    def hashed(self) -> int:
+        """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
+        found = self.partly_hashed
+        return len(self.logic.key_schema) if found is None else found.hashed
+
+    @property
+    def sent(self) -> int:
+        """How many key columns, from the first on, travel."""
+        if self.stamping is not None:
+            return self.stamping.sent
+        found = self.several_rows
+        return len(self.logic.key_schema) if found is None else found.hashed
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
+        found = self.projecting
+        return tuple(self.logic.value_schema.names) if found is None else found.reads
+
+    @property
+    def combinable(self) -> bool:
+        """Whether rows of a key can become one partial state before the exchange."""
+        return self.combining is not None and self.combining.combinable
+
+    def values_of(self, batch: pa.RecordBatch) -> Columns:
+        """Columns of `value_schema`, of rows that are about to travel."""
+        if self.projecting is None:
+            return columns_of(batch, self.logic.value_schema)
+        return self.projecting.values_of(batch)
+
+    def wire_schema(self, *, combined: bool) -> pa.Schema:
+        """Columns that travel beside the key: raw ones, or those of partial states."""
+        return self._combining().combined_schema if combined else self.logic.value_schema
+
+    def combine(self, values: Columns, groups: Groups) -> Columns:
+        """Partial states of raw rows, one per group. Raises ValueError for an operator that does not combine."""
+        return self._combining().combine(values, groups)
+
+    def _combining(self) -> Combining:
+        if self.combining is None:
+            msg = f"{type(self.logic).__name__} does not combine rows before the exchange"
+            raise ValueError(msg)
+        return self.combining
+
+    def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
+        """Which of some raw rows need to travel; None = all of them, unchanged."""
+        return None if self.pruning is None else self.pruning.prune(values, groups)
+
+    def stamped(self, keys: Columns, clock: Clock) -> Columns:
+        """Keys that arrived, with the columns that follow from the time."""
+        return keys if self.stamping is None else self.stamping.stamped(keys, clock)
+
+    # What is stored ---------------------------------------------------------------------------------------------
+
+    @property
+    def needs_lookup(self) -> bool:
+        """Whether what is stored of a key matters when rows of it come."""
+        return self.without_lookup is None
+
+    @property
+    def totals(self) -> Incremental | None:
+        """The logic, if it keeps totals beside its state."""
+        found = self.incremental
+        return found if found is not None and found.keeps_totals else None
+
+    @property
+    def view_schema(self) -> pa.Schema:
+        """How `finish` presents state: key columns first."""
+        return self.logic.output_schema if self.viewed is None else self.viewed.view_schema
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """Key and state columns, as segments hold them."""
+        return pa.schema([*self.logic.key_schema, *self.logic.state_schema])
+
+    def row_order(self, keys: Columns) -> IntArray | None:
+        """What state rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
+        return None if self.partly_hashed is None else self.partly_hashed.row_order(keys)
+
+    def sent_order(self, keys: Columns) -> IntArray | None:
+        """What rows of one hash that travel are sorted by; None also where that is a column that does not travel."""
+        return self.row_order(keys) if self.sent == len(self.logic.key_schema) else None
+
+    def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:
+        """Which state rows of every key that received rows `apply` looks at; None = all that there are."""
+        found = self.several_rows
+        return None if found is None else found.lookup_range(values, groups)
+
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
+        """Which state rows still count at a time; None = all."""
+        return None if self.expiring is None else self.expiring.live(keys, state, clock)
+
+    def needed(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Mask | None:
+        """Which state rows still count beside each other; None = all."""
+        found = self.written_once
+        return None if found is None else found.needed(keys, state, hashes, clock)
+
+    # What is emitted, and when ----------------------------------------------------------------------------------
+
+    @property
+    def early_ms(self) -> int | None:
+        """Interval of processing time at which something is emitted that still waits; None = never."""
+        return None if self.early is None else self.early.early_ms
+
+    @property
+    def lasts_us(self) -> int | None:
+        """For about how long a state row is there; None = for ever."""
+        return None if self.timed is None else self.timed.lasts_us
+
+    @property
+    def lag_us(self) -> int:
+        """How far emitted rows may be before the last watermark."""
+        return 0 if self.timed is None else self.timed.lag_us
+
+    def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Event time that each state row waits for, or lasts until; None where no row has one."""
+        return None if self.timed is None else self.timed.timer_of(keys, state)
+
+    def gone(self, timer: int, clock: Clock) -> bool:
+        """Whether state rows that waited for this event time, or an earlier one, are of no use any more."""
+        return self.timed is not None and self.timed.gone(timer, clock)
+
+    def due_range(self, clock: Clock) -> tuple[int, int] | None:
+        """Timers (after, until] of the state rows that what is emitted is made of; None: `apply` says."""
+        return None if self.timed is None else self.timed.due_range(clock)
+
+    def span_of(self, keys: Columns) -> tuple[int, int] | None:
+        """First and last event time that state of these keys waits for; None where keys do not say."""
+        return None if self.timed is None else self.timed.span_of(keys)
+
+    def together(self, keys: Columns, state: Columns) -> Mask | None:
+        """Which state rows that are due are emitted with all others of their key; None = each is by itself."""
+        return None if self.grouped is None else self.grouped.together(keys, state)
+
+    def fire(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Emitted:
+        """What is emitted, made of rows that were due. Raises ValueError for an operator whose rows never are."""
+        if self.timed is None:
+            msg = f"nothing of {type(self.logic).__name__} waits for event time"
+            raise ValueError(msg)
+        return self.timed.fire(keys, state, hashes, clock)
+
+
+def telling_late(logic: StatefulLogic) -> StatefulLogic:
+    """The logic that emits rows which come too late; the same one where none can."""
+    if not isinstance(logic, LateTelling):
+        return logic
+    told: Any = replace(logic, keep_late=True)  # type: ignore[type-var] # a dataclass, as every logic is
+    found: StatefulLogic = told
+    return found

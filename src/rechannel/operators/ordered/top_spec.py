@@ -1,0 +1,94 @@
+"""`top` and `latest` as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError
+from rechannel.kernels.columnar.ranking import orderable
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.model.ddl import type_name
+from rechannel.operators.checks import need_columns
+from rechannel.operators.ordered.top import RANK, ROW_NUMBER, TopLogic
+from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.window.logic import END, START
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TopSpec(OperatorSpec):
+    """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows.
+
+    every_us: from one to the next, where a row comes once for each of several.
+    """
+
+    by: tuple[tuple[str, bool], ...]
+    n: int | None
+    latest: bool = False
+    ties: bool = False
+    ranking: str = ROW_NUMBER
+    rank: str | None = "rank"
+    window_us: int | None = None
+    offset_us: int | None = None
+    every_us: int | None = None
+    column: str | None = None
+
+    @property
+    def needs_time(self) -> bool:
+        """Windows are shown when event time says so."""
+        return self.window_us is not None
+
+    @property
+    def windows_us(self) -> int | None:
+        """Length of its windows, if it has any."""
+        return self.window_us
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "top"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        need_columns("top", [name for name, _ in self.by], schema)
+        for name, _ in self.by:
+            kind = schema.field(name).type
+            if name in keys or not orderable(kind):
+                why = "a key" if name in keys else type_name(kind)
+                msg = f"top: rows of a key cannot be ordered by {name!r}, which is {why}"
+                raise DataflowError(msg)
+        windowed = self.window_us is not None
+        hidden = (START, END) if self.every_us is None else (END,)
+        rows = [f for f in schema if f.name not in keys and not (windowed and f.name == END)]
+        if RANK.name in schema.names:
+            msg = f"top: column {RANK.name!r} has the name of a column of the state; rename it"
+            raise DataflowError(msg)
+        if self.rank is not None and self.rank in schema.names:
+            msg = f"top: there is a column {self.rank!r} already; say what the rank is called with rank="
+            raise DataflowError(msg)
+        return TopLogic(
+            keys=pa.schema([schema.field(key) for key in keys]),
+            rows=pa.schema(rows),
+            row_schema=pa.schema([f for f in schema if not windowed or f.name not in hidden]),
+            by=self.by,
+            n=self.n,
+            latest=self.latest,
+            ties=self.ties,
+            ranking=self.ranking,
+            rank=self.rank,
+            window_us=self.window_us,
+            offset_us=self.offset_us,
+        )
+
+    def fingerprint(self) -> str:
+        """What the stored rows are."""
+        return f"top({self.fixed})"
+
+    @property
+    def fixed(self) -> str:
+        """Which rows are kept: others are gone."""
+        every = "" if self.every_us is None else f" every {self.every_us}"
+        windows = f"{self.window_us} from {self.offset_us}{every} of {self.column}"
+        ranking = "" if self.ranking == ROW_NUMBER else f", {self.ranking}"
+        return f"{self.n} by {self.by}, {self.latest}, {self.ties}, {windows}{ranking}"

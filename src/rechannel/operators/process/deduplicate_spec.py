@@ -1,0 +1,54 @@
+"""`deduplicate` as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.checks import split_keys
+from rechannel.operators.process.deduplicate import TIMESTEP, UNTIL, DeduplicateLogic
+from rechannel.operators.spec import OperatorSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeduplicateSpec(OperatorSpec):
+    """The first row of every key. See `kernels.deduplicate`."""
+
+    within_us: int | None = None
+    on: str | None = None
+
+    @property
+    def needs_time(self) -> bool:
+        """Keys that are forgotten are so by event time."""
+        return self.within_us is not None
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "deduplicate"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        key_schema, _ = split_keys(keys, schema)
+        for reserved in (TIMESTEP, UNTIL):
+            if reserved.name in keys:
+                msg = f"key {reserved.name!r} has the name of a column of the state; rename it"
+                raise DataflowError(msg)
+        if self.on is not None:
+            need_time(self.on, schema)
+        return DeduplicateLogic(
+            key_schema=key_schema, row_schema=schema, within_us=self.within_us, on=self.on
+        )
+
+    def fingerprint(self) -> str:
+        """Whether keys are forgotten."""
+        return f"deduplicate({'for ever' if self.within_us is None else 'within'})"
+
+    @property
+    def fixed(self) -> int | None:
+        """How long keys are remembered: what has been forgotten cannot come back."""
+        return self.within_us

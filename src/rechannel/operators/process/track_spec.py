@@ -1,0 +1,178 @@
+"""`track` and `track_batches` as values: the user's functions, the state that they keep, and when a key ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError
+from rechannel.kernels.functions.dead_letters import MayDivide
+from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.model.ddl import columns_text
+from rechannel.operators.checks import need_callable, split_keys
+from rechannel.operators.process.timers import Timer
+from rechannel.operators.process.track import (
+    Initialise,
+    TrackBatchesLogic,
+    TrackLogic,
+    Update,
+    UpdateBatches,
+)
+from rechannel.operators.spec import OperatorSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Timeouts(OperatorSpec):
+    """A part of a spec. timeout_ms: None = never. on: the column of event times; None = the time of timesteps.
+
+    expired: what is called for keys whose time is over; None: they go unheard. finished: all rows are in the next
+    timestep.
+    """
+
+    timeout_ms: int | None = None
+    on: str | None = None
+    expired: Callable[..., Any] | None = None
+    finished: bool = False
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it goes by the rows' own time."""
+        return self.on is not None
+
+    @property
+    def processing(self) -> bool:
+        """Whether something is shown by the time of timesteps."""
+        return self.on is None and self.expired is not None
+
+    @property
+    def fixed(self) -> str | None:
+        """By which time timers go: what was set by one says nothing of another."""
+        if self.on is not None:
+            return f"timers by {self.on}"
+        return "timers of processing time" if self.processing else None
+
+    def timer(self, schema: pa.Schema) -> Timer | None:
+        """How timers are set; None where there are none. Raises DataflowError."""
+        if self.fixed is None:
+            return None
+        if self.on is not None:
+            need_time(self.on, schema)
+        if self.timeout_ms is None:
+            msg = "track: say after which time keys end, with timeout="
+            raise DataflowError(msg)
+        return Timer(timeout_us=self.timeout_ms * 1_000, on=self.on, row_schema=schema)
+
+    def described(self, state: str) -> str:
+        """A fingerprint: the columns of the state, and which time is kept with it."""
+        kept = "" if self.timeout_ms is None else "; timeout"
+        return f"track({state}{kept if self.fixed is None else f'; {self.fixed}'})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackSpec(Timeouts, MayDivide):
+    """State that a function of one key keeps. state: its columns."""
+
+    update: Update
+    state: pa.Schema
+    initialise: Initialise | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the functions can be called."""
+        need_callable(self.update, "track", "(key, state, rows) -> state")
+        if self.initialise is not None:
+            need_callable(self.initialise, "init_state of track", "(key, first row) -> state")
+        if self.expired is not None:
+            need_callable(self.expired, "expired of track", "(key, state) -> state to show")
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """What is called with the rows."""
+        return self.update
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, update=function)
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "track"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and state. Raises DataflowError."""
+        key_schema, values = split_keys(keys, schema)
+        return TrackLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            fields=self.state,
+            timeout_ms=self.timeout_ms,
+            timer=self.timer(schema),
+            update=self.update,
+            initialise=self.initialise,
+            expired=self.expired,
+            on_error=self.on_error,
+        )
+
+    def fingerprint(self) -> str:
+        """Columns of the state, and whether time is kept."""
+        return self.described(columns_text(self.state))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrackBatchesSpec(Timeouts, MayDivide):
+    """State that a function of all changed keys of a task keeps. state: its columns."""
+
+    update: UpdateBatches
+    state: pa.Schema
+
+    def __post_init__(self) -> None:
+        """Check that the function can be called."""
+        need_callable(self.update, "track_batches", "(frame) -> state columns")
+        if self.expired is not None:
+            need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """What is called with the rows."""
+        return self.update
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Another function understands the same state."""
+        return replace(self, update=function)
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "track"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and state. Raises DataflowError."""
+        key_schema, values = split_keys(keys, schema)
+        return TrackBatchesLogic(
+            key_schema=key_schema,
+            value_schema=values,
+            fields=self.state,
+            timeout_ms=self.timeout_ms,
+            timer=self.timer(schema),
+            update=self.update,
+            expired=self.expired,
+            on_error=self.on_error,
+        )
+
+    def fingerprint(self) -> str:
+        """As of one function per key: both flavours understand each other's state."""
+        return self.described(columns_text(self.state))

@@ -1,0 +1,114 @@
+"""Aggregates of sessions as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError, RefusedError
+from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
+from rechannel.kernels.shuffle.watermarks import need_time
+from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.spec import AggregateSpec
+from rechannel.operators.spec import INSTEAD, OperatorSpec
+from rechannel.operators.window.logic import END, START
+from rechannel.operators.window.reduce import WindowReduceLogic
+from rechannel.operators.window.session_rows import AggregatedRows
+from rechannel.operators.window.sessions import FIRST, LAST, SessionLogic
+from rechannel.operators.window.spec import CombineSpec, need_aggregates
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SessionSpec(OperatorSpec):
+    """Aggregates of the rows of a key in each session. See `kernels.sessions`.
+
+    on: the column of event times; None = the time of timesteps; finished: all rows are in the next one. early_ms: at
+    which interval those that are not complete are shown.
+    """
+
+    aggregates: AggregateSpec | CombineSpec
+    gap_us: int
+    on: str | None
+    lateness_us: int = 0
+    on_close: bool = True
+    early_ms: int | None = None
+    finished: bool = False
+
+    @property
+    def processing(self) -> bool:
+        """Whether it goes by the time of timesteps."""
+        return self.on is None
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it goes by the rows' own time."""
+        return not self.processing
+
+    @property
+    def corrects(self) -> bool:
+        """Whether late rows, or rows of an incomplete window, show it again."""
+        return bool(self.lateness_us or not self.on_close or self.early_ms)
+
+    @property
+    def runs(self) -> str:
+        """What can be replaced."""
+        return "aggregates by name"
+
+    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
+        """Refuse other logic for rows that a user's function combined."""
+        need_aggregates(self.aggregates)
+        return OperatorSpec.replaced(self, logic, keyed=keyed)
+
+    def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> SessionSpec:
+        """Other aggregates of the same sessions. Raises RefusedError where these would hold other rows."""
+        del keyed
+        made = AggregateSpec(aggregates=columns)
+        if made.ordered != self.aggregates.ordered:
+            msg = (
+                "sessions keep their rows if an aggregate goes by the order of rows, and only then; what is stored"
+                f" cannot become the other; {INSTEAD}"
+            )
+            raise RefusedError(msg)
+        return replace(self, aggregates=made)
+
+    @property
+    def kind(self) -> str:
+        """One word."""
+        return "sessions"
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check columns and types. Raises DataflowError."""
+        for name in (START, END, FIRST.name, LAST.name):
+            if name in self.aggregates.aggregates or name in keys:
+                msg = f"{name!r} is the name of a column of sessions; name it otherwise"
+                raise DataflowError(msg)
+        if self.on is not None:
+            need_time(self.on, schema)
+        made = self.aggregates.inner(keys, schema, self.on)
+        inner: AggregateLogic | WindowReduceLogic | AggregatedRows = made
+        if isinstance(made, AggregateLogic) and made.ordered:
+            inner = AggregatedRows.of(made)
+        return SessionLogic(
+            inner=inner,
+            row_schema=schema,
+            on=self.on,
+            gap_us=self.gap_us,
+            lateness_us=self.lateness_us,
+            on_close=self.on_close,
+            early_ms=self.early_ms,
+        )
+
+    def fingerprint(self) -> str:
+        """The gap, and the aggregates."""
+        return f"sessions({self.fixed}; {self.aggregates.fingerprint()})"
+
+    @property
+    def fixed(self) -> str:
+        """What makes a session, and what is kept of one."""
+        kind = "processing" if self.on is None else f"by {self.on}"
+        late = f", {self.lateness_us}" if self.lateness_us else ""
+        early = "" if self.early_ms is None else ", early"
+        rows = ", rows" if self.aggregates.ordered else ""
+        return f"{self.gap_us} {kind}{late}{early}{rows}"
