@@ -202,7 +202,7 @@ def test_what_cannot_be_is_refused_before_anything_runs():
         (lambda: left.join(right, {"k": "id"}, within="1 day"), r"rc.between\(...\)"),
         (
             lambda: left.join(right, {"k": "id"}, within=rc.windows.sessions("2 days")),
-            "windows of a join are of one length",
+            "windows of a join have one length",
         ),
         (lambda: left.join(right, {"k": "id"}, within=NEAR), "of the left side"),
         (lambda: timed.join(right, {"k": "id"}, within=NEAR), "of the right side"),
