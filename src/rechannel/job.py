@@ -20,6 +20,7 @@ from rechannel.dataflow.writer import Flow
 from rechannel.errors import DataflowError
 from rechannel.running import RunningJob
 from rechannel.seams import InProcess, job_seams, wall_clock
+from rechannel.serve import serve
 from rechannel.settings import Settings
 from rechannel.state.store import Store
 from rechannel.state.stores.opening import open_store
@@ -123,7 +124,7 @@ class Job:
         parts = assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
-        return RunningJob(parts)
+        return RunningJob(parts, serve)
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -43,15 +43,51 @@ from rechannel.telemetry.totals import Sums
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rechannel.serve.server import Server
+
+class Server(Protocol):
+    """A server of a running job, as `RunningJob.serve` returns it. Used in a `with`, it is closed at the end."""
+
+    token: str
+    """What every request must bear."""
+
+    token_file: Path | None
+    """File with the token, if the server made one."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Its address, such as http://127.0.0.1:8520."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still answers."""
+
+    def close(self) -> None:
+        """Answer the requests that have arrived, and end. The job continues."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class ServerFactory(Protocol):
+    """Starts a server of a job."""
+
+    def __call__(
+        self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
+    ) -> Server:
+        """Start it. Raises SetUpError without the extra `serve`, RefusedError if the port is taken."""
 
 
 class RunningJob:
     """The handle on a running job. All methods may be called from any thread."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Start the threads."""
+    def __init__(self, parts: Parts, serve: ServerFactory) -> None:
+        """Start the threads. serve: what `serve` calls; the entry point knows it, this module does not."""
         self._parts = parts
+        self._serve = serve
         self._driver = parts.driver
         self._hub = parts.hub
         self._life = Life(
@@ -289,10 +325,7 @@ class RunningJob:
         may name (`assign_logic`), with their submodules; none if nothing is said.
         Raises SetUpError without the extra `serve`, RefusedError when the port is taken.
         """
-        made: Server = import_module("rechannel.serve").serve(
-            self, host=host, port=port, token=token, allow=allow
-        )
-        return made
+        return self._serve(self, host=host, port=port, token=token, allow=allow)
 
     # State ---------------------------------------------------------------------------------------------------
 

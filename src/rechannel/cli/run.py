@@ -18,8 +18,7 @@ from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
     from rechannel.cli.live import Watcher
-    from rechannel.running import RunningJob
-    from rechannel.serve.server import Server
+    from rechannel.running import RunningJob, Server
 
 _POLL_SECONDS = 0.2
 
