@@ -32,7 +32,7 @@ from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.operators.process.track import TrackLogic
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.stores.memory import MemoryStore
-from tests.support.eras import chains
+from tests.support.schema_versions import chains
 
 KEYS = pa.schema([("k", pa.string())])
 FIRST = pa.schema([("n", pa.int32()), ("s", pa.string())])
@@ -137,16 +137,16 @@ class Twins:
     @property
     def program(self) -> StageProgram:
         logic = self.logic
-        era, ways = fingerprint(KEYS, logic.state_schema), {}
+        schema_version, ways = fingerprint(KEYS, logic.state_schema), {}
         if self.migrations:
-            era, ways = chains(self.migrations)
+            schema_version, ways = chains(self.migrations)
         root = Branch(node="op", schema=logic.output_schema)
         return StageProgram(
             operator="op",
             root=root,
             store=self.store,
             logic=logic,
-            fingerprint=era,
+            fingerprint=schema_version,
             migrations=ways,
         )
 

@@ -1,4 +1,4 @@
-"""What a change of the program does to the state of operators that stay: migrations there, and the ways back. Pure."""
+"""What a change of the program does to the state of operators that stay: migrations and ways back. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from rechannel.model.codec import Json
 Logics = Mapping[str, StatefulLogic]
 
 Stored = Callable[[str], frozenset[str] | None]
-"""(operator) -> names of the eras that segments of kept versions are of; None = not known."""
+"""(operator) -> schema versions of the segments of kept versions; None if they are not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """What becomes of an operator's state. back: what converts it back, or None; then why_not says why."""
+    """What happens to an operator's state."""
 
     forth: Migration
     back: Migration | None
+    """Converts the state back; None if that is not possible."""
     why_not: str = ""
+    """Why there is no way back."""
 
     def to_json(self, source: str, target: str) -> dict[str, Json]:
-        """A passage, as `engine.eras` describes it. Raises RefusedError for a function that cannot be imported."""
+        """Return the passage (see `schema_versions`). Raises RefusedError for a function that cannot be imported."""
         return {
             "from": source,
             "to": target,
@@ -48,11 +50,11 @@ def carried(
     migrate: Mapping[str, Migrate],
     now_ms: int | None,
 ) -> dict[str, Carried]:
-    """What a change does to the state of operators that stay; those are left out whose state stays as it is."""
+    """Return what a change does to the state of operators that stay, without those whose state is unchanged."""
     unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
     if unknown:
         stay = sorted(old.keys() & new.keys())
-        msg = f"there is nothing to migrate at {unknown}: operators with state that stay are {stay}"
+        msg = f"nothing to migrate at {unknown}: the operators with state that stay are {stay}"
         raise UnknownOperatorError(msg)
     asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
     made = {}
@@ -74,7 +76,7 @@ def _with_back(
         return Carried(forth=forth, back=None, why_not=str(error))
 
 
-def next_eras(
+def next_schema_versions(
     before: Mapping[str, Json],
     old: Logics,
     new: Logics,
@@ -82,31 +84,31 @@ def next_eras(
     made: Mapping[str, Carried],
     stored: Stored,
 ) -> dict[str, Json]:
-    """Members `eras` and `migrations` of the next version's record. before: the record so far.
+    """Return the members `eras` and `migrations` of the next version's record. before: the present record.
 
-    versions: of every operator's logic, which names the eras that begin. An era that no segment is of any more, and
-    none that leads over it, needs no passage: merging has rewritten it.
+    versions: of each operator's logic; they name the new schema versions. A schema version that no segment has and no
+    other passage leads through needs no passage: merging has rewritten its state.
     """
-    eras: dict[str, str] = {}
+    schema_versions: dict[str, str] = {}
     ways: dict[str, Json] = {}
     for name, logic in new.items():
         if name not in old:
             continue
-        era: str | None = before["eras"].get(name)
-        left = era or _columns(old[name])
+        schema_version: str | None = before["eras"].get(name)
+        left = schema_version or _columns(old[name])
         way = directed(before["migrations"].get(name, ()), left)
         if name in made:
-            era = f"{_columns(logic)}.{versions[name]}"
-            way.append(made[name].to_json(left, era))
+            schema_version = f"{_columns(logic)}.{versions[name]}"
+            way.append(made[name].to_json(left, schema_version))
         there = stored(name) if way else None
         if there is not None:
-            # The era before is written until the border: the way from it stays, whatever is stored now.
+            # The present version is written until the timestep boundary: its passage stays, whatever is stored now.
             way = pruned(way, there, left=left if name in made else None)
-        if era is not None:
-            eras[name] = era
+        if schema_version is not None:
+            schema_versions[name] = schema_version
         if way:
             ways[name] = way
-    return {"eras": eras, "migrations": ways}
+    return {"eras": schema_versions, "migrations": ways}
 
 
 def _columns(logic: StatefulLogic) -> str:

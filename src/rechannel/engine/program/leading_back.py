@@ -56,7 +56,7 @@ class Return:
     """
 
     to: int
-    eras: Mapping[str, str]
+    schema_versions: Mapping[str, str]
     migrations: Mapping[str, Json]
     moved: tuple[str, ...]
     gone: tuple[str, ...]
@@ -86,10 +86,10 @@ def leading_back(
     if to is None:
         return None
     goals = {name: known[str(to)]["eras"].get(name) for name in text.logics}
-    eras, ways = dict(held.get("eras", {})), dict(held.get("migrations", {}))
+    schema_versions, ways = dict(held.get("eras", {})), dict(held.get("migrations", {}))
     moved = []
     for name, logic in text.logics.items():
-        present = eras.get(name)
+        present = schema_versions.get(name)
         columns = fingerprint(logic.key_schema, logic.state_schema)
         goal = goals[name] or columns
         if present is None or present == goal:
@@ -99,7 +99,7 @@ def leading_back(
         way = turned(directed(ways.get(name, ()), present), goal, partial(stored, name))
         if isinstance(way, str):
             raise OtherDataflowError(_refused(name, to, way))
-        eras[name], ways[name] = goal, way
+        schema_versions[name], ways[name] = goal, way
         moved.append(name)
     before: Mapping[str, str] = held.get("operators") or {}
     gone = tuple(sorted(before.keys() - text.operators.keys()))
@@ -109,7 +109,9 @@ def leading_back(
     stay = set(text.logics)
     return Return(
         to=to,
-        eras={name: era for name, era in eras.items() if name in stay},
+        schema_versions={
+            name: schema_version for name, schema_version in schema_versions.items() if name in stay
+        },
         migrations={name: way for name, way in ways.items() if name in stay and way},
         moved=tuple(moved),
         gone=gone,

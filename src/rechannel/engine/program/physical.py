@@ -1,26 +1,26 @@
-"""From the dataflow to stages: which nodes run together, and how rows get from one to the next. Pure.
+"""Compile a dataflow into stages: which nodes run together, and how rows get from one to the next. Pure.
 
-The theory. Three kinds of code meet in a dataflow: DataFrame functions (run by the JVM), Arrow functions and stateful
-operators (run by Python tasks). A *stage* is one Python task per partition:
+The theory. Three kinds of code meet in a dataflow: DataFrame functions, which the JVM runs, and Arrow functions and
+stateful operators, which Python tasks run. A *stage* is one Python task per partition:
 
-- a *front* reads a frame (a source, or rows an earlier stage kept, through DataFrame functions) and sends its rows on;
-- a *stateful* stage receives blobs and sends on what its operator emits.
+- a *source stage* reads a frame (a source, or rows that an earlier stage kept, through DataFrame functions) and sends
+  its rows downstream;
+- a *stateful stage* receives blobs and sends what its operator emits.
 
-What a stage emits goes down a tree of Arrow functions to operators (through an exchange) and, where a sink
-or a DataFrame function
-comes next, into an outbox: one durable Arrow file per task, which the commit names. So a sink never makes an
-operator run
-again, and what it publishes after a crash is what was committed.
+What a stage emits goes down a tree of Arrow functions to operators (through an exchange) and, if a sink or a DataFrame
+function comes next, into a sink buffer: one durable Arrow file per task, which the commit names. So a sink never makes
+an operator run again, and what it publishes after a crash is what was committed.
 
-Arrow functions always run inside a stage. A DataFrame function joins the frame of what comes next, unless an
-Arrow function or an
-operator comes next or several nodes do: then its rows are the rows of a front. A sink directly behind frames needs no
-Python at all: it is written straight from its frame. A source that several DataFrame functions read is read by each.
-A front reads the columns that a function, operator or sink looks at (`pruning`).
-Union has no stage: a consumer of a union reads each of its inputs, as often as it is one. Rows go different *ways*
-through unions and Arrow functions to an operator; the number of the way is the input they arrive at, so that an
-operator which depends on the order of rows sees those of one input of a union behind those of the input before. What
-a sink reads lies all in frames or all in outboxes: where a union mixes the two, its frames become fronts.
+Arrow functions always run inside a stage. A DataFrame function becomes part of the frame of the next node, unless that
+node is an Arrow function or an operator, or there are several next nodes: then its rows are read by a source stage. A
+sink directly after frames needs no Python: it is written from its frame. Each of several DataFrame functions that read
+one source reads it separately. A source stage reads only the columns that its functions, operators or sinks need
+(`pruning`).
+
+A union has no stage: a consumer of a union reads each of its inputs. Rows take different *ways* through unions and
+Arrow functions to an operator. The number of the way is the input at which they arrive, so that an operator which
+depends on the order of rows sees the rows of one input of a union after those of the previous input. What a sink reads
+is either all frames or all sink buffers: if a union mixes the two, its frames become source stages.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ class ApplyFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class UnionFrame:
-    """Rows of several frames, one behind the other."""
+    """Rows of several frames, one after the other."""
 
     children: tuple[Frame, ...]
 
 
 KEPT = ".kept"
-"""Ends the name of the stage that sends on what a materialised DataFrame function left in its outbox."""
+"""Suffix of the stage that reads what a materialised DataFrame function wrote to its sink buffer."""
 
 Frame = SourceFrame | SinkBufferFrame | ApplyFrame | UnionFrame
 
 
 def leaves(frame: Frame) -> Iterator[SourceFrame | SinkBufferFrame]:
-    """Where the rows of a frame come from."""
+    """Yield the frames that the rows of a frame come from."""
     if isinstance(frame, SourceFrame | SinkBufferFrame):
         yield frame
     elif isinstance(frame, UnionFrame):
@@ -101,22 +101,24 @@ def leaves(frame: Frame) -> Iterator[SourceFrame | SinkBufferFrame]:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One operator as it runs.
-
-    name: the node's name. frame: what a front reads; None for a stateful stage. root: what becomes of its rows.
-    producers: names of the stages whose exchanges a stateful stage reads, by input number.
-    after: stages whose outboxes it reads. times: where a stateful stage has its event time from. origins: inputs of
-    time of the rows at the root.
-    """
+    """One operator, or one source, as it runs."""
 
     name: str
+    """Name of the node."""
     root: Branch
+    """What happens to its rows."""
     frame: Frame | None = None
+    """What a source stage reads; None for a stateful stage."""
     logic: StatefulLogic | None = None
+    """Logic of a stateful stage; None for a source stage."""
     producers: tuple[str, ...] = ()
+    """Stages whose exchanges a stateful stage reads, by input number."""
     after: tuple[str, ...] = ()
+    """Stages whose sink buffers it reads."""
     times: tuple[TimeInput, ...] = ()
+    """Time inputs that define the event time of a stateful stage."""
     origins: tuple[str, ...] = ()
+    """Time inputs of the rows at the root."""
     can: Capabilities | None = field(init=False, repr=False, compare=False)
     """What the logic can do; None for a source stage."""
 
@@ -132,7 +134,7 @@ class Stage:
 
     @property
     def reports_apart(self) -> bool:
-        """Whether reports leave through a partition of their own: later stages of the timestep wait for them."""
+        """Whether reports have a partition of their own, because downstream stages of the timestep wait for them."""
         return bool(self.consumers) and (self.logic is not None or bool(self.kept))
 
     @property
@@ -142,25 +144,26 @@ class Stage:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Nodes whose rows this stage keeps in outboxes."""
+        """Nodes whose rows this stage writes to sink buffers."""
         return tuple(b.node for b in self.root.walk() if b.outbox)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkPlan:
-    """A sink and the frame it writes. direct: written from sources, before the commit, without any stage."""
+    """A sink and the frame that it writes."""
 
     sink: Sink
     frame: Frame
     schema: pa.Schema
     direct: bool
+    """Whether it is written directly from sources, before the commit, without a stage."""
 
     def __post_init__(self) -> None:
-        """Check that what a sink may not be able to write is kept somewhere."""
+        """Check that the rows of a sink that may fail are kept somewhere. Raises DataflowError."""
         if self.direct and self.sink.failure.then != "stop":
             msg = (
-                f"sink {self.sink.name!r} ({self.sink.where}) is written straight from a source, before its timestep is"
-                f" committed, so its rows are kept nowhere and on_failure({self.sink.failure.then!r}) is not possible:"
+                f"sink {self.sink.name!r} ({self.sink.where}) is written directly from a source, before its timestep is"
+                f" committed. Its rows are not kept, so on_failure({self.sink.failure.then!r}) is not possible:"
                 " put an operator between source and sink, such as select(...) of the columns"
             )
             raise DataflowError(msg)
@@ -168,7 +171,7 @@ class SinkPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PhysicalPlan:
-    """All stages in an order in which producers come first, and all sinks."""
+    """All stages, producers first, and all sinks."""
 
     stages: tuple[Stage, ...]
     sinks: tuple[SinkPlan, ...]
@@ -176,11 +179,11 @@ class PhysicalPlan:
     dataflow: Dataflow
 
     def stage(self, name: str) -> Stage:
-        """The stage of a name."""
+        """Return the stage of a name."""
         return next(stage for stage in self.stages if stage.name == name)
 
     def keeper(self, node: str) -> str:
-        """Name of the stages that keep a node's rows in an outbox."""
+        """Return the name of the stage that writes a node's rows to a sink buffer."""
         return next(stage.name for stage in self.stages if node in stage.kept)
 
     @property
@@ -204,7 +207,7 @@ def compile_plan(
         for stage in compiler.stages(node)
     ]
     sinks = [compiler.sink(node) for node in dataflow.nodes if isinstance(node, Sink)]
-    # Rows of a stage that no sink wants are dropped where they are made; those of a frame have to be made first.
+    # A stage drops rows that no sink needs as it produces them; a frame has to be executed even for a noop sink.
     sinks = [sink for sink in sinks if sink.direct or not isinstance(sink.sink.outlet, NoopOutlet)]
     sources = tuple(node for node in dataflow.nodes if isinstance(node, Source))
     return PhysicalPlan(
@@ -213,7 +216,7 @@ def compile_plan(
 
 
 Way = tuple[tuple[int, int], ...]
-"""How rows get from the root of a stage to a node: (id of a node, number of its input) for every node they pass."""
+"""How rows get from the root of a stage to a node: (id of node, number of its input) of each node on the way."""
 
 
 @dataclass
@@ -224,15 +227,15 @@ class _Compiler:
     fronts: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Find what becomes a front only because a sink reads outboxes beside it."""
+        """Find the nodes that need a source stage only because a sink also reads sink buffers."""
         found = True
         while found:
-            mixed = {id(node) for node in self.dataflow.nodes for node in self._mixed(node)}
+            mixed = {id(node) for sink in self.dataflow.nodes for node in self._mixed(sink)}
             found = bool(mixed - self.fronts)
             self.fronts |= mixed
 
     def _mixed(self, sink: Node) -> list[Node]:
-        """What a sink reads from sources, if it reads outboxes as well."""
+        """Return what a sink reads from sources, if it reads sink buffers as well."""
         if not isinstance(sink, Sink) or isinstance(sink.outlet, NoopOutlet):
             return []
         read = [(node, list(leaves(self.frame(node, sink)))) for node in _inputs(sink.upstream)]
@@ -242,14 +245,14 @@ class _Compiler:
         return [node for (node, _), some in zip(read, sourced, strict=True) if any(some)]
 
     def users(self, node: Node) -> list[Node]:
-        """Consumers of a node, looking through unions."""
+        """Return the consumers of a node, looking through unions."""
         out: list[Node] = []
         for user in self.dataflow.consumers(node):
             out.extend(self.users(user) if isinstance(user, Union) else [user])
         return out
 
     def is_root(self, node: Node) -> bool:
-        """Whether a node's rows are the rows of a stage."""
+        """Return whether a stage reads or produces the rows of a node."""
         if id(node) in self.fronts:
             return True
         users = self.users(node)
@@ -259,7 +262,7 @@ class _Compiler:
         return isinstance(node, Stateful) or (isinstance(node, Source) and needs_python)
 
     def frame(self, node: Node, user: Node) -> Frame:
-        """Rows of a node as a frame for one of its users."""
+        """Return the rows of a node as a frame for one of its users."""
         if isinstance(node, Union):
             return UnionFrame(children=tuple(self.frame(child, user) for child in node.inputs))
         if isinstance(node, Source) and not (isinstance(user, Sink) and self.is_root(node)):
@@ -269,11 +272,11 @@ class _Compiler:
         return SinkBufferFrame(node=node.name, schema=self.schemas[node.name])
 
     def apply(self, node: Transform) -> ApplyFrame:
-        """A DataFrame function over the frame of its input."""
+        """Return a DataFrame function over the frame of its input."""
         return ApplyFrame(transform=node, child=self.frame(node.upstream, node))
 
     def ways(self, node: Node) -> list[Way]:
-        """Every way from the roots of stages to a node, in the order of the unions on it."""
+        """Return every way from the roots of stages to a node, in the order of the unions on it."""
         if isinstance(node, Union):
             inputs = enumerate(node.inputs)
             return [(*way, (id(node), i)) for i, child in inputs for way in self.ways(child)]
@@ -281,7 +284,7 @@ class _Compiler:
         return [(*way, (id(node), 0)) for way in before]
 
     def onward(self, way: Way, node: Node) -> Iterator[tuple[int, Way]]:
-        """Ways to a node that go on from a way through nothing but unions, with their numbers."""
+        """Yield the ways to a node that extend a way by unions only, with their numbers."""
         unions = {id(node) for node in self.dataflow.nodes if isinstance(node, Union)}
         for number, longer in enumerate(self.ways(node)):
             rest = longer[len(way) :]
@@ -289,7 +292,7 @@ class _Compiler:
                 yield number, longer
 
     def branch(self, node: Node, way: Way) -> Branch:
-        """What becomes of a node's rows inside its stage, when they have come by a way."""
+        """Return what happens to a node's rows inside its stage, for rows that came by a way."""
         users = self.users(node)
         keep = any(
             (isinstance(user, Transform) and not isinstance(node, Source))
@@ -320,7 +323,7 @@ class _Compiler:
                     yield self.branch(user, (*longer, (id(user), 0)))
 
     def roots(self, node: Node) -> list[str]:
-        """Stages inside which a node's rows are made."""
+        """Return the names of the stages that produce a node's rows."""
         if isinstance(node, Union | MapBatches):
             return [name for up in node.upstreams for name in self.roots(up)]
         if isinstance(node, Transform) and node.materialise:
@@ -328,7 +331,7 @@ class _Compiler:
         return [node.name]
 
     def stages(self, node: Node) -> list[Stage]:
-        """The stage of a root; two for a function whose result is materialised: one keeps it, one sends it on."""
+        """Return the stage of a root, or two for a materialised function: one keeps the rows, one sends them."""
         stage = self.stage(node)
         if not (isinstance(node, Transform) and node.materialise):
             return [stage if stage.frame is None else replace(stage, root=pruned(stage.root))]
@@ -342,7 +345,7 @@ class _Compiler:
         return out
 
     def stage(self, node: Node) -> Stage:
-        """The stage of a root."""
+        """Return the stage of a root."""
         root = self.branch(node, ((id(node), 0),))
         if isinstance(node, Stateful):
             producers = tuple(dict.fromkeys(self.roots(node.upstream)))
@@ -374,7 +377,7 @@ class _Compiler:
         return tuple(dict.fromkeys(names))
 
     def sink(self, node: Sink) -> SinkPlan:
-        """What a sink writes."""
+        """Return the plan of a sink."""
         frame = self.frame(node.upstream, node)
         return SinkPlan(
             sink=node,
@@ -385,14 +388,14 @@ class _Compiler:
 
 
 def _side(node: Node) -> str:
-    """Which rows a node has that are not made of its input's; "" = those that are."""
+    """Return which side output a node is; empty for other nodes."""
     if isinstance(node, DeadLetters):
         return DEAD
     return LATE if isinstance(node, Late) else ""
 
 
 def _inputs(node: Node) -> list[Node]:
-    """What a union joins, with unions inside unions taken apart; a node itself otherwise."""
+    """Return the inputs of a union with nested unions flattened; for any other node, the node itself."""
     if isinstance(node, Union):
         return [leaf for child in node.inputs for leaf in _inputs(child)]
     return [node]

@@ -1,4 +1,4 @@
-"""Stage programs of a plan: what is shipped to tasks once per logic version."""
+"""Make the stage programs of a plan: what is shipped to tasks once per version of the logic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rechannel.state.store import Store
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """From one era of an operator's state to another. source, target: their names, as segments carry them."""
+    """Leads from one state schema version (`source`) to another (`target`), named as in segments."""
 
     source: str
     target: str
@@ -25,15 +25,15 @@ def program_of(
     store: Store,
     version: int = 1,
     *,
-    era: str | None = None,
+    schema_version: str | None = None,
     passages: Sequence[Passage] = (),
 ) -> StageProgram:
-    """The program of a stage.
+    """Return the program of a stage.
 
-    era: name of its present state, as segments carry it; None = the fingerprint of its columns. passages: from every
-    era that may still be stored, towards the present one.
+    schema_version: of its present state, as in segments; None means the fingerprint of its columns. passages: from
+    every schema version that may still be stored, towards the present one.
     """
-    present = era or state_fingerprint(stage)
+    present = schema_version or state_fingerprint(stage)
     return StageProgram(
         operator=stage.name,
         root=stage.root,
@@ -48,26 +48,28 @@ def program_of(
 
 
 def ways_to(present: str, passages: Sequence[Passage]) -> dict[str, Chain]:
-    """By era, the migrations that lead from it to the present one, in order."""
+    """Return, by schema version, the migrations that lead from it to the present one, in order."""
     by_source = {passage.source: passage for passage in passages}
     ways = {}
     for source in by_source:
-        era, way = source, list[Migration]()
-        while era != present and era in by_source and len(way) < len(by_source):
-            way.append(by_source[era].migration)
-            era = by_source[era].target
-        if era == present:
+        schema_version, way = source, list[Migration]()
+        while (
+            schema_version != present and schema_version in by_source and len(way) < len(by_source)
+        ):
+            way.append(by_source[schema_version].migration)
+            schema_version = by_source[schema_version].target
+        if schema_version == present:
             ways[source] = tuple(way)
     return ways
 
 
 def programs_of(plan: PhysicalPlan, store: Store) -> dict[str, StageProgram]:
-    """Programs of all stages, by name."""
+    """Return the programs of all stages, by name."""
     return {stage.name: program_of(stage, store) for stage in plan.stages}
 
 
 def state_fingerprint(stage: Stage) -> str:
-    """Sixteen hex digits that change when key or state columns change; empty for a front."""
+    """Return sixteen hex digits that change when key or state columns change; empty for a source stage."""
     if stage.logic is None:
         return ""
     return fingerprint(stage.logic.key_schema, stage.logic.state_schema)

@@ -1,8 +1,8 @@
-"""Columns that are not looked at are not read: what a front's rows need to have. Pure.
+"""Prune the columns that a source stage does not need. Pure.
 
-From the ends of the tree of branches to its root. An operator says what it takes from rows (`Projecting.reads`); a
-function that knows says what it needs for the columns that are wanted of it (`ColumnFunction`); one that does not,
-such as a user's, is given all columns, and what is kept in an outbox is kept whole.
+Columns are collected from the leaves of the tree of branches to its root. An operator declares the columns it reads
+(`Projecting.reads`). A `ColumnFunction` declares what it needs for the columns wanted of it; any other function,
+such as a user's, receives all columns. A sink buffer keeps all columns.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rechannel.kernels.shuffle.watermarks import EventTime
 
 @runtime_checkable
 class ColumnFunction(Protocol):
-    """A function of record batches that knows which columns it needs."""
+    """A function of record batches that knows which columns it reads."""
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
-        """Columns of its input, for those of its output that are wanted. It may be given no others."""
+        """Return the input columns for the wanted output columns. The function may receive only these."""
 
 
 def pruned(root: Branch) -> Branch:
-    """A front's branches with the columns that are needed of every one of them, one at least."""
+    """Return the branches of a source stage, each with the columns that are needed of it, at least one."""
     branches = tuple(_below(branch) for branch in root.branches)
     return replace(root, branches=branches, schema=_only(root.schema, _wanted(root)))
 
 
 def _below(branch: Branch) -> Branch:
-    """A branch whose function makes no more than what is wanted; a user's function is checked against all it says."""
+    """Return a branch whose function computes only wanted columns; a user's function keeps all declared columns."""
     made = replace(branch, branches=tuple(map(_below, branch.branches)))
     if not isinstance(branch.function, ColumnFunction):
         return made
@@ -40,7 +40,7 @@ def _below(branch: Branch) -> Branch:
 
 
 def _wanted(branch: Branch) -> AbstractSet[str]:
-    """Columns of a branch's rows that are looked at."""
+    """Return the columns of a branch's rows that are needed."""
     every = set(branch.schema.names)
     if branch.outbox:
         return every
@@ -55,5 +55,5 @@ def _wanted(branch: Branch) -> AbstractSet[str]:
 
 
 def _only(schema: pa.Schema, names: AbstractSet[str]) -> pa.Schema:
-    """Fields of these names, in the schema's order; the first one where there are none, for rows to be counted by."""
+    """Return the fields of these names in the schema's order; if there are none, the first one, to count rows by."""
     return pa.schema([field for field in schema if field.name in names] or list(schema)[:1])

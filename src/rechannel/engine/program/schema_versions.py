@@ -1,16 +1,17 @@
-"""Ways between eras of an operator's state. Pure.
+"""Passages between the schema versions of an operator's state. Pure.
 
-An era is a name for what stored state means: its columns, and from when on they were in force. State of the present era
-is read as it is. From every other era that is still stored, passages lead to it: each says what converts state of one
-era (`from`) into state of another (`to`). So passages are a tree, and the present era is its root.
+A state schema version names what stored state means: its columns, and since when they are in force. State of the
+present version is read unchanged. From every other version that is still stored, passages lead to the present one; each
+passage says what converts state of one version (`from`) into state of another (`to`). Passages form a tree, and the
+present version is its root.
 
-- A live change that converts state adds a passage from the era before to a new one, which is the root from then on.
-- A change that is led back turns its passage around. The era before is the root again: what was written before the
-  change and what is written after the return mean the same, and neither goes through the migration that was given up.
-- A leaf of which nothing is stored goes: its passage is not needed.
+- A live change that converts state adds a passage from the present version to a new one, which becomes the root.
+- Reverting a change reverses its passage. The earlier version is the root again: state from before the change and state
+  written after the return mean the same, and neither goes through the migration that was given up.
+- A leaf of which no state is stored is removed with its passage.
 
-A passage is a mapping for the journal: `from`, `to`, `migration`, `back` (what converts the other way, or null) and
-`no_way_back` (why there is none). In journals of before there is no `to`: passages were a chain.
+A passage is a mapping in the journal: `from`, `to`, `migration`, `back` (the reverse conversion, or null) and
+`no_way_back` (why there is none). Older journals have no `to`: their passages are a chain.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from typing import Any
 from rechannel.model.codec import Json
 
 Passages = Sequence[Mapping[str, Json]]
-"""Those of one operator, in the order in which they were made."""
+"""The passages of one operator, oldest first."""
 
-UNKNOWN = "the release that made the change did not keep what leads back"
-TIMED = "what it converts follows from the time of the change"
-LOST = "the return gave up columns that the change had added; ask for the change again while the job runs"
+UNKNOWN = "the release that made the change did not record the way back"
+TIMED = "the conversion depends on the time of the change"
+LOST = "the return dropped columns that the change had added; request the change again while the job runs"
 
 
 def directed(way: Passages, present: str) -> list[dict[str, Json]]:
-    """Passages that all say where they lead. present: the era that a chain ends in."""
+    """Return passages that all have `to`. present: the schema version at the end of a chain."""
     ends = [one["from"] for one in way[1:]] + [present]
     return [{"to": end, **one} for one, end in zip(way, ends, strict=False)]
 
 
 def pruned(way: Passages, stored: Collection[str], *, left: str | None = None) -> list[Any]:
-    """Those that something stored still needs. left: an era that is written until the border."""
+    """Return the passages that stored state needs. left: a version that is written until the timestep boundary."""
     kept = list(way)
     while True:
         ends = {one["to"] for one in kept}
@@ -52,18 +53,19 @@ def pruned(way: Passages, stored: Collection[str], *, left: str | None = None) -
 def turned(
     way: Passages, target: str, stored: Callable[[], frozenset[str] | None]
 ) -> list[dict[str, Json]] | str:
-    """The passages with another era as their root, or why that cannot be.
+    """Return the passages with another version as their root, or why this is not possible.
 
-    stored: eras of which there is state, None = not known; asked only where something cannot be turned around.
+    stored: returns the versions of which state is stored, None if not known; called only if a passage cannot be
+    reversed.
     """
     by_source = {one["from"]: one for one in way}
     there: list[dict[str, Json]] = []
-    era = target
-    while (passage := by_source.get(era)) is not None:
-        there.append(_turned(by_source.pop(era)))
-        era = passage["to"]
+    schema_version = target
+    while (passage := by_source.get(schema_version)) is not None:
+        there.append(_turned(by_source.pop(schema_version)))
+        schema_version = passage["to"]
     if not there:
-        return "all of its state was written anew since, and what led back is forgotten"
+        return "all of its state has been rewritten since, and the way back is forgotten"
     made = [*(one for one in way if one["from"] in by_source), *there]
     stuck = [one for one in made if one["migration"] is None]
     if stuck:
@@ -87,10 +89,10 @@ def _turned(passage: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _why_once(forth: Mapping[str, Json], back: Mapping[str, Json] | None) -> str:
-    """Why a passage that is turned around cannot be turned again; "" where it can.
+    """Return why a reversed passage cannot be reversed again; empty if it can.
 
-    Which rows have been written anew in between is up to merging. So it must not matter: there and back, nothing may be
-    lost. Of two functions of the user that is their promise.
+    Merging decides which rows are rewritten in between, so it must not matter: a conversion there and back may lose
+    nothing. For two functions of the user, that is the user's promise.
     """
     if forth["expired_before_ms"] is not None:
         return TIMED

@@ -1,4 +1,4 @@
-"""Which eras of state there are: every segment says which one it is of."""
+"""Find the schema versions of stored state: every segment names its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from rechannel.state.segments.segment import open_segment
 from rechannel.state.store import Store
 
 
-def eras_of(store: Store, state: Callable[[], JournalState], operator: str) -> frozenset[str]:
-    """Names of the eras that the segments of an operator are of, in all versions that are kept."""
+def stored_schema_versions(
+    store: Store, state: Callable[[], JournalState], operator: str
+) -> frozenset[str]:
+    """Return the schema versions of an operator's segments, over all versions of the state that are kept."""
     runs = {
         run.segment
         for version in state().versions.values()

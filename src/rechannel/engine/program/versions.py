@@ -24,7 +24,7 @@ from rechannel.dataflow.migration_json import mended_json, migration_from_json
 from rechannel.dataflow.provided import Provided, provided_by
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.program.carrying import Stored, carried, next_eras
+from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
 from rechannel.engine.program.leading_back import Return, Text, leading_back
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.program.programs import Passage, program_of
@@ -40,7 +40,7 @@ from rechannel.engine.program.restarting import (
 )
 from rechannel.engine.program.schema_versions import directed
 from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.stored_versions import eras_of
+from rechannel.engine.program.stored_versions import stored_schema_versions
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
@@ -110,7 +110,7 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
         lasting=lasting(dataflow),
         logics=logics,
     )
-    there = partial(eras_of, store, lambda: state)
+    there = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, there) if revert else None
     if held and held["identity"] != text.identity and not revert:
         check_age(
@@ -142,7 +142,11 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
         record |= {"back_to": held["back_to"]} if "back_to" in held else {}
         return compile_program(dataflow, schemas, store, current, record, provided)
     numbers = {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics}
-    record |= {"text": f"back to version {back.to}", "logics": numbers, "eras": back.eras}
+    record |= {
+        "text": f"back to version {back.to}",
+        "logics": numbers,
+        "eras": back.schema_versions,
+    }
     record["back_to"] = back.to
     made = compile_program(dataflow, schemas, store, current + 1, record, provided)
     return replace(made, back=back)
@@ -215,8 +219,8 @@ def compile_program(
         if before is not None and _same_stage(stage.name, before, plan, changed):
             programs[stage.name] = before.programs[stage.name]
             continue
-        logic, era = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
-        way = directed(record["migrations"].get(stage.name, ()), era or "")
+        logic, schema_version = record["logics"].get(stage.name, 1), record["eras"].get(stage.name)
+        way = directed(record["migrations"].get(stage.name, ()), schema_version or "")
         passages = [
             Passage(
                 source=one["from"],
@@ -225,7 +229,9 @@ def compile_program(
             )
             for one in way
         ]
-        programs[stage.name] = program_of(stage, store, logic, era=era, passages=passages)
+        programs[stage.name] = program_of(
+            stage, store, logic, schema_version=schema_version, passages=passages
+        )
     return Program(
         version=version,
         dataflow=dataflow,
@@ -332,7 +338,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     record["logics"] = logics
     old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
     made = carried(old, new, found, migrate or {}, now_ms)
-    record.update(next_eras(before.record, old, new, logics, made, stored))
+    record.update(next_schema_versions(before.record, old, new, logics, made, stored))
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = before.provided.also(functions)
     program = compile_program(

@@ -22,7 +22,7 @@ from rechannel.dataflow.schema import resolve
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
-from rechannel.engine.program.stored_versions import eras_of
+from rechannel.engine.program.stored_versions import stored_schema_versions
 from rechannel.engine.program.versions import Program, Succession, succeed
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.kept_writers import OpenWriter, writers_of
@@ -161,7 +161,7 @@ class Opener:
                     defaults=self.defaults,
                     migrate=migrate,
                     now_ms=at_ms,
-                    stored=partial(eras_of, self.store, state),
+                    stored=partial(stored_schema_versions, self.store, state),
                 )
 
             made = make(now_ms)

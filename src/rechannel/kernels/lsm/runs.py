@@ -66,7 +66,7 @@ class RunWriter:
         self,
         rows: Rows,
         schema: pa.Schema,
-        era: str,
+        schema_version: str,
         where: Intervals,
         place: tuple[int, int],
         span: Span,
@@ -83,7 +83,9 @@ class RunWriter:
             return tuple(
                 run
                 for some in (half, ~half)
-                for run in self.write_as(rows.where(some), schema, era, where, place, span)
+                for run in self.write_as(
+                    rows.where(some), schema, schema_version, where, place, span
+                )
             )
         operator, timestep = self.program.operator, self.step.timestep
         key = segment_key(
@@ -99,7 +101,7 @@ class RunWriter:
             task=self.task,
             attempt=self.attempt,
             logic=self.program.version,
-            schema=era,
+            schema=schema_version,
         )
         columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
         written = write_segment(
@@ -169,15 +171,15 @@ class OpenRuns(Sequence[OpenRun]):
 def open_run(program: StageProgram, run: Run) -> OpenRun:
     """Map the run's segment. Raises DamagedStateError if no version of the program can read its columns."""
     segment = open_segment(program.store, run.segment, run.digest)
-    base, era = run.level == BASE_LEVEL, segment.meta.schema
-    if era == program.fingerprint:
+    base, schema_version = run.level == BASE_LEVEL, segment.meta.schema
+    if schema_version == program.fingerprint:
         return OpenRun(segment, run.clip, base)
-    chain = program.migrations.get(era)
+    chain = program.migrations.get(schema_version)
     if chain is None:
         msg = (
             f"operator {program.operator!r}: segment {run.segment} was written by version"
             f" {segment.meta.logic} of its logic with other key or state columns (fingerprint"
-            f" {era!r}; the running version {program.version} has {program.fingerprint!r}), and no"
+            f" {schema_version!r}; the running version {program.version} has {program.fingerprint!r}), and no"
             " migration leads from there. Nothing is guessed: start with the program that wrote it,"
             " and change its logic while it runs, with rc.changes.migrate(...) where columns change"
         )

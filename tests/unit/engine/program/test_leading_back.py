@@ -238,15 +238,15 @@ def test_after_the_return_state_of_both_eras_is_merged_and_restarts_go_on():
         harness = counts(source, harness.store)
         harness.start()  # nobody has to say it again
         feed(source, harness, "k3")
-    eras = {"k1": 4, "k2": 4, "k3": 4, "k4": 1, "in0": 1, "out2": 1}
-    assert {key: values(harness)[key] for key in eras} == eras
+    schema_versions = {"k1": 4, "k2": 4, "k3": 4, "k4": 1, "in0": 1, "out2": 1}
+    assert {key: values(harness)[key] for key in schema_versions} == schema_versions
     note = harness.journal_state().notes[NOTE]
     assert sorted(map(int, note)) == list(range(1, 8))
     ends = [passage["to"] for passage in note["7"]["migrations"].get("op", ())]
     assert set(ends) <= {note["7"]["eras"]["op"]}
     harness.process.reconfigure(rc.changes.rewrite("op"))
     feed(source, harness, "k4")
-    assert {key: values(harness)[key] for key in eras} == {**eras, "k4": 2}
+    assert {key: values(harness)[key] for key in schema_versions} == {**schema_versions, "k4": 2}
 
 
 def test_the_same_change_made_again_is_another_era():
@@ -299,7 +299,7 @@ def test_a_return_that_gave_something_up_is_not_led_back_itself():
     forth = counts(source, harness.store, **BOTH)
     with pytest.raises(OldProgramError, match=r"version 3: back to version 1.*no way back"):
         forth.start()
-    with pytest.raises(OtherDataflowError, match="ask for the change again while the job runs"):
+    with pytest.raises(OtherDataflowError, match="request the change again while the job runs"):
         forth.start(revert=True)
 
 
@@ -453,7 +453,7 @@ def test_a_journal_of_before_leads_back_where_nothing_has_to_be_converted(writte
     both.process.stop()
     again = counts(source, harness.store)
     if written:
-        with pytest.raises(OtherDataflowError, match="did not keep what leads back"):
+        with pytest.raises(OtherDataflowError, match="did not record the way back"):
             again.start(revert=True)
         return
     again.start(revert=True)

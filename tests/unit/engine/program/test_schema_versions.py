@@ -77,7 +77,7 @@ def test_a_journal_of_before_has_no_way_back():
 def test_an_era_that_is_forgotten_is_not_led_back_to():
     reason = turned([passage("a", "b")], "z", nothing)
     assert isinstance(reason, str)
-    assert "what led back is forgotten" in reason
+    assert "the way back is forgotten" in reason
 
 
 def test_what_follows_from_the_time_of_the_change_is_turned_once_only():

@@ -31,7 +31,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.operators.aggregate.functions import Count, Max, Sum
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.segments.segment import open_segment
-from tests.support.eras import chains
+from tests.support.schema_versions import chains
 from tests.support.tasks import Bench, rows
 
 NOW = Clock(now_ms=0)
@@ -198,10 +198,12 @@ class Running(Bench):
 
     @property
     def program(self) -> StageProgram:
-        era, ways = fingerprint(self.logic.key_schema, self.logic.state_schema), {}
+        schema_version, ways = fingerprint(self.logic.key_schema, self.logic.state_schema), {}
         if self.migrations:
-            era, ways = chains(self.migrations)
-        return replace(super().program, fingerprint=era, migrations={} if self.forgets else ways)
+            schema_version, ways = chains(self.migrations)
+        return replace(
+            super().program, fingerprint=schema_version, migrations={} if self.forgets else ways
+        )
 
 
 def grown(bench: Bench) -> tuple[AggregateLogic, Migration]:

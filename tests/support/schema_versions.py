@@ -13,9 +13,12 @@ def chains(migrations: Sequence[Migration]) -> tuple[str, Mapping[str, Chain]]:
     Returns the fingerprint of the last era and, for that of every earlier one, the way to the last.
     """
     first = migrations[0]
-    eras = [fingerprint(first.key_schema, first.from_schema)]
+    schema_versions = [fingerprint(first.key_schema, first.from_schema)]
     for number, migration in enumerate(migrations, start=1):
         name = fingerprint(migration.key_schema, migration.to_schema)
-        eras.append(f"{name}.{number}" if name in eras else name)
-    ways = {era: tuple(migrations[i:]) for i, era in enumerate(eras[:-1])}
-    return eras[-1], ways
+        schema_versions.append(f"{name}.{number}" if name in schema_versions else name)
+    ways = {
+        schema_version: tuple(migrations[i:])
+        for i, schema_version in enumerate(schema_versions[:-1])
+    }
+    return schema_versions[-1], ways
