@@ -14,14 +14,13 @@ from rechannel.kernels.protocol.program import Branch, StageProgram, StageStep, 
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import Channel, Order, Sender
 from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches
-from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.stateful_task import StatefulTask
-from rechannel.model.codec import decode
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions import Count, Sum
 from rechannel.operators.aggregate.logic import AggregateLogic
-from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.manifest import Manifest
 from rechannel.state.merging import Merge
 from rechannel.state.stores.memory import MemoryStore
 
@@ -78,10 +77,10 @@ def blobs_of(parcels: Sequence[tuple[int, bytes]]) -> list[Blob]:
     return [blob for blob in from_batches([as_batch(parcels)]) if blob.kind == DATA]
 
 
-def reports_of(batches: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
+def reports_of(batches: Sequence[pa.RecordBatch]) -> list[TaskReport]:
     """What tasks said of themselves."""
     found = [blob for blob in from_batches(batches) if blob.kind != DATA]
-    return [decode_report(blob.message.to_pybytes()) for blob in found]
+    return [TaskReport.from_bytes(blob.message.to_pybytes()) for blob in found]
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Bench:
     store: MemoryStore = field(default_factory=MemoryStore)
     manifest: Manifest = field(default_factory=Manifest)
     timestep: int = 0
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[TaskReport] = field(default_factory=list)
 
     @property
     def program(self) -> StageProgram:
@@ -128,10 +127,10 @@ class Bench:
             mine = [(target, blob) for target, blob in parcels if target == number]
             (report,) = reports_of(list(task.run([as_batch(mine)] if mine else [])))
             self.reports.append(report)
-            keys = [kept["key"] for kept in report["outbox"].values()]
+            keys = [kept.key for kept in report.emitted.buffered.values()]
             emitted += [row for b in sink_buffer_tables(self.store, keys) for row in b.to_pylist()]
         for report in self.reports:
-            self.manifest = self.manifest.apply(decode(Edit, report["edit"]))
+            self.manifest = self.manifest.apply(report.state.edit)
         return emitted
 
     @property

@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, TypeVar, get_origin, get_type_hints
 
 from cattrs import Converter
 from cattrs.errors import ForbiddenExtraKeysError
@@ -131,9 +132,34 @@ def _converter() -> Converter:
     # Otherwise cattrs would treat one as a string.
     made.register_unstructure_hook(StrEnum, lambda value: value.value)
     made.register_structure_hook(StrEnum, lambda value, kind: kind(value))
+    # As cattrs has them, but the hook of what is inside is looked up once.
+    made.register_structure_hook_factory(_is_optional, lambda kind: _optional(kind, made))
+    made.register_structure_hook_factory(_is_list, lambda kind: _list(kind, made))
     made.register_structure_hook_factory(is_dataclass, lambda kind: _reader(kind, made))
     made.register_unstructure_hook_factory(is_dataclass, lambda kind: _writer(kind, made))
     return made
+
+
+def _is_optional(kind: Any) -> bool:
+    return (
+        get_origin(kind) is UnionType and len(kind.__args__) == 2 and kind.__args__[1] is NoneType
+    )
+
+
+def _optional(kind: Any, converter: Converter) -> Callable[[Json, Any], Any]:
+    inner = kind.__args__[0]
+    read = converter.get_structure_hook(inner)
+    return lambda data, _: None if data is None else read(data, inner)
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) is tuple and kind.__args__[-1] is Ellipsis
+
+
+def _list(kind: Any, converter: Converter) -> Callable[[Json, Any], Any]:
+    inner = kind.__args__[0]
+    read = converter.get_structure_hook(inner)
+    return lambda data, _: tuple([read(each, inner) for each in data])
 
 
 def _reader(kind: type, converter: Converter) -> Callable[[Json, Any], Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from rechannel.model.codec import decode
-from rechannel.state.manifest import Run
+from rechannel.kernels.tasks.report import TaskReport
+from rechannel.state.manifest import Edit
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import (
     Kept,
@@ -29,48 +28,52 @@ _NAMED_COUNTS = (
 )
 
 
-def task_finished(report: Mapping[str, Any]) -> TaskFinished:
-    """The event of one task.
-
-    report: what `kernels.measure.decode_report` returns. Its member `spark`, where there is one, is
-    `{"stage": TaskContext.stageId(), "task": TaskContext.taskAttemptId()}`: by it Spark's figures
-    are found later. Raises KeyError for what is not a report.
-    """
-    counts: dict[str, int] = report["counts"]
-    sent = tuple(_sent(item) for item in report["sent"])
+def task_finished(report: TaskReport) -> TaskFinished:
+    """Return the event of one task. Spark's figures are found later, by `spark_task`."""
+    costs, counts, spark = report.costs, report.costs.counts, report.spark
+    sent = tuple(
+        Sent(
+            operator=one.operator,
+            input=one.input,
+            offered=one.offered,
+            rows=one.rows,
+            keys=one.keys,
+            bytes=one.bytes,
+        )
+        for one in report.emitted.sent
+    )
     kept = tuple(
-        Kept(node=node, rows=file["rows"], bytes=file["size"])
-        for node, file in report["outbox"].items()
+        Kept(node=node, rows=file.rows, bytes=file.bytes)
+        for node, file in report.emitted.buffered.items()
     )
     rows_in = counts.get("rows_in", 0)
-    spark = report.get("spark")
     return TaskFinished(
-        timestep=report["timestep"],
-        operator=report["operator"],
-        task=report["task"],
-        attempt=report["attempt"],
-        host=report["host"],
-        pid=report["pid"],
-        started_ms=report["started_ms"],
-        finished_ms=report["finished_ms"],
-        cpu_ms=report["cpu_ms"],
-        ms=report["ms"],
+        timestep=report.timestep,
+        operator=report.operator,
+        task=report.task,
+        attempt=report.attempt,
+        host=costs.host,
+        pid=costs.pid,
+        started_ms=costs.started_ms,
+        finished_ms=costs.finished_ms,
+        cpu_ms=costs.cpu_ms,
+        ms=costs.ms,
         counts={name: n for name, n in counts.items() if name not in _NAMED_COUNTS},
         rows_in=rows_in,
-        # The rows of a front are those it reads: functions and consumers stand behind them.
+        # A source task makes no rows of its own: functions and consumers are downstream of it.
         rows_out=counts.get("rows_out", rows_in),
         bytes_in=counts.get("bytes_in", 0),
-        bytes_out=sum(item.bytes for item in sent) + sum(item.bytes for item in kept),
+        bytes_out=sum(one.bytes for one in sent) + sum(one.bytes for one in kept),
         keys=counts.get("keys", 0),
         keys_found=counts.get("keys_found", 0),
         runs=counts.get("runs", 0),
         rows_merged=counts.get("rows_merged", 0),
         bytes_fetched=counts.get("bytes_fetched", 0),
-        bins=report.get("bins"),
-        segments=_segments(report.get("edit")),
+        bins=None if report.state is None else report.state.bins,
+        segments=() if report.state is None else _segments(report.state.edit),
         sent=sent,
         kept=kept,
-        spark_task=None if spark is None else SparkTaskId(**spark),
+        spark_task=None if spark is None else SparkTaskId(stage=spark.stage, task=spark.task),
     )
 
 
@@ -98,14 +101,8 @@ def _joined(event: Event, measured: Mapping[int, SparkMetrics]) -> Event:
     return event if found is None else event.measured(found)
 
 
-def _sent(item: Sequence[Any]) -> Sent:
-    operator, into, offered, rows, keys, size = item
-    return Sent(operator=operator, input=into, offered=offered, rows=rows, keys=keys, bytes=size)
-
-
-def _segments(edit: Mapping[str, Any] | None) -> tuple[SegmentWritten, ...]:
-    runs = (decode(Run, run) for run in (edit["add"] if edit else ()))
+def _segments(edit: Edit) -> tuple[SegmentWritten, ...]:
     return tuple(
         SegmentWritten(key=run.segment, level=run.level, rows=run.rows, bytes=run.size)
-        for run in runs
+        for run in edit.add
     )

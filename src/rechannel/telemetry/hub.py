@@ -5,10 +5,11 @@ Called on the loop's thread after a commit; everything slow (Spark's own figures
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.telemetry.build import task_finished
 from rechannel.telemetry.events import (
     Event,
@@ -112,7 +113,7 @@ class Hub:
         self,
         timestep: int,
         *,
-        reports: list[dict[str, Any]],
+        reports: Sequence[TaskReport],
         began_ms: float,
         at_ms: float,
         phases: Mapping[str, float],

@@ -206,7 +206,9 @@ def test_rows_that_wait_are_not_read_when_others_come(monkeypatch):
         bench.harness.process.runner, "run", lambda *step: told.extend(f := run(*step)) or f
     )
     bench.step(row("a", 1, 51))
-    counts = [r["counts"] for r in told if r["operator"] == "run.order" and r["counts"]["rows_in"]]
+    counts = [
+        r.costs.counts for r in told if r.operator == "run.order" and r.costs.counts["rows_in"]
+    ]
     assert [one["keys_found"] for one in counts] == [0]
 
 

@@ -16,6 +16,7 @@ from rechannel import aggregates as agg
 from rechannel import changes
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent
 from rechannel.kernels.protocol.program import StageStep
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
@@ -61,14 +62,14 @@ class Zoo:
         )
         self.process = self.harness.start()
         self.told: dict[int, StageStep] = {}
-        self.reports: dict[int, list[dict[str, Any]]] = {}
+        self.reports: dict[int, list[TaskReport]] = {}
         run = self.process.runner.run
 
         def watched(timestep: int, stage: str, step: StageStep) -> list[Any]:
             reports = run(timestep, stage, step)
             if stage == "sums":
                 self.told[timestep] = step
-                self.reports[timestep] = [r for r in reports if r["operator"] == "sums"]
+                self.reports[timestep] = [r for r in reports if r.operator == "sums"]
             return reports
 
         self.process.runner.run = watched  # type: ignore[method-assign]
@@ -114,7 +115,7 @@ class Zoo:
 
     def received(self, timestep: int) -> dict[int, int]:
         """Rows that reached every task."""
-        return {r["task"]: r["counts"]["rows_in"] for r in self.reports[timestep]}
+        return {r.task: r.costs.counts["rows_in"] for r in self.reports[timestep]}
 
 
 def _task_of(segment: str) -> int:

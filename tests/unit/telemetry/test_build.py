@@ -1,5 +1,7 @@
 """Reports are those of the kernels themselves: a change of theirs that events miss fails here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,14 +17,12 @@ from rechannel.kernels.protocol.program import (
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.wire import from_batches
 from rechannel.kernels.tasks.binned import unpack_bins
-from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.report import SparkTask, TaskReport
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
-from rechannel.model.codec import decode
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions.count import Count
 from rechannel.operators.aggregate.logic import AggregateLogic
-from rechannel.state.manifest import Edit
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.build import join, stages_wanted, task_finished
 from rechannel.telemetry.events import Note, OperatorFinished
@@ -75,7 +75,7 @@ def run_timestep(store, timestep, keys, runs=()):
     parcels = list(front_task(store, timestep).run([(0, batch(keys))]))
     out = list(state_task(store, timestep, runs).run(parcels))
     reports = Inbox.of(from_batches(out)).reports
-    first, second = (decode_report(report) for report in reports)
+    first, second = (TaskReport.from_bytes(report) for report in reports)
     return first, second
 
 
@@ -95,7 +95,7 @@ def test_a_front_tells_what_it_read_sent_and_kept(store):
     assert (sent.offered, sent.rows, sent.keys) == (4, 2, 2)
     (kept,) = event.kept
     assert (kept.node, kept.rows) == ("reads", 4)
-    assert kept.bytes == store.size(report["outbox"]["reads"]["key"])
+    assert kept.bytes == store.size(report.emitted.buffered["reads"].key)
     assert event.bytes_out == sent.bytes + kept.bytes
     assert set(event.ms) <= {"wait", "send", "outbox"}
     assert event.segments == ()
@@ -119,7 +119,7 @@ def test_a_stateful_task_tells_of_its_state(store):
 
 def test_keys_that_had_state_are_counted(store):
     _, report = run_timestep(store, 3, [1, 2, 3])
-    runs = decode(Edit, report["edit"]).add
+    runs = report.state.edit.add
     _, report = run_timestep(store, 4, [2, 3, 4, 5], runs)
     event = task_finished(report)
     assert (event.keys, event.keys_found, event.runs) == (4, 2, 1)
@@ -130,19 +130,19 @@ def test_keys_that_had_state_are_counted(store):
 
 def test_whatever_else_a_task_counted_is_kept(store):
     report, _ = run_timestep(store, 3, [1])
-    report["counts"]["timers"] = 12
+    report.costs.counts["timers"] = 12
     assert task_finished(report).counts == {"timers": 12}
 
 
 def test_a_front_without_rows(store):
     reports = Inbox.of(from_batches(front_task(store, 0).run([]))).reports
-    event = task_finished(decode_report(reports[0]))
+    event = task_finished(TaskReport.from_bytes(reports[0]))
     assert (event.rows_in, event.rows_out, event.bytes_out) == (0, 0, 0)
 
 
 def test_what_is_no_report_is_refused():
     with pytest.raises(KeyError):
-        task_finished({"operator": "reads"})
+        TaskReport.from_bytes(b'{"operator":"reads"}')
 
 
 def metrics(task):
@@ -154,7 +154,7 @@ def metrics(task):
 def events_of(store, *ids):
     report, _ = run_timestep(store, 3, [1])
     for stage, task in ids:
-        yield task_finished(report | {"spark": {"stage": stage, "task": task}})
+        yield task_finished(replace(report, spark=SparkTask(stage=stage, task=task)))
 
 
 def test_the_report_says_which_spark_task_it_was(store):

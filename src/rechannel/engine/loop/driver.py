@@ -44,7 +44,8 @@ from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer, abilities
 from rechannel.engine.reconfigure.switch import ProgramSwitch
-from rechannel.engine.stages.runner import Report, Runner, Timestep
+from rechannel.engine.stages.runner import Runner, Timestep
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.facts import Limits
@@ -517,7 +518,7 @@ class Driver:
         self._housekeep(self._publisher.oldest)
         return True
 
-    def _follow_reduction(self, reports: list[Report]) -> None:
+    def _follow_reduction(self, reports: list[TaskReport]) -> None:
         resolved = resolve_combine(self._plan, self._configuration, reports)
         if resolved is not self._configuration:
             version = self._configuration.version + 1

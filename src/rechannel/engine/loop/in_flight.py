@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from rechannel.engine.loop.schedule import Needs, Schedule, Unit
 from rechannel.engine.program.physical import PhysicalPlan, Stage
-from rechannel.engine.program.steps import edit_of, rowless, stage_step, timed, times_of
-from rechannel.engine.stages.runner import Report, Runner, Timestep
+from rechannel.engine.program.steps import edit_of, rowless, stage_step, states_of, timed, times_of
+from rechannel.engine.stages.runner import Runner, Timestep
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import TASK_BYTES
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Edit, Manifest
@@ -33,7 +34,7 @@ class InFlight:
     decided_ms: float
     moved: float = 0.0
     rewrite: Mapping[str, Intervals] = field(default_factory=dict)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[TaskReport] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Done:
     """A unit came back."""
 
     unit: Unit
-    reports: list[Report]
+    reports: list[TaskReport]
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class InFlights:
         except Exception as error:
             return Failed(unit, error)
 
-    def _reports(self, unit: Unit) -> list[Report]:
+    def _reports(self, unit: Unit) -> list[TaskReport]:
         name, number = unit
         flight = self._flights[number]
         stage = self._plan.stage(name)
@@ -253,12 +254,12 @@ class InFlights:
         flight = self._flights[number]
         flight.reports.extend(reports)
         for report in reports:
-            for input_, latest in report.get("marks", {}).items():
+            for input_, latest in report.emitted.event_times.items():
                 flight.seen[input_] = max(latest, flight.seen.get(input_, latest))
         if self._plan.stage(name).logic is not None:
             edit = edit_of(reports, name)
             expected = flight.decided.configuration.operators[name].tasks
-            arrived = sum(report["operator"] == name for report in reports)
+            arrived = sum(report.operator == name for report in reports)
             if arrived != expected:
                 msg = (
                     f"operator {name!r}, timestep {number}: {arrived} of {expected} tasks reported"
@@ -274,7 +275,7 @@ class InFlights:
         for node, keys in kept_of(flight.reports).items():
             self._runner.kept(number, node, keys)
         # A front that runs with its first reader has not run yet; its reports come with the reader's.
-        return tuple(dict.fromkeys(report["operator"] for report in reports))
+        return tuple(dict.fromkeys(report.operator for report in reports))
 
     def committable(self) -> InFlight | None:
         """The oldest timestep, if all its units are done."""
@@ -299,20 +300,19 @@ class InFlights:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def nexts_of(reports: list[Report], operator: str) -> dict[str, int]:
+def nexts_of(reports: list[TaskReport], operator: str) -> dict[str, int]:
     """Of runs that tasks looked at, the first time behind this timestep that a row waits for."""
     out: dict[str, int] = {}
-    for report in reports:
-        if report["operator"] == operator:
-            for segment, at in report.get("nexts", {}).items():
-                out[segment] = min(at, out.get(segment, at))
+    for state in states_of(reports, operator):
+        for segment, at in state.first_timers.items():
+            out[segment] = min(at, out.get(segment, at))
     return out
 
 
-def kept_of(reports: list[Report]) -> dict[str, list[str]]:
+def kept_of(reports: list[TaskReport]) -> dict[str, list[str]]:
     """Outbox files by node, in the order of their tasks."""
     out: dict[str, list[tuple[int, str]]] = {}
     for report in reports:
-        for node, file in report.get("outbox", {}).items():
-            out.setdefault(node, []).append((report["task"], file["key"]))
+        for node, file in report.emitted.buffered.items():
+            out.setdefault(node, []).append((report.task, file.key))
     return {node: [key for _, key in sorted(files)] for node, files in out.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rechannel.engine.stages.runner import Report
+from rechannel.kernels.tasks.report import TaskReport
 
 
 class Listener(Protocol):
@@ -29,7 +29,7 @@ class Listener(Protocol):
         self,
         timestep: int,
         *,
-        reports: list[Report],
+        reports: list[TaskReport],
         began_ms: float,
         at_ms: float,
         phases: Mapping[str, float],

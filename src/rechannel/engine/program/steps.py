@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import Address, StageStep, TaskState
 from rechannel.kernels.tasks.clocks import handed_on
-from rechannel.model.codec import decode
+from rechannel.kernels.tasks.report import StateReport, TaskReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
@@ -178,26 +177,30 @@ def can_combine(plan: PhysicalPlan, operator: str) -> bool:
     return can is not None and can.combinable and not can.logic.ordered
 
 
-def edit_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Edit:
-    """One edit of an operator's manifest from the reports of its tasks."""
-    edits = [
-        decode(Edit, report["edit"])
-        for report in reports
-        if report["operator"] == operator and "edit" in report
-    ]
+def edit_of(reports: Iterable[TaskReport], operator: str) -> Edit:
+    """Return one edit of an operator's manifest from the reports of its tasks."""
+    edits = [state.edit for state in states_of(reports, operator)]
     return Edit(
         retire=tuple(r for edit in edits for r in edit.retire),
         add=tuple(run for edit in edits for run in edit.add),
     )
 
 
-def times_of(reports: Sequence[Mapping[str, Any]], operator: str) -> Times | None:
-    """Event time of an operator, which all of its tasks tell alike; None where it has none. Raises TimestepError."""
-    told = [r["times"] for r in reports if r["operator"] == operator and "times" in r]
+def times_of(reports: Iterable[TaskReport], operator: str) -> Times | None:
+    """Return the event time of an operator; None where it does not go by event time.
+
+    Raises TimestepError if its tasks disagree.
+    """
+    told = [state.times for state in states_of(reports, operator) if state.times is not None]
     if any(other != told[0] for other in told[1:]):
         msg = f"tasks of operator {operator!r} disagree on event time: {told}"
         raise TimestepError(msg)
-    return decode(Times, told[0]) if told else None
+    return told[0] if told else None
+
+
+def states_of(reports: Iterable[TaskReport], operator: str) -> Iterator[StateReport]:
+    """What the tasks of an operator say of its state."""
+    return (r.state for r in reports if r.operator == operator and r.state is not None)
 
 
 COMBINE_BELOW = 0.5
@@ -206,15 +209,15 @@ than values."""
 
 
 def resolve_combine(
-    plan: PhysicalPlan, configuration: Configuration, reports: Sequence[Mapping[str, Any]]
+    plan: PhysicalPlan, configuration: Configuration, reports: Iterable[TaskReport]
 ) -> Configuration:
     """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered)."""
     offered: dict[str, int] = {}
     keys: dict[str, int] = {}
     for report in reports:
-        for operator, _, rows, _, distinct, _ in report.get("sent", ()):
-            offered[operator] = offered.get(operator, 0) + rows
-            keys[operator] = keys.get(operator, 0) + distinct
+        for sent in report.emitted.sent:
+            offered[sent.operator] = offered.get(sent.operator, 0) + sent.offered
+            keys[sent.operator] = keys.get(sent.operator, 0) + sent.keys
     for operator, rows in offered.items():
         if not can_combine(plan, operator):
             continue

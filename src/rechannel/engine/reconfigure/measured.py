@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.engine.reconfigure.latencies import Latencies
-from rechannel.engine.stages.runner import Report
 from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.kernels.tasks.report import HotKey, TaskReport
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -45,7 +45,7 @@ class Measured:
         """manifests: of all operators, as of now."""
         self._manifests = manifests
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
-        self._hot: deque[tuple[Configuration, list[tuple[str, list[list[int]]]]]]
+        self._hot: deque[tuple[Configuration, list[tuple[str, tuple[HotKey, ...]]]]]
         self._hot = deque(maxlen=LOOKED_AT)
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
@@ -55,15 +55,15 @@ class Measured:
     def committed(
         self,
         timestep: int,
-        reports: Sequence[Report],
+        reports: Sequence[TaskReport],
         configuration: Configuration,
         took_ms: float,
         moved: float,
     ) -> None:
         """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
-        bins = [(r["operator"], r["bins"]) for r in reports if r.get("bins")]
+        bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
         self._bins.append((configuration, bins))
-        hot = [(r["operator"], r["hot"]) for r in reports if r.get("hot")]
+        hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]
         self._hot.append((configuration, hot))
         if moved <= 0:
             self._quiet.append(took_ms)
@@ -93,8 +93,8 @@ class Measured:
                 if _same_bins(then, configuration, operator) is None:
                     continue
                 rows = out.setdefault(operator, {})
-                for key, count in keys:
-                    rows[key] = rows.get(key, 0.0) + count
+                for key in keys:
+                    rows[key.hash] = rows.get(key.hash, 0.0) + key.rows
         return out
 
     def sizes(self, configuration: Configuration) -> Sizes:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
+from rechannel.kernels.tasks.report import SparkTask
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
@@ -201,7 +202,7 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def identity() -> tuple[int, str, dict[str, int]]:
+def identity() -> tuple[int, str, SparkTask]:
     """Return the task number, a globally unique name of this attempt, and Spark's ids of it."""
     from pyspark import TaskContext
 
@@ -211,7 +212,7 @@ def identity() -> tuple[int, str, dict[str, int]]:
         raise RuntimeError(msg)
     stage, attempt = int(context.stageId()), int(context.taskAttemptId())
     name = f"{attempt}-{uuid.uuid4().hex[:12]}"
-    return context.partitionId(), name, {"stage": stage, "task": attempt}
+    return context.partitionId(), name, SparkTask(stage=stage, task=attempt)
 
 
 def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,9 @@ from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
 from rechannel.engine.spark.runner import reports_of
 from rechannel.engine.spark.stages import ROWS, blobs_of
-from rechannel.engine.stages.runner import Report
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.load import Load, Scatter
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.routing import Routing
 from rechannel.sources.spark_types import arrow_schema
 
@@ -71,7 +71,7 @@ class SparkLoader:
         table: Any,
         names: tuple[str, ...],
         slices: Routing,
-    ) -> list[Report]:
+    ) -> list[TaskReport]:
         """Load a table in one Spark job. Returns the reports of its tasks."""
         shipped = Shipped.of(program)
         scattered = table.mapInArrow(ScatterCall(shipped, names, slices), ROWS)

@@ -44,14 +44,14 @@ from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
-from rechannel.engine.stages.runner import Report, SourceSlice, Timestep
+from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
 from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.wire import unpack
-from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, explained, only
 
@@ -116,7 +116,7 @@ class SparkRunner:
         if self.placing is not None:
             self.placing.look(timestep.configuration.executors)
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
         """Plan the unit and, unless a later unit's job will run it, run it."""
         self.jobs.describe(f"rechannel:{self.job}:{timestep}:{stage}")
         self.jobs.tag(self._tag)
@@ -132,7 +132,7 @@ class SparkRunner:
     def _tag(self) -> str:
         return f"rechannel-{self.job}"
 
-    def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[Report]:
+    def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[TaskReport]:
         if stage.logic is None:
             rows = self._source_rows(held, stage, step)
         else:
@@ -316,10 +316,10 @@ class SparkRunner:
             self.release(timestep)
 
 
-def reports_of(blobs: Iterable[bytes]) -> list[Report]:
+def reports_of(blobs: Iterable[bytes]) -> list[TaskReport]:
     """Return the reports among blobs."""
     bodies = Inbox.of(unpack(pa.py_buffer(blob)) for blob in blobs).reports
-    return [decode_report(body) for body in bodies]
+    return [TaskReport.from_bytes(body) for body in bodies]
 
 
 class NoJobs:

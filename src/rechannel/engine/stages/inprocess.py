@@ -22,7 +22,7 @@ from rechannel.engine.program.physical import (
     SourceFrame,
     UnionFrame,
 )
-from rechannel.engine.stages.runner import Report, Timestep
+from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import as_it_is
 from rechannel.engine.stages.splits import assign
@@ -31,7 +31,7 @@ from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.wire import REPORT, SCHEMA, unpack
 from rechannel.kernels.tasks.load import Load, Scatter
-from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.routing import Routing
@@ -89,7 +89,7 @@ class InProcessRunner:
             del self._tried[unit]
         self._timesteps[timestep.number] = timestep
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
         """Run all tasks of a unit; keep what they send for their consumers."""
         self._tried[stage, timestep] += 1
         program = self.programs[stage]
@@ -104,7 +104,7 @@ class InProcessRunner:
         data = [(p, blob) for p, blob in parcels if not _is_report(blob) or p != step.reports_to]
         self._exchanges[stage, timestep] = data
         return [
-            decode_report(unpack(pa.py_buffer(blob)).message.to_pybytes())
+            TaskReport.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes())
             for p, blob in parcels
             if _is_report(blob) and p == step.reports_to
         ]
@@ -289,12 +289,12 @@ class InProcessLoader:
         table: pa.Table,
         names: tuple[str, ...],
         slices: Routing,
-    ) -> list[Report]:
+    ) -> list[TaskReport]:
         """Scatter, then write slice after slice."""
         sent = _parcels(Scatter(program, names, slices).run(table.to_batches(), 0))
-        out: list[Report] = []
+        out: list[TaskReport] = []
         for number in range(slices.tasks):
             mine = [_arrived([blob]) for p, blob in sent if p == number]
             for _, blob in _parcels(Load(program, step, slices).run(mine, number, self.names())):
-                out.append(decode_report(unpack(pa.py_buffer(blob)).message.to_pybytes()))
+                out.append(TaskReport.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes()))
         return out

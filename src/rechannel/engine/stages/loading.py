@@ -15,9 +15,9 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.steps import edit_of
-from rechannel.engine.stages.runner import Report
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.load import conform_state
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
@@ -41,7 +41,7 @@ class Loader(Protocol):
         table: Any,
         names: tuple[str, ...],
         slices: Routing,
-    ) -> list[Report]:
+    ) -> list[TaskReport]:
         """Scatter and write the rows. Returns one report per slice."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import Offset, SourceReader, Split
 
@@ -20,15 +21,6 @@ class SourceSlice:
     end: Offset
     layout: tuple[Split, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"start": self.start, "end": self.end, "layout": list(self.layout)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SourceSlice:
-        """Invert `to_json`."""
-        return cls(start=data["start"], end=data["end"], layout=tuple(data["layout"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timestep:
@@ -40,17 +32,13 @@ class Timestep:
     slices: Mapping[str, SourceSlice] = field(default_factory=dict)
 
 
-Report = dict[str, Any]
-"""What one task says of itself (see kernels.measure)."""
-
-
 class Runner(Protocol):
     """Executes the stages of timesteps. Methods may be called from several threads, for different units."""
 
     def open(self, timestep: Timestep) -> None:
         """Learn of a timestep before its first stage runs."""
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[Report]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
         """Run a unit and return the reports that have arrived with it.
 
         A front may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or

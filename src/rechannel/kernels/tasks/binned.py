@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.kernels.shuffle.receive import Received
+from rechannel.kernels.tasks.report import HotKey
 from rechannel.model.routing import Routing
 
 Counts = npt.NDArray[np.int64]
@@ -35,11 +36,11 @@ HOT = 16
 """Of all rows of a task, a hot key has at least this part."""
 
 
-def hottest(received: Received, rows: int) -> list[list[int]]:
-    """(hash, rows) of the keys that have more than a sixteenth of a task's rows: fewer than 16."""
+def hottest(received: Received, rows: int) -> list[HotKey]:
+    """The keys that have more than a sixteenth of a task's rows: fewer than 16."""
     groups = received.groups
     hot = np.flatnonzero(groups.sizes * HOT > rows)
-    return [[int(received.hashes[i]), int(groups.sizes[i])] for i in hot]
+    return [HotKey(hash=int(received.hashes[i]), rows=int(groups.sizes[i])) for i in hot]
 
 
 def unpack_bins(text: str) -> npt.NDArray[np.uint32]:

@@ -19,6 +19,7 @@ from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
 from rechannel.kernels.shuffle.watermarks import EventTime, told, watermark_blobs
 from rechannel.kernels.tasks.kept_rows import KeptRows
 from rechannel.kernels.tasks.measure import Measures
+from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import outbox_key
@@ -125,8 +126,8 @@ class Emitter:
                 return function.divided(batch, run)
             return run(function, batch), None
 
-    def finish(self) -> dict[str, Any]:
-        """Write outbox files; what was sent and kept, for the report."""
+    def finish(self) -> Emitted:
+        """Write the files of the sink buffer; return what was sent and buffered, for the report."""
         with self.measures.activity("outbox"):
             kept = {
                 node: write_sink_buffer(
@@ -142,11 +143,18 @@ class Emitter:
                 for node, batches in self._kept.batches()
             }
             self._kept.close()
-        sent = [
-            [operator, into, s.stats.offered, s.stats.sent, s.stats.keys, s.stats.size]
-            for (operator, into), s in self._senders.items()
-        ]
-        return {"sent": sent, "outbox": kept, "marks": dict(self._latest)}
+        sent = tuple(
+            Sent(
+                operator=operator,
+                input=into,
+                offered=sender.stats.offered,
+                rows=sender.stats.sent,
+                keys=sender.stats.keys,
+                bytes=sender.stats.size,
+            )
+            for (operator, into), sender in self._senders.items()
+        )
+        return Emitted(sent=sent, buffered=kept, event_times=dict(self._latest))
 
 
 def run_function(
@@ -191,11 +199,11 @@ def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def write_sink_buffer(store: Store, key: str, batches: list[pa.RecordBatch]) -> dict[str, Any]:
+def write_sink_buffer(store: Store, key: str, batches: list[pa.RecordBatch]) -> BufferFile:
     """Keep rows in one Arrow file of the store, whole or not at all."""
     size = write_rows(store, key, batches)
     rows = sum(batch.num_rows for batch in batches)
-    return {"key": key, "rows": rows, "size": size}
+    return BufferFile(key=key, rows=rows, bytes=size)
 
 
 def _as_list(made: Any) -> list[pa.RecordBatch]:

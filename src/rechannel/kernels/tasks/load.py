@@ -16,9 +16,8 @@ from rechannel.kernels.lsm.runs import RunWriter
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import plain_key
 from rechannel.kernels.shuffle.wire import DATA, Blob, encode, from_batches, pack, to_batches
-from rechannel.kernels.tasks.measure import encode_report
-from rechannel.kernels.tasks.stateful_task import report_blob
-from rechannel.model import codec
+from rechannel.kernels.tasks.measure import Measures
+from rechannel.kernels.tasks.report import StateReport, TaskReport
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
@@ -110,6 +109,7 @@ class Load:
         self, batches: Iterable[pa.RecordBatch], number: int, attempt: str
     ) -> Iterator[pa.RecordBatch]:
         """(slice, blob) rows in, one report out."""
+        measures = Measures()
         schema = stored_schema(self.program)
         width = len(self.program.can.logic.key_schema)
         blobs = sorted(from_batches(batches), key=lambda blob: (blob.producer, blob.sequence))
@@ -131,5 +131,12 @@ class Load:
             writer = RunWriter(self.program, self.step, number, attempt)
             own = self.slices.intervals_of(number)
             edit = Edit(add=writer.write(Rows(hashes, columns, None), own, 0, BASE_LEVEL))
-        report = {"operator": self.program.operator, "task": number, "edit": codec.encode(edit)}
-        yield from to_batches([(-1, report_blob(number, encode_report(report)))])
+        report = TaskReport(
+            operator=self.program.operator,
+            timestep=self.step.timestep,
+            task=number,
+            attempt=attempt,
+            state=StateReport(edit=edit),
+            costs=measures.costs(),
+        )
+        yield from to_batches([(-1, report.blob())])

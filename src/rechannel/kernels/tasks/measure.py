@@ -1,19 +1,16 @@
-"""What a task measures of itself, and the report in which it says so.
-
-A report is one JSON object and travels as a row of the data: exactly the winning attempts arrive, once.
-"""
+"""What a task measures of itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from rechannel.kernels.tasks.report import TaskCosts
 from rechannel.state.cache.fetch_time import fetched
 
 T = TypeVar("T")
@@ -61,25 +58,14 @@ class Measures:
         """Add to a count."""
         self.counts[name] = self.counts.get(name, 0) + amount
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; closes the measurement."""
-        return {
-            "started_ms": round(self.started_ms, 3),
-            "finished_ms": round(time.time() * 1e3, 3),
-            "cpu_ms": round((time.process_time() - self._cpu) * 1e3, 3),
-            "ms": {name: round(value, 3) for name, value in self.ms.items()},
-            "counts": self.counts,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-        }
-
-
-def encode_report(report: dict[str, Any]) -> bytes:
-    """Report as bytes."""
-    return json.dumps(report, separators=(",", ":")).encode()
-
-
-def decode_report(data: bytes) -> dict[str, Any]:
-    """Invert `encode_report`."""
-    report: dict[str, Any] = json.loads(data)
-    return report
+    def costs(self) -> TaskCosts:
+        """Return what was measured, up to now."""
+        return TaskCosts(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=round(self.started_ms, 3),
+            finished_ms=round(time.time() * 1e3, 3),
+            cpu_ms=round((time.process_time() - self._cpu) * 1e3, 3),
+            ms={name: round(value, 3) for name, value in self.ms.items()},
+            counts=self.counts,
+        )

@@ -11,8 +11,8 @@ from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import CHUNK_BYTES, CHUNK_ROWS, Order, chunk_bytes
 from rechannel.kernels.shuffle.wire import to_batches
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.measure import Measures, encode_report
-from rechannel.kernels.tasks.stateful_task import report_blob
+from rechannel.kernels.tasks.measure import Measures
+from rechannel.kernels.tasks.report import SparkTask, TaskReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class SourceTask:
     step: StageStep
     task: int
     attempt: str
-    origin: dict[str, int] | None = None
+    origin: SparkTask | None = None
 
     def run(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """(order, batch) pairs in, (partition, blob) rows out; the last blob is the task's report."""
@@ -37,16 +37,16 @@ class SourceTask:
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
         yield from emitter.marks(self.step.marks)
-        report = {
-            "operator": self.program.operator,
-            "task": self.task,
-            "attempt": self.attempt,
-            "timestep": self.step.timestep,
-            "spark": self.origin,
-            **emitter.finish(),
-            **measures.to_json(),
-        }
-        yield self._home(), report_blob(self.task, encode_report(report))
+        report = TaskReport(
+            operator=self.program.operator,
+            timestep=self.step.timestep,
+            task=self.task,
+            attempt=self.attempt,
+            spark=self.origin,
+            emitted=emitter.finish(),
+            costs=measures.costs(),
+        )
+        yield self._home(), report.blob()
 
     def _home(self) -> int:
         """Partition that this task's report goes to: one of the first consumer's tasks, or the action's own rows."""

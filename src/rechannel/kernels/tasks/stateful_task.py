@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,21 +28,50 @@ from rechannel.kernels.shuffle.receive import Inbox, Received, receive, refuse_t
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.shuffle.watermarks import latest_of
-from rechannel.kernels.shuffle.wire import REPORT, Blob, from_batches, pack, to_batches
+from rechannel.kernels.shuffle.wire import Blob, from_batches, to_batches
 from rechannel.kernels.tasks.binned import Counts, hottest, pack_bins, rows_per_bin
 from rechannel.kernels.tasks.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.tasks.emission import Emission
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.measure import Measures, encode_report
+from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import Load, Part, parts_of
+from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
-from rechannel.model.codec import encode
-from rechannel.model.eventtime import Clock
+from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import HashArray
+from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
 
 IN_HAND = 4
 """What arrives is held up to this part of a task's memory, and lies on disk from then on."""
+
+
+@dataclass
+class _Done:
+    """What becomes of a task's state, part by part."""
+
+    edits: list[Edit] = field(default_factory=list)
+    per_bin: Counts | None = None
+    hot_keys: list[HotKey] = field(default_factory=list)
+    first_timers: dict[str, int] = field(default_factory=dict)
+
+    def received(self, routing: Routing | None, received: Received, rows: int) -> None:
+        """Count what a part received. rows: of all parts."""
+        self.hot_keys += hottest(received, rows)
+        counts = rows_per_bin(routing, received)
+        if self.per_bin is not None and counts is not None:
+            counts += self.per_bin
+        self.per_bin = counts
+
+    def report(self, times: Times | None) -> StateReport:
+        """Return what the report says of it."""
+        return StateReport(
+            edit=all_of(self.edits),
+            times=times,
+            bins=pack_bins(self.per_bin),
+            hot_keys=tuple(self.hot_keys),
+            first_timers=self.first_timers,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +82,7 @@ class StatefulTask:
     step: StageStep
     task: int
     attempt: str
-    origin: dict[str, int] | None = None
+    origin: SparkTask | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """(partition, blob) rows in, (partition, blob) rows out; the last blob is the task's report."""
@@ -68,17 +96,23 @@ class StatefulTask:
             emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
             times = times_after(self.program, self.step, latest_of(inbox.marks))
             clock = clock_of(self.program, self.step, times)
-            report: dict[str, Any] = {}
-            yield from self._apply(inbox.data, spool, emitter, measures, clock, report)
+            done = _Done()
+            yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
             measures.count("bytes_spilled", spool.size)
         yield from emitter.marks(
             handed_on(self.program.operator, self.program.can, times.watermark)
         )
-        report.update(emitter.finish())
-        if self.program.times:
-            report["times"] = encode(times)
-        report.update(measures.to_json())
-        for body in [*inbox.reports, encode_report(report)]:
+        report = TaskReport(
+            operator=self.program.operator,
+            timestep=self.step.timestep,
+            task=self.task,
+            attempt=self.attempt,
+            spark=self.origin,
+            emitted=emitter.finish(),
+            state=done.report(times if self.program.times else None),
+            costs=measures.costs(),
+        )
+        for body in [*inbox.reports, report.to_bytes()]:
             yield self.step.reports_to, report_blob(self.task, body)
 
     def _apply(
@@ -88,9 +122,9 @@ class StatefulTask:
         emitter: Emitter,
         measures: Measures,
         clock: Clock,
-        report: dict[str, Any],
+        done: _Done,
     ) -> Iterator[tuple[int, bytes]]:
-        """Blobs of what is emitted, part by part (see `parts`); the report is filled on the way."""
+        """Yield blobs of what is emitted, part by part (see `parts`), and note in `done` what becomes of state."""
         can, state = self.program.can, self.step.tasks[self.task]
         runs = OpenRuns(self.program, state.runs)
         load = Load.of(blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs))
@@ -103,17 +137,11 @@ class StatefulTask:
             measures=measures,
             clock=clock,
         )
-        edits: list[Edit] = []
-        per_bin: Counts | None = None
-        hot: list[list[int]] = []
-        nexts: dict[str, int] = {}
         for part in parts_of(state, can, blobs, load, self.step.memory, spool, runs=runs):
             with measures.activity("deserialise"):
                 received = receive(can, part.blobs, part.rows)
             refuse_too_large(self.program.operator, self.step.timestep, can, received)
-            hot += hottest(received, load.rows)
-            rows = rows_per_bin(self.step.routing, received)
-            per_bin = rows if per_bin is None or rows is None else per_bin + rows
+            done.received(self.step.routing, received, load.rows)
             known = runs if part.whole else OpenRuns(self.program, part.state.runs)
             yield from self._part(
                 part,
@@ -121,26 +149,14 @@ class StatefulTask:
                 known,
                 storing=storing,
                 emitter=emitter,
-                nexts=nexts,
-                edits=edits,
+                done=done,
             )
             del received
-        edits.append(storing.merges())
+        done.edits.append(storing.merges())
         measures.count("rows_in", load.rows)
         measures.count("bytes_in", load.size)
         measures.count("runs", len(state.runs))
         measures.count("bytes_fetched", measures.bytes_fetched)
-        report |= {
-            "operator": self.program.operator,
-            "task": self.task,
-            "attempt": self.attempt,
-            "timestep": self.step.timestep,
-            "spark": self.origin,
-            "edit": encode(all_of(edits)),
-            "bins": pack_bins(per_bin),
-            "hot": hot,
-            **({"nexts": nexts} if nexts else {}),
-        }
 
     def _part(
         self,
@@ -150,8 +166,7 @@ class StatefulTask:
         *,
         storing: Storing,
         emitter: Emitter,
-        nexts: dict[str, int],
-        edits: list[Edit],
+        done: _Done,
     ) -> Iterator[tuple[int, bytes]]:
         """One part: what it emits, and the edits of state that it leads to. runs: its state."""
         can, state = self.program.can, part.state
@@ -175,10 +190,12 @@ class StatefulTask:
             with measures.activity("process"):
                 shown, totals = self._advanced(can.totals, work, measures)
         else:
-            showing = Emission(self.program, self.step.timestep, state.own, runs, measures, nexts)
+            showing = Emission(
+                self.program, self.step.timestep, state.own, runs, measures, done.first_timers
+            )
             shown = showing.of(arrivals, applied, fresh)
             totals = Edit(retire=retired(state.totals, state.own))
-        edits += [storing.fresh(part, fresh, runs), totals]
+        done.edits += [storing.fresh(part, fresh, runs), totals]
         measures.count("keys", len(received.hashes))
         measures.count("keys_found", _found(arrivals))
         measures.count("rows_out", shown[0].num_rows)
@@ -250,21 +267,6 @@ def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
     if awaited is None and clock.since is not None:
         awaited = clock.watermark, clock.watermark
     return 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
-
-
-def report_blob(task: int, body: bytes) -> bytes:
-    """A report as a blob."""
-    return pack(
-        Blob(
-            kind=REPORT,
-            input=0,
-            producer=task,
-            sequence=0,
-            combined=False,
-            rows=0,
-            message=pa.py_buffer(body),
-        )
-    )
 
 
 def _found(arrivals: OperatorInput) -> int:

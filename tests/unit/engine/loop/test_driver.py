@@ -24,6 +24,7 @@ from rechannel.errors import (
     as_rechannel_error,
 )
 from rechannel.job import InProcess, Job
+from rechannel.kernels.tasks.report import BufferFile
 from rechannel.model.configuration import Combine
 from rechannel.model.patience import Patience
 from rechannel.settings import Settings
@@ -37,6 +38,7 @@ from rechannel.testing import (
     TaskFaults,
     script,
 )
+from tests.support.reports import reported
 
 ROWS = [[{"k": 1, "v": 1}, {"k": 2, "v": 2}], [{"k": 1, "v": 3}], [{"k": 3, "v": 4}]]
 AFTER = Fault(kind=FaultKind.AFTER)
@@ -321,7 +323,7 @@ def test_tasks_that_report_twice_or_not_at_all_stop_the_job():
     run = process.runner.run
 
     def forgetful(timestep: int, stage: str, step: Any) -> list[Any]:
-        return [r for r in run(timestep, stage, step) if r["operator"] != "sums" or r["task"]]
+        return [r for r in run(timestep, stage, step) if r.operator != "sums" or r.task]
 
     process.runner.run = forgetful  # type: ignore[method-assign]
     with pytest.raises(TimestepError, match="operator 'sums', timestep 1: 1 of 2 tasks reported"):
@@ -342,11 +344,15 @@ def test_kept_rows_of_all_stages_are_read_together():
     assert sorted(harness.output().column("k").to_pylist()) == [1, 2]
 
 
+def file(key: str) -> BufferFile:
+    return BufferFile(key=key, rows=1, bytes=1)
+
+
 def test_files_are_kept_in_the_order_of_their_tasks():
     reports = [
-        {"task": 1, "outbox": {"a": {"key": "a1"}}},
-        {"task": 0, "outbox": {"a": {"key": "a0"}, "b": {"key": "b0"}}},
-        {"task": 2},
+        reported("in", 1, buffered={"a": file("a1")}),
+        reported("in", 0, buffered={"a": file("a0"), "b": file("b0")}),
+        reported("in", 2),
     ]
     assert kept_of(reports) == {"a": ["a0", "a1"], "b": ["b0"]}
 

@@ -16,13 +16,14 @@ from rechannel.engine.program.steps import (
     routing_of,
     stage_step,
 )
-from rechannel.model.codec import encode
+from rechannel.kernels.tasks.report import Sent, TaskReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.state.merging import BASE_LEVEL, MergePolicy
 from rechannel.testing import Harness, script
+from tests.support.reports import edited, reported
 
 
 def fan_out() -> PhysicalPlan:
@@ -173,36 +174,40 @@ def test_an_edit_is_what_all_tasks_of_the_operator_changed():
     everything = Intervals.everything()
     edits = [Edit(add=(run(1),)), Edit(retire=(((1,), everything),), add=(run(2),))]
     reports = [
-        {"operator": "in"},
-        {"operator": "sums", "edit": encode(edits[0])},
-        {"operator": "last", "edit": encode(Edit(add=(run(9),)))},
-        {"operator": "sums", "edit": encode(edits[1])},
+        reported("in"),
+        reported("sums", state=edited(edits[0])),
+        reported("last", state=edited(Edit(add=(run(9),)))),
+        reported("sums", state=edited(edits[1])),
     ]
     merged = edit_of(reports, "sums")
     assert merged == Edit(retire=(((1,), everything),), add=(run(1), run(2)))
 
 
-def reported(*sent: tuple[str, int, int]) -> list[dict[str, object]]:
-    return [{"sent": [[operator, 0, rows, rows, keys, 1]]} for operator, rows, keys in sent]
+def sending(*sent: tuple[str, int, int]) -> list[TaskReport]:
+    return [
+        reported(
+            "in",
+            sent=(Sent(operator=operator, input=0, offered=rows, rows=rows, keys=keys, bytes=1),),
+        )
+        for operator, rows, keys in sent
+    ]
 
 
 def test_automatic_combining_follows_what_it_would_save():
     configuration = configured(fan_out())
-    worth = resolve_combine(
-        fan_out(), configuration, reported(("sums", 100, 10), ("sums", 100, 80))
-    )
+    worth = resolve_combine(fan_out(), configuration, sending(("sums", 100, 10), ("sums", 100, 80)))
     assert worth is configuration
-    not_worth = resolve_combine(fan_out(), configuration, reported(("sums", 100, 80)))
+    not_worth = resolve_combine(fan_out(), configuration, sending(("sums", 100, 80)))
     assert not not_worth.operators["sums"].combining
     assert not_worth.version == configuration.version + 1
-    back = resolve_combine(fan_out(), not_worth, reported(("sums", 100, 10)))
+    back = resolve_combine(fan_out(), not_worth, sending(("sums", 100, 10)))
     assert back.operators["sums"].combining
 
 
 def test_nothing_is_decided_from_nothing():
     configuration = configured(fan_out())
-    assert resolve_combine(fan_out(), configuration, reported(("sums", 0, 0))) is configuration
-    assert resolve_combine(fan_out(), configuration, [{}]) is configuration
+    assert resolve_combine(fan_out(), configuration, sending(("sums", 0, 0))) is configuration
+    assert resolve_combine(fan_out(), configuration, [reported("in")]) is configuration
 
 
 def test_what_the_user_decided_stays():
@@ -211,7 +216,7 @@ def test_what_the_user_decided_stays():
         tasks=1, routing=Routing.even(bins=1, tasks=1), combine=Combine.ON
     )
     configuration = configuration.with_operator("sums", fixed)
-    assert resolve_combine(fan_out(), configuration, reported(("sums", 100, 100))) is configuration
+    assert resolve_combine(fan_out(), configuration, sending(("sums", 100, 100))) is configuration
 
 
 def test_a_task_writes_its_share_of_what_is_written_anew_and_merges_nothing_else():

@@ -29,6 +29,7 @@ from rechannel.engine.reconfigure.measured import (
     Measured,
     bytes_per_bin,
 )
+from rechannel.kernels.tasks.report import HotKey, TaskReport
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -37,6 +38,7 @@ from rechannel.settings import Settings
 from rechannel.state.manifest import Manifest, Run
 from rechannel.testing import Harness, script
 from tests.support.changing import configuration, keyed
+from tests.support.reports import edited, reported
 
 FOUR = configuration(counts=keyed(2, 4))
 
@@ -45,8 +47,9 @@ def packed(*rows: int) -> str:
     return base64.b64encode(zlib.compress(np.array(rows, dtype="<u4").tobytes())).decode()
 
 
-def report(operator: str, *rows: int) -> dict[str, object]:
-    return {"operator": operator, "bins": packed(*rows) if rows else None}
+def report(operator: str, *rows: int, hot: tuple[tuple[int, int], ...] = ()) -> TaskReport:
+    keys = tuple(HotKey(hash=key, rows=count) for key, count in hot)
+    return reported(operator, state=edited(bins=packed(*rows) if rows else None, hot_keys=keys))
 
 
 def run(lo: int, hi: int, size: int, span: int | None = None, seq: int = 1) -> Run:
@@ -152,11 +155,11 @@ def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
 
 def test_keys_are_hot_for_as_long_as_they_are():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5]]}], FOUR, 5, 0)
-    measured.committed(2, [report("counts", 9, 0, 0, 0) | {"hot": [[7, 5], [8, 4]]}], FOUR, 5, 0)
+    measured.committed(1, [report("counts", 9, 0, 0, 0, hot=((7, 5),))], FOUR, 5, 0)
+    measured.committed(2, [report("counts", 9, 0, 0, 0, hot=((7, 5), (8, 4)))], FOUR, 5, 0)
     assert measured.hot(FOUR) == {"counts": {7: 10.0, 8: 4.0}}
     for timestep in range(LOOKED_AT - 1):
-        measured.committed(3 + timestep, [report("counts", 9, 0, 0, 0) | {"hot": []}], FOUR, 5, 0)
+        measured.committed(3 + timestep, [report("counts", 9, 0, 0, 0)], FOUR, 5, 0)
     assert measured.hot(FOUR) == {"counts": {7: 5.0, 8: 4.0}}
     assert measured.hot(configuration(counts=keyed(2, 8))) == {}
 

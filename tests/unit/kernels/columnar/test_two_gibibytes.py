@@ -14,7 +14,7 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.wire import DATA, SCHEMA, Blob, from_batches, pack
-from rechannel.kernels.tasks.measure import decode_report
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import Intervals
@@ -67,10 +67,10 @@ def test_a_task_takes_more_than_two_gibibytes_of_texts(tmp_path):
         timestep=1, now_ms=0, tasks=(TaskState(own=Intervals.everything()),), memory=1 << 29
     )
     task = StatefulTask(program=program, step=step, task=0, attempt="a")
-    (report,) = map(decode_report, Inbox.of(from_batches(task.run(arriving()))).reports)
-    assert report["counts"]["rows_in"] == 4 * ROWS
-    assert report["counts"]["bytes_spilled"] > 1 << 31
-    batches = list(sink_buffer_tables(store, [report["outbox"]["op"]["key"]]))
+    (report,) = map(TaskReport.from_bytes, Inbox.of(from_batches(task.run(arriving()))).reports)
+    assert report.costs.counts["rows_in"] == 4 * ROWS
+    assert report.costs.counts["bytes_spilled"] > 1 << 31
+    batches = list(sink_buffer_tables(store, [report.emitted.buffered["op"].key]))
     assert sum(batch.num_rows for batch in batches) == ROWS
     assert len(batches) > 1
 

@@ -56,7 +56,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def counts(bench: Bench, name: str) -> int:
-    return sum(report["counts"][name] for report in bench.reports)
+    return sum(report.costs.counts[name] for report in bench.reports)
 
 
 def test_what_was_prefetched_is_not_fetched_again(bench, elsewhere):
@@ -93,7 +93,7 @@ def test_without_a_cache_there_is_nothing_to_fetch(tmp_path):
     bench.step([(MANY, 0)])
     bench.step([(FEW, 0)])
     assert counts(bench, "bytes_fetched") == 0
-    assert all("fetch" not in report["ms"] for report in bench.reports)
+    assert all("fetch" not in report.costs.ms for report in bench.reports)
     report = prefetch(bench.program, bench.manifest.runs, Intervals.everything())
     assert report.bytes_fetched == report.requests == 0
     assert report.bytes_present == sum(run.size for run in bench.manifest.runs)
@@ -127,8 +127,8 @@ def test_a_task_says_what_it_fetched_and_how_long_it_took(bench, elsewhere):
     bench.step([(FEW, 0)])
     new = fetched().since(before)
     (report,) = bench.reports
-    assert report["counts"]["bytes_fetched"] == new.bytes > 0
-    assert report["ms"]["fetch"] == pytest.approx(new.ms, abs=0.01)
+    assert report.costs.counts["bytes_fetched"] == new.bytes > 0
+    assert report.costs.ms["fetch"] == pytest.approx(new.ms, abs=0.01)
 
 
 def test_needles_of_a_partial_segment_go_through_the_sieve_of_its_clip(

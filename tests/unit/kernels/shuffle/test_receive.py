@@ -10,10 +10,10 @@ import pytest
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import Inbox, Received, receive
 from rechannel.kernels.shuffle.wire import from_batches
-from rechannel.kernels.tasks.measure import encode_report
-from rechannel.kernels.tasks.stateful_task import report_blob
+from rechannel.kernels.tasks.report import report_blob
 from rechannel.operators.aggregate.functions import LastN
 from rechannel.operators.aggregate.logic import AggregateLogic
+from tests.support.reports import reported
 from tests.support.tasks import ROWS, as_batch, blobs_of, counting, rows, sent
 
 FIRST = rows(("a", 1), ("b", 2), ("a", 3))
@@ -84,7 +84,7 @@ def test_nothing_arrives():
 
 
 def test_reports_are_told_from_rows():
-    body = encode_report({"operator": "front"})
+    body = reported("front").to_bytes()
     parcels = [*sent(counting(), [(FIRST, 0)]), (0, report_blob(2, body))]
     inbox = Inbox.of(from_batches([as_batch(parcels)]))
     blobs, reports = inbox.data, inbox.reports

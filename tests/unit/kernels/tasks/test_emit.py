@@ -15,6 +15,7 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import receive
 from rechannel.kernels.tasks.emit import Emitter, conform, write_sink_buffer
 from rechannel.kernels.tasks.measure import Measures
+from rechannel.model.codec import encode
 from rechannel.operators.aggregate.functions import LastN
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.stores.memory import MemoryStore
@@ -49,8 +50,8 @@ def test_all_consumers_get_the_rows():
     assert [target for target, _ in parcels] == [0, 10]
     assert [blob.rows for blob in blobs_of(parcels)] == [2, 2]
     assert {blob.producer for blob in blobs_of(parcels)} == {2 << 20 | 1}
-    sent = made.finish()["sent"]
-    assert [entry[:5] for entry in sent] == [["one", 0, 2, 2, 2], ["two", 0, 2, 2, 2]]
+    sent = made.finish().sent
+    assert [encode(one)[:5] for one in sent] == [["one", 0, 2, 2, 2], ["two", 0, 2, 2, 2]]
 
 
 def test_a_shared_function_runs_once():
@@ -77,8 +78,8 @@ def test_a_function_may_answer_any_number_of_batches(times: int):
     below = Branch(node="f", schema=ROWS, function=function, outbox=True)
     made = emitter(Branch(node="in", schema=ROWS, branches=(below,)), store)
     list(made.rows(GIVEN, 0))
-    kept = made.finish()["outbox"]
-    assert kept.get("f", {"rows": 0})["rows"] == 2 * times
+    kept = made.finish().buffered
+    assert sum(file.rows for file in kept.values()) == 2 * times
 
 
 def test_a_table_is_an_answer():
@@ -97,11 +98,11 @@ def test_kept_rows_are_one_file_per_node():
     made = emitter(Branch(node="in", schema=ROWS, outbox=True), store)
     for batch in (GIVEN, rows(), rows(("c", 3))):
         list(made.rows(batch, 0))
-    kept = made.finish()["outbox"]["in"]
-    assert kept["key"].startswith("outbox/in/")
-    assert kept["key"].endswith("-00001-x.arrow")
-    assert kept["size"] == store.size(kept["key"])
-    table = pa.Table.from_batches(sink_buffer_tables(store, [kept["key"]]))
+    kept = made.finish().buffered["in"]
+    assert kept.key.startswith("outbox/in/")
+    assert kept.key.endswith("-00001-x.arrow")
+    assert kept.bytes == store.size(kept.key)
+    table = pa.Table.from_batches(sink_buffer_tables(store, [kept.key]))
     assert table.column("k").to_pylist() == ["a", "b", "c"]
 
 
@@ -109,7 +110,7 @@ def test_rows_that_nobody_emitted_are_not_kept():
     store = MemoryStore()
     made = emitter(Branch(node="in", schema=ROWS, outbox=True), store)
     list(made.rows(rows(), 0))
-    assert made.finish()["outbox"] == {}
+    assert made.finish().buffered == {}
     assert list(store.list("")) == []
 
 
@@ -169,5 +170,5 @@ def test_errors_with_a_message_for_the_user_are_placed_and_keep_their_words():
 def test_an_outbox_file_is_whole_arrow():
     store = MemoryStore()
     written = write_sink_buffer(store, "outbox/a/1-1-x.arrow", [GIVEN, GIVEN])
-    with pa.ipc.open_file(pa.py_buffer(store.read(written["key"]))) as file:
-        assert file.read_all().num_rows == written["rows"] == 4
+    with pa.ipc.open_file(pa.py_buffer(store.read(written.key))) as file:
+        assert file.read_all().num_rows == written.rows == 4

@@ -10,11 +10,10 @@ from rechannel.kernels.lsm.scan import canonical, finished
 from rechannel.kernels.protocol.program import StageStep
 from rechannel.kernels.shuffle.wire import from_batches
 from rechannel.kernels.tasks.load import Load, Scatter, conform_state, stored_schema
-from rechannel.model.codec import decode
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions import Count, Max, Mean
 from rechannel.operators.aggregate.logic import AggregateLogic
-from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.manifest import Manifest
 from rechannel.state.merging import BASE_LEVEL
 from tests.support.tasks import ROWS, Bench, as_batch, counting, reports_of, rows
 
@@ -40,7 +39,7 @@ def load(bench: Bench, table: pa.Table, names: tuple[str, ...]) -> list[int]:
     for number in range(SLICES.tasks):
         mine = [as_batch([parcel]) for parcel in parcels if parcel[0] == number]
         (report,) = reports_of(list(Load(bench.program, STEP, SLICES).run(mine, number, "x")))
-        edit = decode(Edit, report["edit"])
+        edit = report.state.edit
         sizes.append(sum(run.rows for run in edit.add))
         bench.manifest = bench.manifest.apply(edit)
     return sizes

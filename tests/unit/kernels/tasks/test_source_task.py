@@ -14,6 +14,7 @@ from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.wire import DATA, REPORT, from_batches
 from rechannel.kernels.tasks import source_task
 from rechannel.kernels.tasks.source_task import SourceTask, gather_chunks
+from rechannel.model.codec import encode
 from rechannel.model.routing import Routing
 from rechannel.state.stores.memory import MemoryStore
 from tests.support.tasks import ROWS, counting, reports_of, rows
@@ -50,9 +51,9 @@ def test_rows_go_to_the_consumer_and_the_report_to_one_of_its_tasks():
     homes = [t for t, blob in zip(targets, blobs, strict=True) if blob.kind == REPORT]
     assert homes == [4 + 5 % 2]
     (report,) = reports_of(batches)
-    assert (report["operator"], report["task"], report["timestep"]) == ("in", 5, 7)
-    assert report["counts"]["rows_in"] == 3
-    assert [entry[:5] for entry in report["sent"]] == [["op", 0, 3, 3, 3]]
+    assert (report.operator, report.task, report.timestep) == ("in", 5, 7)
+    assert report.costs.counts["rows_in"] == 3
+    assert [encode(sent)[:5] for sent in report.emitted.sent] == [["op", 0, 3, 3, 3]]
 
 
 def test_without_consumers_the_report_is_read_by_the_action():
@@ -61,9 +62,9 @@ def test_without_consumers_the_report_is_read_by_the_action():
     batches = run(program, [(0, A), (0, B)], StageStep(timestep=7, now_ms=0))
     assert [target for batch in batches for target in batch.column(0).to_pylist()] == [-1]
     (report,) = reports_of(batches)
-    kept = report["outbox"]["in"]
-    assert kept["rows"] == 3
-    table = pa.Table.from_batches(sink_buffer_tables(store, [kept["key"]]))
+    kept = report.emitted.buffered["in"]
+    assert kept.rows == 3
+    table = pa.Table.from_batches(sink_buffer_tables(store, [kept.key]))
     assert table.column("v").to_pylist() == [1, 2, 3]
 
 
@@ -75,8 +76,8 @@ def test_a_stage_whose_reports_go_apart_sends_them_there():
 
 def test_nothing_read_is_reported_too():
     (report,) = reports_of(run(front_of(SENDING), []))
-    assert report["counts"] == {}
-    assert report["sent"] == []
+    assert report.costs.counts == {}
+    assert report.emitted.sent == ()
 
 
 def test_neighbouring_batches_of_one_place_are_joined():

@@ -15,7 +15,8 @@ from rechannel.kernels.protocol.program import StageStep, TaskState
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import receive
 from rechannel.kernels.tasks.binned import pack_bins, rows_per_bin, unpack_bins
-from rechannel.kernels.tasks.stateful_task import StatefulTask, report_blob
+from rechannel.kernels.tasks.report import Emitted
+from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
@@ -23,6 +24,7 @@ from rechannel.operators.aggregate.functions import First, LastN
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.process.track import TrackLogic
 from rechannel.state.merging import BASE_LEVEL, Merge
+from tests.support.reports import reported
 from tests.support.tasks import (
     ROWS,
     WHOLE,
@@ -121,7 +123,7 @@ def test_a_merge_that_is_due_leaves_what_was_there():
     (merged,) = [run for run in bench.manifest.runs if run.level == 1]
     assert merged.clip == left
     assert merged.seq == 3
-    assert bench.reports[0]["counts"]["rows_merged"] > 0
+    assert bench.reports[0].costs.counts["rows_merged"] > 0
 
 
 def test_a_dropped_key_leaves_a_tombstone_only_where_an_older_run_may_hold_it():
@@ -142,7 +144,7 @@ def test_what_timed_out_counts_as_absent():
     assert shown(bench, now_ms=110) == [{"k": "a", "n": 2}, {"k": "b", "n": 1}]
     assert shown(bench, now_ms=111) == [{"k": "a", "n": 2}]
     assert bench.step([(rows(("b", 5)), 0)], now_ms=111) == [{"k": "b", "n": 5}]
-    assert bench.reports[0]["counts"]["keys_found"] == 0
+    assert bench.reports[0].costs.counts["keys_found"] == 0
 
 
 def test_moved_bins_change_nothing():
@@ -180,8 +182,8 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
             assert own == {}
             return []
 
-        def finish(self) -> dict[str, Any]:
-            return {"sent": [], "outbox": {}}
+        def finish(self) -> Emitted:
+            return Emitted()
 
     step = StageStep(
         timestep=1, now_ms=0, tasks=(TaskState(own=quarters.intervals_of(0)),), routing=quarters
@@ -198,7 +200,7 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
 def test_rows_per_bin_are_reported():
     bench = Bench(counting())
     bench.step([(MANY, 0)], routing=HALVES)
-    per_bin = [unpack_bins(report["bins"]).tolist() for report in bench.reports]
+    per_bin = [unpack_bins(report.state.bins).tolist() for report in bench.reports]
     assert sum(map(sum, per_bin)) == 40
     assert per_bin[0][1] == per_bin[1][0] == 0
 
@@ -214,21 +216,21 @@ def test_a_report_says_who_did_what():
     bench = Bench(counting())
     bench.step([(rows(("a", 1), ("a", 2)), 0)])
     (report,) = bench.reports
-    facts = {name: report[name] for name in ("operator", "task", "attempt", "timestep")}
+    facts = {name: getattr(report, name) for name in ("operator", "task", "attempt", "timestep")}
     assert facts == {"operator": "op", "task": 0, "attempt": "a", "timestep": 1}
-    counts = report["counts"]
+    counts = report.costs.counts
     assert (counts["rows_in"], counts["keys"], counts["keys_found"]) == (2, 1, 0)
     assert (counts["rows_out"], counts["runs"]) == (1, 0)
-    assert report["outbox"]["op"]["rows"] == 1
+    assert report.emitted.buffered["op"].rows == 1
 
 
 def test_reports_of_those_before_are_passed_on():
     bench = Bench(counting())
     step = StageStep(timestep=1, now_ms=0, tasks=(TaskState(own=Intervals.everything()),))
     task = StatefulTask(program=bench.program, step=step, task=0, attempt="a")
-    before = report_blob(0, b'{"operator":"front"}')
+    before = reported("front").blob()
     reports = reports_of(list(task.run([as_batch([(0, before)])])))
-    assert [report["operator"] for report in reports] == ["front", "op"]
+    assert [report.operator for report in reports] == ["front", "op"]
 
 
 def test_files_carry_the_name_of_the_attempt():

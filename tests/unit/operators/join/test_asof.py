@@ -323,6 +323,6 @@ def test_rows_that_wait_for_nothing_are_not_looked_at():
     for second in (5, 6, 7):
         reports.clear()
         bench.step([(second, "x", second)])
-        read.append(sum(report["counts"].get("rows_read", 0) for report in reports))
+        read.append(sum(report.costs.counts.get("rows_read", 0) for report in reports))
     assert bench.shown("out") == [(6, "x", 6, 7, 1)]
     assert read[1:] == [1, 1]

@@ -45,11 +45,11 @@ class Bench:
 
     def written(self):
         """Runs that the last timestep wrote."""
-        edits = [report["edit"] for report in self.told if report["operator"] == "found"]
-        return sum(len(edit["add"]) for edit in edits)
+        states = [report.state for report in self.told if report.operator == "found"]
+        return sum(len(state.edit.add) for state in states)
 
     def counted(self, name):
-        return sum(r["counts"].get(name, 0) for r in self.told if r["operator"] == "found")
+        return sum(r.costs.counts.get(name, 0) for r in self.told if r.operator == "found")
 
     def state(self):
         return sorted(tuple(r.values()) for r in self.harness.state("found").to_pylist())

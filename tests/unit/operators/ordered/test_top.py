@@ -180,7 +180,7 @@ def test_rows_that_cannot_be_among_the_best_do_not_travel_and_count_as_late_all_
     bench.harness.process.runner.run = lambda *step: told.extend(found := run(*step)) or found
 
     def counted(name):
-        return sum(report["counts"].get(name, 0) for report in told if report["operator"] == "top")
+        return sum(report.costs.counts.get(name, 0) for report in told if report.operator == "top")
 
     bench.step(*(row(k, float(i), "x", 1) for k in "ab" for i in range(50)))
     assert (counted("rows_in"), counted("rows_late")) == (2, 0)

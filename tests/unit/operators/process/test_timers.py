@@ -86,7 +86,7 @@ class Bench:
         return self.plain(self.harness.state("visits"))
 
     def counted(self, name):
-        return sum(r["counts"].get(name, 0) for r in self.told if r["operator"] == "visits")
+        return sum(r.costs.counts.get(name, 0) for r in self.told if r.operator == "visits")
 
 
 both = pytest.mark.parametrize("batches", [False, True])

@@ -84,7 +84,7 @@ class Bench:
         return [run for run in manifest.runs if run.level == level]
 
     def counted(self, name):
-        return sum(r["counts"].get(name, 0) for r in self.told if r["operator"] == "windows")
+        return sum(r.costs.counts.get(name, 0) for r in self.told if r.operator == "windows")
 
 
 def without_least(table):

@@ -137,7 +137,7 @@ def test_rows_that_wait_for_a_function_are_not_read_when_others_come():
     told, run = [], harness.process.runner.run
     harness.process.runner.run = lambda *a: told.extend(found := run(*a)) or found
     harness.process.run()
-    counts = [report["counts"] for report in told if report["operator"] == "w"]
+    counts = [report.costs.counts for report in told if report.operator == "w"]
     assert sum(each["keys_found"] for each in counts) == 0
     assert harness.output("out").column("rows").to_pylist() == [9]
 

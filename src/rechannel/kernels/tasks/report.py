@@ -1,0 +1,151 @@
+"""What one task says of its work. It travels as a row of the data, so exactly the winning attempts arrive, once.
+
+On the way it is one JSON object in a blob; the driver reads it once, into a `TaskReport`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rechannel.kernels.shuffle.wire import REPORT, Blob, pack
+from rechannel.model.codec import decode, encode, row, sparse
+from rechannel.model.eventtime import Times
+from rechannel.state.manifest import Edit
+
+
+@row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTask:
+    """Spark's names of a task."""
+
+    stage: int
+    """`TaskContext.stageId()`."""
+    task: int
+    """`TaskContext.taskAttemptId()`: unique in a Spark application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCosts:
+    """What a task measured of itself. Instants are in milliseconds since 1970, on the worker's clock."""
+
+    host: str
+    pid: int
+    started_ms: float
+    finished_ms: float
+    cpu_ms: float
+    """Processor time of the worker process meanwhile."""
+    ms: Mapping[str, float]
+    """Milliseconds by activity; they do not overlap."""
+    counts: Mapping[str, int]
+
+
+@row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a task sent to one input of an operator downstream."""
+
+    operator: str
+    input: int
+    offered: int
+    """Rows before map-side combine."""
+    rows: int
+    """Rows that were sent."""
+    keys: int
+    """Distinct keys among the rows offered, counted per chunk."""
+    bytes: int
+
+
+@row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferFile:
+    """A file of a sink buffer."""
+
+    key: str
+    rows: int
+    bytes: int
+
+
+@sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted:
+    """What a task emitted."""
+
+    sent: tuple[Sent, ...] = ()
+    buffered: Mapping[str, BufferFile] = field(default_factory=dict)
+    """By node: the rows that sinks and DataFrame functions read."""
+    event_times: Mapping[str, int] = field(default_factory=dict)
+    """By time input: the latest event time that the task knows of."""
+
+
+@row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotKey:
+    """A key that has a large part of a task's rows."""
+
+    hash: int
+    rows: int
+
+
+@sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateReport:
+    """What a task of a stateful stage did to its state."""
+
+    edit: Edit
+    times: Times | None = None
+    """Event time of the operator after the timestep; None = it does not go by event time."""
+    bins: str | None = None
+    """Rows received per bin, as `binned.pack_bins` writes them; None = no rows."""
+    hot_keys: tuple[HotKey, ...] = ()
+    first_timers: Mapping[str, int] = field(default_factory=dict)
+    """By segment that was read: the first time, after this timestep, that one of its rows waits for."""
+
+
+@sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """The report of one winning attempt of a task."""
+
+    operator: str
+    timestep: int
+    task: int
+    attempt: str
+    """As in the names of the files that it wrote."""
+    costs: TaskCosts
+    emitted: Emitted = field(default_factory=Emitted)
+    state: StateReport | None = None
+    """None for a stage without state."""
+    spark: SparkTask | None = None
+    """None in-process."""
+
+    def to_bytes(self) -> bytes:
+        """Write the report as JSON."""
+        return json.dumps(encode(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TaskReport:
+        """Invert `to_bytes`."""
+        return decode(cls, json.loads(data))
+
+    def blob(self) -> bytes:
+        """Write the report as a blob that travels among the data."""
+        return report_blob(self.task, self.to_bytes())
+
+
+def report_blob(task: int, body: bytes) -> bytes:
+    """Wrap the bytes of a report for the shuffle; the task passes on those of others unread."""
+    return pack(
+        Blob(
+            kind=REPORT,
+            input=0,
+            producer=task,
+            sequence=0,
+            combined=False,
+            rows=0,
+            message=pa.py_buffer(body),
+        )
+    )
