@@ -6,6 +6,8 @@ here for ever; so does a class, a function or a field that is renamed.
 
 from __future__ import annotations
 
+from rechannel.operators.registry import FIRST_MODULES as SPECS
+
 FIRST_MODULES = {
     "rechannel.kernels.columnar.concatenate": "rechannel.kernels.joined",
     "rechannel.kernels.columnar.digits": "rechannel.kernels.digits",
@@ -71,34 +73,22 @@ FIRST_MODULES = {
     "rechannel.operators.aggregate.reduce": "rechannel.kernels.reduce",
     "rechannel.operators.aggregate.running_states": "rechannel.kernels.prefix",
     "rechannel.operators.aggregate.running_totals": "rechannel.kernels.running_totals",
-    "rechannel.operators.aggregate.spec": "rechannel.dataflow.specs",
     "rechannel.operators.join.asof": "rechannel.kernels.asof",
-    "rechannel.operators.join.asof_spec": "rechannel.dataflow.asof",
     "rechannel.operators.join.cogroup": "rechannel.kernels.cogroup",
-    "rechannel.operators.join.cogroup_spec": "rechannel.dataflow.cogroups",
     "rechannel.operators.join.logic": "rechannel.kernels.join",
     "rechannel.operators.join.lookup": "rechannel.kernels.table",
-    "rechannel.operators.join.lookup_spec": "rechannel.dataflow.lookups",
-    "rechannel.operators.join.spec": "rechannel.dataflow.joins",
     "rechannel.operators.join.two_inputs": "rechannel.kernels.twosided",
     "rechannel.operators.ordered.event_time_sort": "rechannel.kernels.arrange",
-    "rechannel.operators.ordered.event_time_sort_spec": "rechannel.dataflow.runnings",
     "rechannel.operators.ordered.running": "rechannel.kernels.running",
     "rechannel.operators.ordered.running_functions": "rechannel.kernels.running_functions",
-    "rechannel.operators.ordered.running_spec": "rechannel.dataflow.runnings",
     "rechannel.operators.ordered.top": "rechannel.kernels.top",
-    "rechannel.operators.ordered.top_spec": "rechannel.dataflow.tops",
     "rechannel.operators.process.deduplicate": "rechannel.kernels.deduplicate",
-    "rechannel.operators.process.deduplicate_spec": "rechannel.dataflow.specs",
     "rechannel.operators.process.spacing": "rechannel.kernels.spacing",
     "rechannel.operators.process.timers": "rechannel.kernels.timers",
     "rechannel.operators.process.track": "rechannel.kernels.track",
     "rechannel.operators.process.track_frame": "rechannel.kernels.track_frame",
-    "rechannel.operators.process.track_spec": "rechannel.dataflow.specs",
     "rechannel.operators.process.tracking": "rechannel.kernels.tracking",
-    "rechannel.operators.window.apply_spec": "rechannel.dataflow.groupwise",
     "rechannel.operators.window.counted": "rechannel.kernels.counted",
-    "rechannel.operators.window.counted_spec": "rechannel.dataflow.counted",
     "rechannel.operators.window.group_frame": "rechannel.kernels.group_frame",
     "rechannel.operators.window.groupwise": "rechannel.kernels.groupwise",
     "rechannel.operators.window.incremental": "rechannel.kernels.slides",
@@ -107,14 +97,12 @@ FIRST_MODULES = {
     "rechannel.operators.window.reduce": "rechannel.kernels.window_reduce",
     "rechannel.operators.window.session_apply": "rechannel.kernels.session_apply",
     "rechannel.operators.window.session_rows": "rechannel.kernels.session_rows",
-    "rechannel.operators.window.session_spec": "rechannel.dataflow.window_specs",
     "rechannel.operators.window.sessions": "rechannel.kernels.sessions",
     "rechannel.operators.window.sliding": "rechannel.kernels.sliding",
-    "rechannel.operators.window.spec": "rechannel.dataflow.window_specs",
 }
-"""First name of every module that has moved, by its present name."""
+"""First name of every module that has moved, by its present name; those of specs are in `operators.registry`."""
 
 
 def first_module(module: str) -> str:
     """Return the name that digests use for a module."""
-    return FIRST_MODULES.get(module, module)
+    return SPECS.get(module) or FIRST_MODULES.get(module, module)

@@ -20,16 +20,10 @@ from rechannel.dataflow.migration import Migrate
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Migration, fingerprint
+from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.ddl import columns_text
-from rechannel.operators.aggregate.logic import AggregateLogic, Bound
-from rechannel.operators.aggregate.reduce import ReduceLogic
-from rechannel.operators.ordered.running import RunningLogic
-from rechannel.operators.process.tracking import Tracking
+from rechannel.operators.aggregate.logic import AggregateLogic, Bound, KeepsAggregates
 from rechannel.operators.spec import INSTEAD
-from rechannel.operators.window.counted import CountedLogic
-from rechannel.operators.window.logic import WindowLogic
-from rechannel.operators.window.session_apply import ApplySessionLogic
-from rechannel.operators.window.sessions import SessionLogic
 
 
 def migration_between(
@@ -76,11 +70,10 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -
 
     Raises RefusedError where that needs a time and there is none.
     """
-    if not isinstance(old, Tracking) or not isinstance(new, Tracking) or old.timeout_ms is None:
+    before, after = Capabilities(old).timing_out, Capabilities(new).timing_out
+    if before is None or after is None or before.timeout_ms is None or before.keeps_timers:
         return None
-    if old.timer is not None:  # it is kept with the state
-        return None
-    if new.timeout_ms is not None and new.timeout_ms <= old.timeout_ms:
+    if after.timeout_ms is not None and after.timeout_ms <= before.timeout_ms:
         return None
     if now_ms is None:
         msg = (
@@ -88,7 +81,7 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -
             "which keys it has ended by then"
         )
         raise RefusedError(msg)
-    return now_ms - old.timeout_ms
+    return now_ms - before.timeout_ms
 
 
 def _same(old: StatefulLogic, new: StatefulLogic) -> bool:
@@ -97,7 +90,7 @@ def _same(old: StatefulLogic, new: StatefulLogic) -> bool:
 
 
 def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
-    was, will = _kind(old), _kind(new)
+    was, will = Capabilities(old).state_kind, Capabilities(new).state_kind
     if was != will:
         msg = f"{was} cannot become {will}: {INSTEAD}"
         raise RefusedError(msg)
@@ -105,21 +98,7 @@ def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
 
 def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
     """The aggregates that are all the state there is of an operator, None where it has other state."""
-    within = WindowLogic | SessionLogic | RunningLogic | CountedLogic
-    inner = logic.inner if isinstance(logic, within) else logic
-    return inner if isinstance(inner, AggregateLogic) else None
-
-
-def _kind(logic: StatefulLogic) -> str:
-    if isinstance(logic, ApplySessionLogic):
-        return type(logic).__name__
-    if isinstance(logic, WindowLogic | SessionLogic):
-        return "window"
-    if isinstance(logic, AggregateLogic):
-        return "aggregate"
-    if isinstance(logic, ReduceLogic):
-        return "running_reduce"
-    return "track" if isinstance(logic, Tracking) else type(logic).__name__
+    return logic.kept_aggregates if isinstance(logic, KeepsAggregates) else None
 
 
 def _check_keys(old: pa.Schema, new: pa.Schema) -> None:
@@ -203,8 +182,7 @@ class _Aggregates:
 
     def _empty(self, one: Bound, columns: list[str]) -> dict[str, pa.Array]:
         """State of no rows."""
-        make = getattr(one.function, "empty", None)
-        state = None if make is None else make(list(one.fields))
+        state = one.function.empty(list(one.fields))
         if state is None:
             msg = (
                 f"aggregate {one.name!r} ({one.function!r}) cannot be added: its state cannot say "

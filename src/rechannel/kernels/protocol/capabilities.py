@@ -246,6 +246,32 @@ class Incremental(ABC):
         """Emit what has become complete, and write the totals as of now."""
 
 
+# What a change of logic asks ----------------------------------------------------------------------------------------
+
+
+class Succeeded(ABC):
+    """Logic of another class may take over the state, if it is of the same kind."""
+
+    @property
+    @abstractmethod
+    def state_kind(self) -> str:
+        """One word for what the state is."""
+
+
+class TimingOut(ABC):
+    """A key ends when it had no rows for some time."""
+
+    @property
+    @abstractmethod
+    def timeout_ms(self) -> int | None:
+        """The time; None = never."""
+
+    @property
+    @abstractmethod
+    def keeps_timers(self) -> bool:
+        """Whether state says when each key ends, and not only when its last rows came."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
     """What `Incremental.advance` gets: one task in one timestep."""

@@ -31,7 +31,9 @@ from rechannel.kernels.protocol.capabilities import (
     Pruning,
     SeveralRows,
     Stamping,
+    Succeeded,
     Timed,
+    TimingOut,
     Viewed,
     WithoutLookup,
     WrittenOnce,
@@ -54,6 +56,8 @@ FOUND = {
     "grouped": Grouped,
     "early": EarlyEmitting,
     "incremental": Incremental,
+    "succeeded": Succeeded,
+    "timing_out": TimingOut,
 }
 """The field of `Capabilities` that holds a logic if it has a capability."""
 
@@ -77,6 +81,8 @@ class Capabilities:
     grouped: Grouped | None = field(init=False)
     early: EarlyEmitting | None = field(init=False)
     incremental: Incremental | None = field(init=False)
+    succeeded: Succeeded | None = field(init=False)
+    timing_out: TimingOut | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Look for all of them."""
@@ -156,6 +162,11 @@ class Capabilities:
     def view_schema(self) -> pa.Schema:
         """How `finish` presents state: key columns first."""
         return self.logic.output_schema if self.viewed is None else self.viewed.view_schema
+
+    @property
+    def state_kind(self) -> str:
+        """What the state is: logic that says the same may take it over."""
+        return type(self.logic).__name__ if self.succeeded is None else self.succeeded.state_kind
 
     @property
     def stored_schema(self) -> pa.Schema:

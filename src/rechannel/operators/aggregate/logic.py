@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.overflow import does_not_fit, singles
 from rechannel.kernels.columnar.sorting import take
-from rechannel.kernels.protocol.capabilities import Combining
+from rechannel.kernels.protocol.capabilities import Combining, Succeeded
 from rechannel.kernels.protocol.logic import (
     AggregateFunction,
     Invertible,
@@ -52,8 +53,22 @@ class Bound:
         return self.function.final(state[self.state], list(self.fields))
 
 
+class KeepsAggregates(ABC):
+    """An operator whose state is that of aggregates, which say themselves what becomes of it when they change."""
+
+    @property
+    @abstractmethod
+    def kept_aggregates(self) -> AggregateLogic | None:
+        """The aggregates; None where it keeps something else in their place."""
+
+
+def aggregates_in(kept: object) -> AggregateLogic | None:
+    """What an operator keeps of its rows, if that is aggregates."""
+    return kept if isinstance(kept, AggregateLogic) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateLogic(Combining):
+class AggregateLogic(Combining, Succeeded, KeepsAggregates):
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
 
     State columns are named `<output>.<part>`. Rows travel combined unless an aggregate is ordered.
@@ -87,6 +102,16 @@ class AggregateLogic(Combining):
             output_schema=pa.schema([*key_schema, *outputs]),
             aggregates=bound,
         )
+
+    @property
+    def state_kind(self) -> str:
+        """Aggregates, whichever they are."""
+        return "aggregate"
+
+    @property
+    def kept_aggregates(self) -> AggregateLogic:
+        """All the state there is."""
+        return self
 
     @property
     def ordered(self) -> bool:

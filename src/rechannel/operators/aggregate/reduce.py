@@ -30,7 +30,7 @@ from rechannel.kernels.functions.python_rows import (
     row_type,
 )
 from rechannel.kernels.functions.user_errors import function_name, user_error
-from rechannel.kernels.protocol.capabilities import Combining
+from rechannel.kernels.protocol.capabilities import Combining, Succeeded
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.model.ddl import type_name
 
@@ -38,7 +38,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceLogic(Combining):
+class ReduceLogic(Combining, Succeeded):
     """A running reduction over the value columns.
 
     function: vectorised, (earlier: RecordBatch, later: RecordBatch) -> RecordBatch, where row i of
@@ -55,6 +55,11 @@ class ReduceLogic(Combining):
         if len(self.value_schema) == 0:
             msg = "running_reduce combines the columns that are not keys, and there are none"
             raise DataflowError(msg)
+
+    @property
+    def state_kind(self) -> str:
+        """Rows that a function combined."""
+        return "running_reduce"
 
     @property
     def state_schema(self) -> pa.Schema:

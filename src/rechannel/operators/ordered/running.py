@@ -15,12 +15,12 @@ from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import EveryRow
 from rechannel.kernels.protocol.capabilities import Viewed
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
-from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates
 from rechannel.operators.ordered.running_functions import RunningFunction
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunningLogic(EveryRow, Viewed):
+class RunningLogic(EveryRow, Viewed, KeepsAggregates):
     """Rows with functions of their order: a `StatefulLogic`.
 
     inner: what the functions keep, under their names. row_schema: the stream's columns. functions: as in `inner`.
@@ -29,6 +29,11 @@ class RunningLogic(EveryRow, Viewed):
     inner: AggregateLogic
     row_schema: pa.Schema
     functions: tuple[RunningFunction, ...]
+
+    @property
+    def kept_aggregates(self) -> AggregateLogic:
+        """What is kept of the rows."""
+        return self.inner
 
     @property
     def key_schema(self) -> pa.Schema:

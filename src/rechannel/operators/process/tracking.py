@@ -28,7 +28,14 @@ from rechannel.kernels.columnar.sorting import from_numpy, interleaved, take
 from rechannel.kernels.columnar.sparse import SEEN, spread
 from rechannel.kernels.functions.dead_letters import Letters, MayDivide, row_texts
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came
-from rechannel.kernels.protocol.capabilities import Expiring, Grouped, LateTelling, Timed
+from rechannel.kernels.protocol.capabilities import (
+    Expiring,
+    Grouped,
+    LateTelling,
+    Succeeded,
+    Timed,
+    TimingOut,
+)
 from rechannel.kernels.protocol.logic import Dead, OperatorInput, OperatorOutput
 from rechannel.model.eventtime import Clock
 from rechannel.operators.process.timers import UNTIL, Timely, Timer, untils_of
@@ -55,7 +62,7 @@ class Updated:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, MayDivide):
+class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, TimingOut, MayDivide):
     """Schemas and timeout of one `track`.
 
     fields: the user's state columns.
@@ -87,6 +94,16 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, MayDivide):
         if self.timeout_ms is not None and self.timeout_ms <= 0:
             msg = f"a timeout must be positive, not {self.timeout_ms} ms"
             raise DataflowError(msg)
+
+    @property
+    def state_kind(self) -> str:
+        """What the user keeps of a key."""
+        return "track"
+
+    @property
+    def keeps_timers(self) -> bool:
+        """Whether keys end by timers of their own."""
+        return self.timer is not None
 
     @property
     def state_schema(self) -> pa.Schema:

@@ -29,7 +29,7 @@ from rechannel.kernels.protocol.bases import ManyRows, held_by
 from rechannel.kernels.protocol.capabilities import Viewed
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.model.buffers import Mask
-from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates
 from rechannel.operators.aggregate.running_states import CHUNK_ROWS, scanned, scanned_back
 
 PANE = pa.field("_pane", pa.int64(), False)
@@ -39,7 +39,7 @@ COUNT = "_rows"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CountedLogic(ManyRows, Viewed):
+class CountedLogic(ManyRows, Viewed, KeepsAggregates):
     """Aggregates of the rows of a key in windows of so many rows: a `StatefulLogic`. They are shown when complete.
 
     inner: over the user's keys; its last aggregate counts rows. size: rows of a window. every: from one window's begin
@@ -59,6 +59,11 @@ class CountedLogic(ManyRows, Viewed):
     def keys(self) -> pa.Schema:
         """The user's keys."""
         return self.inner.key_schema
+
+    @property
+    def kept_aggregates(self) -> AggregateLogic:
+        """What is kept of the rows."""
+        return self.inner
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -28,6 +28,7 @@ from rechannel.kernels.protocol.capabilities import (
     LateTelling,
     PartlyHashed,
     Stamping,
+    Succeeded,
     Timed,
 )
 from rechannel.kernels.protocol.logic import (
@@ -37,7 +38,7 @@ from rechannel.kernels.protocol.logic import (
 )
 from rechannel.kernels.shuffle.watermarks import MICROS, micros, need_time
 from rechannel.model.eventtime import ENDED, NEVER, Clock
-from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
 from rechannel.operators.window.reduce import WindowReduceLogic
 
 START, END = "window_start", "window_end"
@@ -107,7 +108,17 @@ def _with_starts(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowLogic(Combining, Stamping, PartlyHashed, Expiring, Timed, EarlyEmitting, LateTelling):
+class WindowLogic(
+    Combining,
+    Stamping,
+    PartlyHashed,
+    Expiring,
+    Timed,
+    EarlyEmitting,
+    LateTelling,
+    Succeeded,
+    KeepsAggregates,
+):
     """Aggregates of the rows of a key in a window: a `StatefulLogic`.
 
     inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
@@ -126,6 +137,16 @@ class WindowLogic(Combining, Stamping, PartlyHashed, Expiring, Timed, EarlyEmitt
     keep_late: bool = False
     processing: bool = False
     early_ms: int | None = None
+
+    @property
+    def state_kind(self) -> str:
+        """Windows, whatever makes them."""
+        return "window"
+
+    @property
+    def kept_aggregates(self) -> AggregateLogic | None:
+        """What is kept of the rows, unless a function combines them."""
+        return aggregates_in(self.inner)
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -54,6 +54,11 @@ class ApplySessionLogic(SessionLogic):
         return batch, hashes[owners]
 
     @property
+    def state_kind(self) -> str:
+        """Rows of sessions."""
+        return "ApplySessionLogic"
+
+    @property
     def frame_keys(self) -> pa.Schema:
         """Keys, start and end of the session."""
         return pa.schema(list(self.output_schema)[: len(self.keys) + 2])

@@ -35,6 +35,7 @@ from rechannel.kernels.protocol.capabilities import (
     EarlyEmitting,
     Expiring,
     LateTelling,
+    Succeeded,
     Timed,
     Viewed,
 )
@@ -48,7 +49,7 @@ from rechannel.kernels.protocol.logic import (
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.eventtime import Clock, less
-from rechannel.operators.aggregate.logic import AggregateLogic
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
 from rechannel.operators.window.logic import END, START, TOUCHED, values_read
 from rechannel.operators.window.reduce import WindowReduceLogic
 from rechannel.operators.window.session_rows import KeptRows
@@ -60,7 +61,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionLogic(ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling):
+class SessionLogic(
+    ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling, Succeeded, KeepsAggregates
+):
     """Aggregates of the rows of a key in a session: a `StatefulLogic`.
 
     inner: over the user's keys. row_schema: the stream's columns. on: the column of event times; None = the time of the
@@ -82,6 +85,16 @@ class SessionLogic(ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling
     def keys(self) -> pa.Schema:
         """The user's keys."""
         return self.inner.key_schema
+
+    @property
+    def state_kind(self) -> str:
+        """Windows, whatever makes them."""
+        return "window"
+
+    @property
+    def kept_aggregates(self) -> AggregateLogic | None:
+        """What is kept of the rows, unless a function combines them."""
+        return aggregates_in(self.inner)
 
     @property
     def key_schema(self) -> pa.Schema:
