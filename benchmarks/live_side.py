@@ -131,7 +131,7 @@ def live(parameters: Parameters) -> LiveMeasurement:
             done = time.time()
         until(job, done + parameters["settle_seconds"] + parameters["after_seconds"])
         finish(job, parameters)
-        told = [handle.summary() for handle in handles]
+        told = [handle.summary().to_dict() for handle in handles]
         spark.stop()
     return measurement(parameters, asked, done, told)
 
@@ -179,12 +179,12 @@ def started_again(spark: Any, parameters: Parameters) -> tuple[rc.RunningJob, li
     """The job, with the change made."""
     if parameters["change"] == "logic":
         job = start(spark, parameters, new=True)
-        before = job.status["timestep"]
-        while job.status["timestep"] == before:
+        before = job.status.timestep
+        while job.status.timestep == before:
             job.await_termination(POLL_SECONDS)
         return job, []
     job = start(spark, parameters)
-    return job, [handle.summary() for handle in change(job, parameters)]
+    return job, [handle.summary().to_dict() for handle in change(job, parameters)]
 
 
 def restart_in_process(parameters: Parameters) -> LiveMeasurement:

@@ -91,8 +91,8 @@ def big_timestep(parameters: Parameters) -> dict[str, Any]:
     )
     job.stop()
     return {
-        "seconds": [fact["duration_ms"] / 1e3 for fact in facts],
-        "rows": [fact["rows_in"] for fact in facts],
+        "seconds": [fact.duration_ms / 1e3 for fact in facts],
+        "rows": [fact.rows_in for fact in facts],
         "state": found.asDict(),
         "workers": [[peaks.anonymous[pid], peaks.resident[pid]] for pid in peaks.anonymous],
     }
@@ -210,7 +210,7 @@ def latency(parameters: Parameters) -> LatencyMeasurement:
     while (done := job.committed_offset(source).get("rows", 0)) < wanted:
         if job.await_termination(POLL_SECONDS):
             raise RuntimeError("the job ended before it had read all rows")
-        phases.update({p["timestep"]: p["phases"] for p in job.recent_progress})
+        phases.update({p.timestep: dict(p.phases) for p in job.recent_progress})
         report(f"{done} of {wanted} rows")
     job.stop()
     names = sorted({name for phase in phases.values() for name in phase})
@@ -260,13 +260,13 @@ def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
     job = start(parameters, stream, tasks=parameters["tasks"])
     total = parameters["batches"]
     seen: dict[int, dict[str, Any]] = {}
-    while (job.status["timestep"] or 0) < total:
+    while job.status.timestep < total:
         if job.await_termination(POLL_SECONDS):
             raise RuntimeError("the job ended before its input did")
-        seen.update({p["timestep"]: p for p in job.recent_progress})
-        report(f"{job.status['timestep'] or 0} of {total} batches")
+        seen.update({p.timestep: p.to_dict() for p in job.recent_progress})
+        report(f"{job.status.timestep} of {total} batches")
     job.process_all_available()
-    seen.update({p["timestep"]: p for p in job.recent_progress})
+    seen.update({p.timestep: p.to_dict() for p in job.recent_progress})
     job.stop()
     facts = [seen[timestep] for timestep in sorted(seen)]
     ends = [committed for _, _, committed in commits(parameters, None)]

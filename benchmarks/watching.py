@@ -51,7 +51,7 @@ def run_job(parameters: Parameters) -> Measurement:
     turns: list[tuple[float, bool]] = []
     busy, windows = 0.0, 0
     try:
-        while (job.status["timestep"] or 0) < parameters["warmup"]:
+        while job.status.timestep < parameters["warmup"]:
             time.sleep(0.1)
         for turn in range(2 * parameters["turns"]):
             on = bool(turn % 2)

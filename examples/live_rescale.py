@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
 
     change = running.reconfigure(plan).wait(60)
     summary = change.summary()
-    print(f"{summary['phase']}: {summary['bins']} bins moved in {summary['steps']['made']} steps")
+    print(f"{summary.phase}: {summary.bins} bins moved in {summary.steps.made} steps")
     print(f"the job has {running.configuration.operators['users'].tasks} tasks")
 
     # The new aggregate starts with the next row; the old one goes on with its state.

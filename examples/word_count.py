@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     job.process_all_available()
     for row in job.sql("SELECT word, n FROM counts WHERE n > 1 ORDER BY n DESC, word").collect():
         print(row.word, row.n)
-    print(job.status["timestep"], "timesteps")
+    print(job.status.timestep, "timesteps")
     job.stop()
 
 

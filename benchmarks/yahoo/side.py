@@ -74,8 +74,8 @@ class RunningCounts:
         told = self.job.recent_progress
         self.job.stop()
         made = commits({"scratch": str(self.directory)}, SOURCE)
-        names = sorted({name for one in told for name in one["phases"]})
+        names = sorted({name for one in told for name in one.phases})
         return Batches(
             commits=dict(zip(count(1), made)),
-            phases={name: [one["phases"].get(name, 0.0) for one in told] for name in names},
+            phases={name: [one.phases.get(name, 0.0) for one in told] for name in names},
         )

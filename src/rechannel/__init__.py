@@ -4,7 +4,8 @@
     from rechannel import aggregates as agg
 
 The root has what every program needs. The rest is grouped: `rc.aggregates`, `rc.windows`, `rc.changes`,
-`rc.strategies`, `rc.frames` (what user functions receive), `rc.sources`, `rc.sinks`, `rc.errors`, `rc.testing`.
+`rc.strategies`, `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
+`rc.sinks`, `rc.errors`, `rc.testing`.
 
 Names are loaded when they are first used: importing the package costs nothing and needs neither Spark nor Java.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         changes,
         errors,
         frames,
+        monitoring,
         sinks,
         sources,
         strategies,
@@ -71,6 +73,7 @@ _GROUPS = (
     "changes",
     "errors",
     "frames",
+    "monitoring",
     "sinks",
     "sources",
     "strategies",
@@ -128,6 +131,7 @@ __all__ = [
     "every",
     "for_each_batch",
     "frames",
+    "monitoring",
     "profile",
     "profile_session",
     "read",

@@ -29,6 +29,7 @@ from rechannel.errors import (
     one_sentence,
 )
 from rechannel.model.configuration import Configuration
+from rechannel.monitoring import JobStatus, ReconfigurationSummary, SinkStatus
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, change_set
 from rechannel.reconfigure.moment import EventMoment
@@ -38,6 +39,7 @@ from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
+from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
@@ -115,34 +117,30 @@ class RunningJob:
         return not self._over.is_set()
 
     @property
-    def status(self) -> dict[str, Any]:
-        """What it is doing: name, active, message, last committed timestep, configuration version, retries, troubles.
-
-        timestep: 0 before the first. retries: how often a timestep or a look at the sources has failed and was tried
-        again, since it started. troubles: what goes wrong beside the stream and is tried again, a sentence by topic.
-        """
+    def status(self) -> JobStatus:
+        """What the job is doing now."""
         error = self._driver.error
         message = "running"
         if not self.is_active:
             message = "stopped" if error is None else f"failed: {one_sentence(error)}"
-        return {
-            "name": self.name,
-            "active": self.is_active,
-            "message": message,
-            "timestep": self._parts.journal.state.last_committed or 0,
-            "configuration": self._driver.configuration.version,
-            "retries": self._driver.retrying.total,
-            "troubles": dict(self._hub.troubles.current),
-        }
+        return JobStatus(
+            name=self.name,
+            active=self.is_active,
+            message=message,
+            timestep=self._parts.journal.state.last_committed or 0,
+            configuration=self._driver.configuration.version,
+            retries=self._driver.retrying.total,
+            troubles=dict(self._hub.troubles.current),
+        )
 
     @property
-    def last_progress(self) -> dict[str, Any] | None:
-        """Facts of the last committed timestep, or None before the first."""
+    def last_progress(self) -> TimestepProgress | None:
+        """What the last committed timestep did; None before the first."""
         return self._hub.last_progress
 
     @property
-    def recent_progress(self) -> list[dict[str, Any]]:
-        """Facts of the last timesteps, oldest first."""
+    def recent_progress(self) -> list[TimestepProgress]:
+        """What the last committed timesteps did, oldest first."""
         return self._hub.recent_progress
 
     @property
@@ -161,9 +159,10 @@ class RunningJob:
         return tuple(self._parts.exchange.current.readers)
 
     @property
-    def sinks(self) -> dict[str, dict[str, Any]]:
-        """How every sink stands: timesteps it owes, the oldest, failed attempts at it, the error, why in quarantine."""
-        return self._parts.publisher.standing()
+    def sinks(self) -> dict[str, SinkStatus]:
+        """By name: how many committed timesteps a sink has not published, and why."""
+        standing = self._parts.publisher.standing()
+        return {name: SinkStatus.from_dict(fields) for name, fields in standing.items()}
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
@@ -293,23 +292,28 @@ class RunningJob:
         answer = self._driver.changes.cancel(id_, reason, self._driver.place)
         waited(answer, f"the abort of {id_}")
 
+    def history(self, last: int | None = None) -> list[ReconfigurationSummary]:
+        """Return what the reconfigurations of this state directory did, oldest first.
+
+        Args:
+            last: only this many of the newest; None = all that are kept. One file is read for each.
+        """
+        known = self._driver.changes.coordination.records
+        found = read_history(self._parts.store, known, last)
+        return [ReconfigurationSummary.from_dict(fields) for fields in found]
+
+    def reconfiguration(self, id_: str) -> Reconfiguration:
+        """Return the handle on a reconfiguration, also on one that is over. Raises NotReadyError for an unknown id."""
+        handle = Reconfiguration(self, id_)
+        handle._fields()
+        return handle
+
     @property
-    def reconfigurations(self) -> list[dict[str, Any]]:
-        """Every reconfiguration of this state directory, oldest first: cause, phases, bins, bytes, latencies."""
-        return read_history(self._parts.store, self._driver.changes.coordination.records)
-
-    def last_reconfigurations(self, count: int) -> list[dict[str, Any]]:
-        """The newest so many of them, oldest first; no file of another one is read."""
-        return read_history(self._parts.store, self._driver.changes.coordination.records, count)
-
-    def reconfiguration(self, id_: str) -> dict[str, Any]:
-        """One of them. Raises NotReadyError when there is none of that id."""
-        return read_one(self._parts.store, id_, self._driver.changes.coordination.records)
-
-    @property
-    def open_reconfigurations(self) -> list[dict[str, Any]]:
-        """Those of them that are not over; no file is read."""
-        return [summary(record) for record in self._driver.changes.coordination.open]
+    def open_reconfigurations(self) -> list[Reconfiguration]:
+        """Handles on the reconfigurations that are not over, oldest first."""
+        return [
+            Reconfiguration(self, record.id) for record in self._driver.changes.coordination.open
+        ]
 
     def serve(
         self,
@@ -329,7 +333,7 @@ class RunningJob:
 
     # State ---------------------------------------------------------------------------------------------------
 
-    def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | Any:
+    def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
         """Live state of an operator as of the last commit (or of an earlier, kept one).
 
         A Spark DataFrame with the operator's output columns (an Arrow table in process). It reads files of that
@@ -345,7 +349,7 @@ class RunningJob:
         with self._hold(timestep) as hold:
             return self._parts.view.canonical(operator, hold.state, timestep)
 
-    def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | Any:
+    def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
         """The answer to a SQL query over live state, in which every operator with state is a table of its name.
 
         All tables are of one commit: the last one, or an earlier, kept one. They have the columns of `state`; only
@@ -393,18 +397,20 @@ class Reconfiguration:
     @property
     def phase(self) -> str:
         """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed."""
-        return str(self._told()["phase"])
+        return str(self._fields()["phase"])
 
-    def summary(self) -> dict[str, Any]:
-        """What it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        return self._told(self._job._driver.measured.latencies)
+    def summary(self) -> ReconfigurationSummary:
+        """Return what it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
+        fields = self._fields(self._job._driver.measured.latencies)
+        return ReconfigurationSummary.from_dict(fields)
 
-    def _told(self, latencies: Latencies | None = None) -> dict[str, Any]:
+    def _fields(self, latencies: Latencies | None = None) -> dict[str, Any]:
         """By the journal, or by the history for one that the journal has forgotten."""
         try:
             return summary(self.record, latencies)
         except NotReadyError:
-            return self._job.reconfiguration(self.id)
+            job = self._job
+            return read_one(job._parts.store, self.id, job._driver.changes.coordination.records)
 
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.
@@ -415,7 +421,7 @@ class Reconfiguration:
         driver = self._job._driver
         with suppress(NotReadyError):  # it may have been over for long
             driver.changes.wait(self.id, timeout, driver.finished.is_set)
-        told = self._told()
+        told = self._fields()
         if (phase := told["phase"]) in OPEN:
             self._job._raise()
             what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
@@ -431,6 +437,5 @@ class Reconfiguration:
         self._job.abort(self.id)
 
     def __repr__(self) -> str:
-        """Id, change and phase."""
-        told = self._told()
+        told = self._fields()
         return f"<Reconfiguration {self.id}: {told['change']}, {told['phase']}>"

@@ -95,7 +95,7 @@ def poke(rng: Random, job: RunningJob, done: Counter[str]) -> None:
         time.sleep(rng.random() * 0.2)
         options: dict[str, Any] = {}
         if rng.random() < 0.2:
-            options["at"] = (job.status["timestep"] or 0) + rng.randrange(1, 12)
+            options["at"] = job.status.timestep + rng.randrange(1, 12)
         if rng.random() < 0.2:
             options["supersede"] = True
         try:

@@ -96,14 +96,14 @@ def test_the_bridge_under_a_streaming_query_counts_every_batch_once(
     first = bridge()
     run_query(first)
     assert first.job is not None
-    assert first.job.status["timestep"] == 3
+    assert first.job.status.timestep == 3
     told = first.job.committed_offset("orders")
     metadata = (tmp_path / "checkpoint" / "metadata").read_text()
     assert told == {"batch": 2, "query": json.loads(metadata)["id"]}
     # Spark sends a batch again after a crash between our commit and its own: nothing happens.
     again = spark.read.parquet(str(folder))
     first(again, 2)
-    assert first.job.status["timestep"] == 3
+    assert first.job.status.timestep == 3
     first.stop()
 
     write_orders(spark, folder, 1)
@@ -112,5 +112,5 @@ def test_the_bridge_under_a_streaming_query_counts_every_batch_once(
     assert second.job is not None
     rows = sorted(tuple(row) for row in second.job.state("totals").collect())
     assert rows == expected(spark, folder)
-    assert second.job.status["timestep"] == 4
+    assert second.job.status.timestep == 4
     second.stop()

@@ -73,7 +73,7 @@ def drive(place):
         "late": late,
         "during": during,
         "left": written_by(held, state),
-        "timestep": job.status["timestep"],
+        "timestep": job.status.timestep,
     }
 
 

@@ -177,7 +177,7 @@ def test_all_aggregates(spark, batch, place, tmp_path):
         return [rows.key_by(*on).aggregate(ours, name=name) for name, on in keys.items()]
 
     job, _ = streamed(spark, flows, tmp_path, list(keys))
-    assert job.status["timestep"] == FILES // PER_TIMESTEP
+    assert job.status.timestep == FILES // PER_TIMESTEP
     for name, on in keys.items():
         by = ", ".join(on)
         check(job.state(name), batch(f"select {by}, {plain} from orders group by {by}"), *on)

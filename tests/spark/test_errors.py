@@ -126,11 +126,11 @@ def test_a_user_function_that_fails(spark, state, good, which, in_flight):
         assert f"in {function.__name__}" in message
         assert "raise " in message, "the user's own line"
     assert not job.is_active
-    assert job.status["message"].startswith("failed: ")
+    assert job.status.message.startswith("failed: ")
     assert type(job.exception) is UserFunctionError
     assert journal_of(state).last_committed in ([2] if in_flight == 1 else [None, 1, 2])
     fixed = run(spark, flows(), state)
-    assert fixed.status["timestep"] == 6
+    assert fixed.status.timestep == 6
     assert states(fixed, OPERATORS) == good
 
 
@@ -295,7 +295,7 @@ def test_a_file_whose_columns_drifted(spark, state, tmp_path, transformed):
     assert journal_of(state).last_committed == 2
     put(place, 2, table(200, 300))
     done = run(spark, dataflow(), state)
-    assert done.status["timestep"] == 4
+    assert done.status.timestep == 4
     assert as_bytes(done.state_table("sums")) == as_bytes(
         run(spark, dataflow(), tmp_path / "again").state_table("sums")
     )

@@ -31,7 +31,7 @@ def drive(place):
     run(spark, ledger(f"{place}/out", rows=FIRST), f"{place}/state")
     marks.say("armed")
     flows = ledger(f"{place}/out", front=Marking(marks.place), behind=Holding(marks.place))
-    return run(spark, flows, f"{place}/state").status["timestep"]
+    return run(spark, flows, f"{place}/state").status.timestep
 
 
 def executor_of(pid):

@@ -24,7 +24,7 @@ def drive(place, rows, in_flight):
     """Process everything there is. The process is killed somewhere in between."""
     flows = ledger(f"{place}/out", rows=rows, per_timestep=PER_TIMESTEP)
     job = run(session(place), flows, f"{place}/state", in_flight=in_flight)
-    return job.status["timestep"]
+    return job.status.timestep
 
 
 def moments(number, seed):
@@ -76,7 +76,7 @@ def test_a_killed_driver_goes_on(spark, child, tmp_path, thorough, in_flight):
     resumed = run(
         spark, ledger(place / "out", rows=rows, per_timestep=PER_TIMESTEP), place / "state"
     )
-    assert resumed.status["timestep"] == timesteps
+    assert resumed.status.timestep == timesteps
     assert states(resumed) == states(undisturbed)
     expected = outputs(tmp_path / "a/out")
     assert sorted(map(len, expected.values())) == [timesteps, timesteps]

@@ -44,8 +44,8 @@ def drive(place, rows):
         job.stop()
     return {
         "active": job.is_active,
-        "message": job.status["message"],
-        "timestep": job.status["timestep"],
+        "message": job.status.message,
+        "timestep": job.status.timestep,
         "lease": read_lease(LocalStore(Path(place) / "state")) is not None,
         "calls": [raised(call, job) for call in (await_end, stop, drain, change, metrics)],
     }
@@ -68,8 +68,8 @@ def change(job):
 
 
 def metrics(job):
-    assert not job.status["active"]
-    assert job.last_progress is None or job.last_progress["timestep"] > 0
+    assert not job.status.active
+    assert job.last_progress is None or job.last_progress.timestep > 0
 
 
 def raised(call, job):

@@ -42,7 +42,7 @@ def executors(place):
 
 def beyond(job, timestep):
     """Whether there is nothing to wait for."""
-    return job.status["timestep"] > timestep or not job.is_active
+    return job.status.timestep > timestep or not job.is_active
 
 
 def drive(place, timesteps, kills, seed):
@@ -73,14 +73,14 @@ def drive(place, timesteps, kills, seed):
             settings=rc.Settings(tasks=TASKS),
         ).start()
         killed, died = 0, []
-        until(lambda: job.status["timestep"], "a timestep commits")
+        until(lambda: job.status.timestep, "a timestep commits")
         while killed < kills and job.is_active:
             time.sleep(choose.uniform(0.2, 2.0))
             alive = executors(place)
             if alive:
                 choose.choice(alive).kill()
                 killed += 1
-                died.append(job.status["timestep"])
+                died.append(job.status.timestep)
                 until(lambda: beyond(job, died[-1]), "the next timestep commits")
         try:
             job.process_all_available(PATIENCE)

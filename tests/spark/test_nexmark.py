@@ -130,7 +130,7 @@ def in_process(spark, asked, events, tmp_path):
         for _ in range(6):
             change(running, rng)
         running.process_all_available(PATIENCE)
-        changed = [body for body in running.reconfigurations if body["phase"] == "done"]
+        changed = [one for one in running.history() if one.phase == "done"]
         found = latest(running.memory("out"), asked.keys)
     finally:
         running.stop(PATIENCE)
@@ -175,10 +175,10 @@ def on_spark(spark, name, tmp_path):
                 job.process_all_available(PATIENCE)
             else:
                 committed(job, TIMESTEPS // 2)
-            changed += [body for body in job.reconfigurations if body["phase"] == "done"]
+            changed += [one for one in job.history() if one.phase == "done"]
         finally:
             job.stop(PATIENCE)
-        assert (job.status["timestep"] == TIMESTEPS) == last
+        assert (job.status.timestep == TIMESTEPS) == last
     assert changed or not asked.stateful
     died = {path.name for path in tmp_path.glob("* died")}
     assert died == {"result died", *(f"{kind} died" for kind in asked.reads)}
@@ -191,7 +191,7 @@ def on_spark(spark, name, tmp_path):
 def committed(job, timestep):
     """Wait until a timestep is."""
     until = monotonic() + PATIENCE
-    while (job.status["timestep"] or 0) < timestep:
+    while job.status.timestep < timestep:
         assert monotonic() < until
         sleep(0.02)
 
@@ -213,9 +213,9 @@ def test_windows_of_processing_time_go_by_the_times_of_the_journal(spark, tmp_pa
         until = monotonic() + PATIENCE
         while running.state("windows").num_rows and monotonic() < until:
             sleep(0.05)
-        changed = [body for body in running.reconfigurations if body["phase"] == "done"]
+        changed = [one for one in running.history() if one.phase == "done"]
         found = running.memory("out")
-        times = {one["timestep"]: one["now_ms"] for one in running.recent_progress}
+        times = {one.timestep: one.now_ms for one in running.recent_progress}
     finally:
         running.stop(PATIENCE)
     assert changed

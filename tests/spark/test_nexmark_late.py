@@ -61,7 +61,7 @@ def run(asked, directory):
         for _ in range(6):
             change(running, rng)
         running.process_all_available(PATIENCE)
-        assert running.status["timestep"] == COUNT // PER_TIMESTEP
+        assert running.status.timestep == COUNT // PER_TIMESTEP
         return running.memory("out"), running.memory("late")
     finally:
         running.stop(PATIENCE)

@@ -52,8 +52,8 @@ def with_executors(cluster, count):
 
 def window(job):
     """Numbers of some timesteps that all began after now."""
-    now = job.status["timestep"] or 0
-    until(lambda: (job.status["timestep"] or 0) >= now + 6 or not job.is_active, "timesteps go on")
+    now = job.status.timestep or 0
+    until(lambda: job.status.timestep >= now + 6 or not job.is_active, "timesteps go on")
     assert job.is_active, job.exception()
     return [now + 3, now + 6]
 
@@ -102,7 +102,7 @@ def lose_and_find(place, master):
         executors = with_executors(cluster, count)
         tell(settled=[window(job), executors])
     job.stop(PATIENCE)
-    return job.status["timestep"]
+    return job.status.timestep
 
 
 def test_tasks_stay_and_move_as_little_as_hosts_allow(child, tmp_path):

@@ -35,7 +35,7 @@ def finish(job):
         job.process_all_available(PATIENCE)
     finally:
         job.stop(PATIENCE)
-    return job.reconfigurations
+    return [one.to_dict() for one in job.history()]
 
 
 def same(job, out, undisturbed, operators=OPERATORS):
@@ -89,7 +89,7 @@ def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, bins=16, **SLOW)
     everything = rc.changes.move("balances", list(range(16)), 0)
     job.reconfigure(everything, at=4)
-    until(lambda: (job.status["timestep"] or 0) >= 6, "some timesteps")
+    until(lambda: job.status.timestep >= 6, "some timesteps")
     job.reconfigure(rc.changes.rebalance("balances"), rc.strategies.batched(4)).wait(PATIENCE)
     owners = job.configuration.operators["balances"].routing.owners
     finish(job)
@@ -99,15 +99,15 @@ def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
 
 def test_moving_and_planning(spark, state, out, undisturbed, tmp_path):
     job = start(spark, ledger(out), state, bins=8, **SLOW)
-    until(lambda: (job.status["timestep"] or 0) >= 3, "some timesteps")
+    until(lambda: job.status.timestep >= 3, "some timesteps")
     plan = job.plan(rc.changes.move("balances", [0, 1, 2], 1), rc.strategies.fluid())
     assert plan.bins == 3
     assert len(plan.steps) == 3
     assert plan.size > 0
-    assert job.reconfigurations == []
+    assert job.history() == []
     plan.save(tmp_path / "plan.json")
     handle = job.reconfigure(rc.changes.Plan.load(tmp_path / "plan.json")).wait(PATIENCE)
-    assert handle.summary()["bins"] == 3
+    assert handle.summary().bins == 3
     with pytest.raises(RefusedError, match="plan again"):
         job.reconfigure(plan)
     finish(job)
@@ -326,4 +326,4 @@ def test_what_is_refused_is_refused_before_anything_happens(spark, state, out):
         with pytest.raises((RefusedError, rc.RechannelError), match=reason):
             job.reconfigure(change)
     finish(job)
-    assert job.reconfigurations == []
+    assert job.history() == []

@@ -48,7 +48,7 @@ def travel(place, master):
         tasks=TASKS, bins=BINS, interval_ms=250, cache=f"{place}/cache",
     )  # fmt: skip
     at = until(lambda: len(p := places(job, "balances")) == TASKS and p, "tasks are placed")
-    until(lambda: (job.status["timestep"] or 0) >= 3, "there is state")
+    until(lambda: job.status.timestep >= 3, "there is state")
     here, there = sorted(set(at.values()))
     routing = job.configuration.operators["balances"].routing
     giving = [b for task, e in at.items() if e == here for b in routing.bins_of(task)]
@@ -62,7 +62,7 @@ def travel(place, master):
     handle.wait(PATIENCE)
     job.process_all_available(PATIENCE)
     job.stop(PATIENCE)
-    return handle.summary()
+    return handle.summary().to_dict()
 
 
 def test_state_travels_and_an_executor_dies_on_the_way(spark, child, tmp_path, undisturbed):
@@ -104,7 +104,7 @@ def fewer_and_more(place):
     job.stop(PATIENCE)
     (new,) = set(again) - set(left)
     assert new not in before
-    return [body["phase"] for body in job.reconfigurations]
+    return [one.phase for one in job.history()]
 
 
 def test_executors_go_and_come_and_are_used(spark, child, tmp_path, undisturbed):

@@ -100,7 +100,7 @@ def drive(place):
     }
     configured(asking)
     job = run(spark, ledger(f"{place}/out", rows=TIMESTEPS * 300), f"{place}/state", tasks=3)
-    out["timestep"] = job.status["timestep"]
+    out["timestep"] = job.status.timestep
     out["profiles"] = profiles_of_stages(spark, f"{place}/state")
     return out
 

@@ -75,7 +75,7 @@ LOGIC = (
 
 def change(running, turn):
     """Ask for other logic now, and for the next changes at timesteps that are to come."""
-    now = running.status["timestep"] or 0
+    now = running.status.timestep or 0
     asked = [running.reconfigure(rc.changes.change_logic("sums", LOGIC[turn % 2]))]
     per_turn = PER_SAMPLE // EVERY - 1
     for i in range(per_turn):
@@ -97,7 +97,7 @@ def samples(spark, place, number, per_sample, *, changing=False):
         clock.advance(per_sample)
         running.process_all_available(PATIENCE)
         done += sum(handle.phase == "done" for handle in asked)
-        assert running.status["timestep"] == seen[0] == (i + 1) * per_sample
+        assert running.status.timestep == seen[0] == (i + 1) * per_sample
         out.append(sample(spark, place, running))
     running.stop()
     assert not changing or done > 2 * number, done

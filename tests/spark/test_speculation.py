@@ -53,7 +53,7 @@ def drive(place, master):
     job = start(spark, ledger(out, behind=Straggling(marks.place)), state, tasks=TASKS)
     (first,) = until(lambda: marks.of("held"), "a task straggles")
     left = written_by(first, state)
-    until(lambda: job.status["timestep"] > FIRST or not job.is_active, "the timestep commits")
+    until(lambda: job.status.timestep > FIRST or not job.is_active, "the timestep commits")
     marks.say("go")
     job.process_all_available(PATIENCE)
     job.stop()
@@ -65,7 +65,7 @@ def drive(place, master):
         "winners": {str(task): metrics.speculative for task, metrics in won.items()},
         "left": left,
         "remain": written_by(first, state),
-        "timestep": job.status["timestep"],
+        "timestep": job.status.timestep,
     }
 
 

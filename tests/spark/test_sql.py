@@ -47,8 +47,8 @@ def job(spark, tmp_path_factory):
 
 def wait_for(job, timesteps):
     """So many more timesteps."""
-    until = (job.status["timestep"] or 0) + timesteps
-    while (job.status["timestep"] or 0) < until:
+    until = job.status.timestep + timesteps
+    while job.status.timestep < until:
         assert job.is_active
         job.await_termination(0.05)
 

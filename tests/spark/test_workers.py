@@ -33,7 +33,7 @@ def test_killed_workers_are_made_up_for(spark, tmp_path, undisturbed, where):
     marks.say("go")
     job.process_all_available(PATIENCE)
     assert not marks.of("went"), "a task outlived its worker"
-    assert job.status["timestep"] > 3
+    assert job.status.timestep > 3
     job.stop()
     assert outputs(out) == undisturbed[1]
     assert states(job) == undisturbed[0]

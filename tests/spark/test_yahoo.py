@@ -120,7 +120,7 @@ def test_in_process_while_it_is_changed(events, expected, seed, tmp_path):
         for _ in range(6):
             change(running, rng)
         running.process_all_available(PATIENCE)
-        changed = [body for body in running.reconfigurations if body["phase"] == "done"]
+        changed = [one for one in running.history() if one.phase == "done"]
         shown, late = running.memory("out"), running.memory("late")
     finally:
         running.stop(PATIENCE)

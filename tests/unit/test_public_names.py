@@ -28,6 +28,7 @@ ROOT = [
     "every",
     "for_each_batch",
     "frames",
+    "monitoring",
     "profile",
     "profile_session",
     "read",
@@ -51,6 +52,10 @@ GROUPS = {
         " set_bound set_in_flight set_interval split watermark"
     ),
     "frames": "GroupFrame KeyedFrame Rows",
+    "monitoring": (
+        "JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary SinkProgress"
+        " SinkStatus SlowestTask Steps TimestepProgress"
+    ),
     "sinks": "Batch",
     "sources": "MemoryConnector",
     "strategies": "all_at_once batched fluid optimized",

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.screen import count, err, show_json, size, table
+from rechannel.telemetry.facts import TimestepProgress
 
 _LINE_SECONDS = 10.0
 
@@ -25,7 +26,7 @@ class Watched(Protocol):
         """Of the job."""
 
     @property
-    def recent_progress(self) -> list[dict[str, Any]]:
+    def recent_progress(self) -> list[TimestepProgress]:
         """Facts of the last timesteps, oldest first."""
 
 
@@ -74,7 +75,7 @@ class Watcher:
 
     def look(self, job: Watched) -> None:
         """Take up what was committed since the last look, and show it."""
-        new = [facts for facts in job.recent_progress if facts["timestep"] > self._seen]
+        new = [each.to_dict() for each in job.recent_progress if each.timestep > self._seen]
         for facts in new:
             self._seen = facts["timestep"]
             self.timesteps += 1
@@ -110,7 +111,7 @@ class Watcher:
 
 
 def operators(facts: dict[str, Any]) -> Table:
-    """A row for every operator of a timestep. facts: as in `last_progress`."""
+    """A row for every operator of a timestep. facts: as `last_progress.to_dict()`."""
     numbers = ("tasks", "rows in", "rows out", "keys", "busy", "state rows", "state")
     rows = table("operator", *numbers, right=numbers)
     for name, operator in facts["operators"].items():

@@ -143,7 +143,7 @@ class Demo:
         return results
 
     def _tell(self, running: RunningJob, written: Input) -> None:
-        done = running.status["timestep"]
+        done = running.status.timestep
         if done:
             rows, until = written.rows[done - 1], written.ends[done - 1]
             self.audience.replayed(rows, written.rows[-1], until)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
+from rechannel.monitoring import ReconfigurationSummary
 from rechannel.reconfigure.record import OPEN
 from rechannel.running import Reconfiguration, RunningJob
 from rechannel.version import __version__
@@ -15,7 +16,7 @@ from rechannel.version import __version__
 def status_of(job: RunningJob) -> dict[str, Any]:
     """How the job is, how its operators are cut, and how far its sources are read."""
     return {
-        **job.status,
+        **job.status.to_dict(),
         "version": __version__,
         "operators": operators_of(job.configuration),
         "sources": {name: job.committed_offset(name) for name in job.sources},
@@ -37,26 +38,25 @@ def operators_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
 
 def history_of(job: RunningJob, last: int) -> list[dict[str, Any]]:
     """The newest so many reconfigurations, oldest first, with what they have still to move."""
-    return [_with_what_is_left(job, body) for body in job.last_reconfigurations(last)]
+    return [_with_what_is_left(job, body) for body in job.history(last)]
 
 
 def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
     """Those that are not over."""
-    return [_with_what_is_left(job, body) for body in job.open_reconfigurations]
+    return [
+        _with_what_is_left(job, body)
+        for body in (each.summary() for each in job.open_reconfigurations)
+    ]
 
 
 def one_of(job: RunningJob, id_: str) -> dict[str, Any]:
     """One of them. Raises NotReadyError when there is none of that id."""
-    return _with_what_is_left(job, job.reconfiguration(id_))
+    return _with_what_is_left(job, job.reconfiguration(id_).summary())
 
 
-def _is_open(body: dict[str, Any]) -> bool:
-    return body["phase"] in OPEN
-
-
-def _with_what_is_left(job: RunningJob, body: dict[str, Any]) -> dict[str, Any]:
-    left = 0
-    if _is_open(body):
+def _with_what_is_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:
+    left, is_open = 0, one.phase in OPEN
+    if is_open:
         with suppress(NotReadyError):  # it has just ended, and many others since
-            left = sum(len(step.moves) for step in Reconfiguration(job, body["id"]).record.left)
-    return {**body, "open": _is_open(body), "bins_left": left}
+            left = sum(len(step.moves) for step in Reconfiguration(job, one.id).record.left)
+    return {**one.to_dict(), "open": is_open, "bins_left": left}

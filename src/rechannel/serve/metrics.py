@@ -67,34 +67,33 @@ class JobCollector(Collector):
 
 def _state(job: RunningJob) -> Iterator[Metric]:
     status = job.status
-    yield _gauge(job, "rechannel_job_active", "Whether the job runs.", int(status["active"]))
+    yield _gauge(job, "rechannel_job_active", "Whether the job runs.", int(status.active))
     yield _gauge(
         job,
         "rechannel_configuration_version",
         "Version of the configuration of the next timestep.",
-        status["configuration"],
+        status.configuration,
     )
     retries = CounterMetricFamily(
         "rechannel_retries",
         "Failures of timesteps, and of looks at sources, that were tried again.",
         labels=[JOB],
     )
-    retries.add_metric([job.name], status["retries"])
+    retries.add_metric([job.name], status.retries)
     yield retries
     yield _labelled(
         job,
         "rechannel_trouble",
         "1 for what goes wrong at present and is tried again, 0 for what does not.",
         "of",
-        dict.fromkeys(TROUBLES, 0) | dict.fromkeys(status["troubles"], 1),
+        dict.fromkeys(TROUBLES, 0) | dict.fromkeys(status.troubles, 1),
     )
-    if status["timestep"] is not None:
-        yield _gauge(
-            job,
-            "rechannel_timestep",
-            "Number of the latest committed timestep.",
-            status["timestep"],
-        )
+    yield _gauge(
+        job,
+        "rechannel_timestep",
+        "Number of the latest committed timestep.",
+        status.timestep,
+    )
 
 
 def _sums(name: str, sums: Sums) -> Iterator[Metric]:
@@ -144,7 +143,8 @@ def _sums(name: str, sums: Sums) -> Iterator[Metric]:
 
 def _operators(job: RunningJob) -> Iterator[Metric]:
     configured = operators_of(job.configuration)
-    measured: Mapping[str, Any] = (job.last_progress or {}).get("operators", {})
+    last = job.last_progress
+    measured: Mapping[str, Any] = {} if last is None else last.to_dict()["operators"]
     for facts, figure, words in (
         (measured, "state_rows", "Rows of state."),
         (measured, "state_bytes", "Size of state."),

@@ -95,7 +95,7 @@ def watching(job: RunningJob) -> APIRouter:
 
     @routes.get("/progress", summary="Facts of the last committed timesteps, oldest first")
     def progress(recent: Annotated[int, Query(ge=0, le=1000)] = 20) -> dict[str, Any]:
-        known = job.recent_progress
+        known = [each.to_dict() for each in job.recent_progress]
         return {"last": known[-1] if known else None, "recent": known[-recent:] if recent else []}
 
     @routes.get(

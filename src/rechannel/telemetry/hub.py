@@ -23,6 +23,7 @@ from rechannel.telemetry.events import (
     TimestepFailed,
     TimestepStarted,
 )
+from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
 from rechannel.telemetry.totals import Sums, Totals
@@ -71,12 +72,12 @@ class Hub:
         )
 
     @property
-    def last_progress(self) -> dict[str, Any] | None:
+    def last_progress(self) -> TimestepProgress | None:
         """Facts of the last committed timestep."""
         return self._progress.last_progress
 
     @property
-    def recent_progress(self) -> list[dict[str, Any]]:
+    def recent_progress(self) -> list[TimestepProgress]:
         """Facts of the last timesteps, oldest first."""
         return self._progress.recent_progress
 

@@ -7,9 +7,8 @@ publishes after the commit is added to the entry of its timestep; tasks told of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any
 
 from rechannel.telemetry.events import (
     Event,
@@ -17,10 +16,12 @@ from rechannel.telemetry.events import (
     Note,
     OperatorFinished,
     SinkPublished,
+    StateSize,
     TimestepCommitted,
     TimestepFailed,
     TimestepStarted,
 )
+from rechannel.telemetry.facts import OperatorProgress, SinkProgress, SlowestTask, TimestepProgress
 from rechannel.telemetry.task_finished import TaskFinished
 
 TROUBLE = "trouble"
@@ -58,22 +59,22 @@ class _Operator:
         if self.slowest is None or task.busy_ms > self.slowest.busy_ms:
             self.slowest = task
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "tasks": self.tasks,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "rows_late": self.rows_late,
-            "rows_dead": self.rows_dead,
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-            "keys": self.keys,
-            "ms": _rounded(self.ms),
-            "slowest_task": None if self.slowest is None else _slowest(self.slowest),
-            "finished_ms": self.finished_ms,
-            "state_rows": None,
-            "state_bytes": None,
-        }
+    def facts(self, state: StateSize | None) -> OperatorProgress:
+        return OperatorProgress(
+            tasks=self.tasks,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            rows_late=self.rows_late,
+            rows_dead=self.rows_dead,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            keys=self.keys,
+            ms=_rounded(self.ms),
+            slowest_task=None if self.slowest is None else _slowest(self.slowest),
+            finished_ms=self.finished_ms,
+            state_rows=None if state is None else state.rows,
+            state_bytes=None if state is None else state.bytes,
+        )
 
 
 @dataclass(slots=True)
@@ -83,11 +84,11 @@ class _Timestep:
     started: TimestepStarted | None = None
     since_previous_ms: int | None = None
     operators: dict[str, _Operator] = field(default_factory=dict)
-    sinks: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, SinkProgress] = field(default_factory=dict)
 
 
 class Progress:
-    """The last committed timesteps of a job, as dictionaries of JSON values.
+    """The last committed timesteps of a job.
 
     keep: how many timesteps `recent_progress` holds. Any thread may tell, and any may read.
     """
@@ -99,33 +100,21 @@ class Progress:
         self._keep = keep
         self._open: dict[int, _Timestep] = {}
         self._committed = -1
-        self._recent: tuple[dict[str, Any], ...] = ()
+        self._recent: tuple[TimestepProgress, ...] = ()
         self._previous: TimestepStarted | None = None
         self._troubles: dict[str, str] = {}
         self._failures: dict[int, int] = {}
         self._lock = Lock()
 
     @property
-    def last_progress(self) -> dict[str, Any] | None:
-        """The newest committed timestep; None before the first.
-
-        timestep, now_ms, started_ms, committed_ms, duration_ms, configuration; phases: ms, by name;
-        rows_in, rows_out; input_rows_per_second (rows by the time since the timestep before began,
-        None for the first), processed_rows_per_second, output_rows_per_second (by the duration);
-        operators: by name: tasks, rows_in, rows_out, rows_late, rows_dead, bytes_in, bytes_out, keys, ms (by
-        activity, of all tasks), slowest_task (the one that was busy longest: task, host, executor, busy_ms, ms),
-        finished_ms, state_rows and state_bytes (None without state);
-        sources: by name, `start` and `end` of what was read, in the source's own offsets, as far as the two differ;
-        sinks: by name, what was published;
-        failures: how often it has failed and was run again before it succeeded;
-        troubles: by topic, what went wrong beside the stream and is tried again.
-        """
+    def last_progress(self) -> TimestepProgress | None:
+        """The newest committed timestep; None before the first."""
         recent = self._recent
         return recent[-1] if recent else None
 
     @property
-    def recent_progress(self) -> list[dict[str, Any]]:
-        """The last committed timesteps, oldest first; each as in `last_progress`."""
+    def recent_progress(self) -> list[TimestepProgress]:
+        """The last committed timesteps, oldest first."""
         return list(self._recent)
 
     def see(self, *events: Event) -> None:
@@ -175,12 +164,12 @@ class Progress:
         self._previous = event
 
     def _publish(self, event: SinkPublished) -> None:
-        published = {
-            "at_ms": event.at_ms,
-            "duration_ms": event.duration_ms,
-            "rows": event.rows,
-            "bytes": event.bytes,
-        }
+        published = SinkProgress(
+            at_ms=event.at_ms,
+            duration_ms=event.duration_ms,
+            rows=event.rows,
+            bytes=event.bytes,
+        )
         if event.timestep in self._open:
             self._open[event.timestep].sinks[event.sink] = published
         else:
@@ -193,11 +182,8 @@ class Progress:
 
     def _commit(self, event: TimestepCommitted) -> None:
         timestep = self._open.pop(event.timestep, None) or _Timestep()
-        entry = {
-            **_entry(event, timestep),
-            "failures": self._failures.get(event.timestep, 0),
-            "troubles": dict(self._troubles),
-        }
+        failures = self._failures.get(event.timestep, 0)
+        entry = _entry(event, timestep, failures, dict(self._troubles))
         self._failures = {t: n for t, n in self._failures.items() if t > event.timestep}
         self._recent = (*self._recent, entry)[-self._keep :]
         # Commits come in order, so whatever is older will not be heard of again.
@@ -213,48 +199,53 @@ def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
     return progress
 
 
-def _entry(committed: TimestepCommitted, timestep: _Timestep) -> dict[str, Any]:
+def _entry(
+    committed: TimestepCommitted, timestep: _Timestep, failures: int, troubles: dict[str, str]
+) -> TimestepProgress:
     started = timestep.started
-    operators = {name: operator.to_json() for name, operator in timestep.operators.items()}
-    for name, size in committed.state.items():
-        operator = operators.setdefault(name, _Operator().to_json())
-        operator.update(state_rows=size.rows, state_bytes=size.bytes)
-    return {
-        "timestep": committed.timestep,
-        "now_ms": started and started.now_ms,
-        "started_ms": started and started.at_ms,
-        "committed_ms": committed.at_ms,
-        "duration_ms": committed.duration_ms,
-        "configuration": started and started.configuration,
-        "phases": dict(committed.phases),
-        "rows_in": committed.rows_in,
-        "rows_out": committed.rows_out,
-        "input_rows_per_second": _rate(committed.rows_in, timestep.since_previous_ms),
-        "processed_rows_per_second": _rate(committed.rows_in, committed.duration_ms),
-        "output_rows_per_second": _rate(committed.rows_out, committed.duration_ms),
-        "operators": operators,
-        "sources": dict(started.offsets) if started else {},
-        "sinks": timestep.sinks,
-    }
+    for name in committed.state:
+        timestep.operators.setdefault(name, _Operator())
+    return TimestepProgress(
+        timestep=committed.timestep,
+        now_ms=None if started is None else started.now_ms,
+        started_ms=None if started is None else started.at_ms,
+        committed_ms=committed.at_ms,
+        duration_ms=committed.duration_ms,
+        configuration=None if started is None else started.configuration,
+        phases=dict(committed.phases),
+        rows_in=committed.rows_in,
+        rows_out=committed.rows_out,
+        input_rows_per_second=_rate(committed.rows_in, timestep.since_previous_ms),
+        processed_rows_per_second=_rate(committed.rows_in, committed.duration_ms),
+        output_rows_per_second=_rate(committed.rows_out, committed.duration_ms),
+        operators={
+            name: operator.facts(committed.state.get(name))
+            for name, operator in timestep.operators.items()
+        },
+        sources=dict(started.offsets) if started else {},
+        sinks=timestep.sinks,
+        failures=failures,
+        troubles=troubles,
+    )
 
 
 def _with_sink(
-    entry: dict[str, Any], event: SinkPublished, published: dict[str, Any]
-) -> dict[str, Any]:
+    entry: TimestepProgress, event: SinkPublished, published: SinkProgress
+) -> TimestepProgress:
     """An entry with one more sink: a new one, because readers hold the old one."""
-    if entry["timestep"] != event.timestep:
+    if entry.timestep != event.timestep:
         return entry
-    return {**entry, "sinks": {**entry["sinks"], event.sink: published}}
+    return replace(entry, sinks={**entry.sinks, event.sink: published})
 
 
-def _slowest(task: TaskFinished) -> dict[str, Any]:
-    return {
-        "task": task.task,
-        "host": task.host,
-        "executor": task.executor,
-        "busy_ms": round(task.busy_ms, 3),
-        "ms": dict(task.ms),
-    }
+def _slowest(task: TaskFinished) -> SlowestTask:
+    return SlowestTask(
+        task=task.task,
+        host=task.host,
+        executor=task.executor,
+        busy_ms=round(task.busy_ms, 3),
+        ms=dict(task.ms),
+    )
 
 
 def _rate(rows: int, ms: float | None) -> float | None:

@@ -32,9 +32,9 @@ def test_a_change_is_asked_for(rechannel, url, job, clicks):
     assert (reaction.code, reaction.lines) == (0, ["Reconfiguration r1 is accepted."])
     clicks.push([("ann", 1)])
     assert job.configuration.operators["users"].tasks == 8
-    made = job.reconfiguration("r1")
-    assert made["strategy"] == "fluid(gap=2, budget_ms=50.0)"
-    assert made["cause"] == "a test"
+    made = job.reconfiguration("r1").summary()
+    assert made.strategy == "fluid(gap=2, budget_ms=50.0)"
+    assert made.cause == "a test"
 
 
 def test_waiting_for_the_end(rechannel, url, job):
@@ -50,7 +50,7 @@ def test_what_ends_otherwise_than_done_is_a_bad_answer(rechannel, url, job):
     job.reconfigure(rc.changes.set_interval(5), at=1000)
 
     def aborted_meanwhile():
-        while len(job.reconfigurations) < 2:
+        while len(job.history()) < 2:
             pass
         job.abort("r2", "no")
 
@@ -72,13 +72,13 @@ def test_waiting_ends_and_the_reconfiguration_goes_on(rechannel, url, job):
     assert reaction.lines[0].startswith("Reconfiguration r1 is ")
     assert f"rechannel history {url} r1" in reaction.err
     assert f"rechannel abort {url} r1" in reaction.err
-    assert [one["id"] for one in job.open_reconfigurations] == ["r1"]
+    assert [one.id for one in job.open_reconfigurations] == ["r1"]
     told = json.loads(rechannel(*asked, "--supersede", "--timeout", "1ms", "--json").out)
     assert (told["id"], told["open"]) == ("r2", True)
     for odd in ("soon", "30"):
         reaction = rechannel(*asked, "--timeout", odd)
         assert (reaction.code, "write a number and its unit" in reaction.err) == (2, True)
-    assert len(job.reconfigurations) == 2
+    assert len(job.history()) == 2
 
 
 def test_a_plan_is_shown_saved_and_replayed(rechannel, url, job, tmp_path):
@@ -92,7 +92,7 @@ def test_a_plan_is_shown_saved_and_replayed(rechannel, url, job, tmp_path):
     assert "128 bins" in reaction.lines[1]
     assert f"the plan is in {file}" in reaction.err
     assert rc.changes.Plan.load(file).bins == 128
-    assert job.reconfigurations == []
+    assert job.history() == []
     replayed = rechannel("reconfigure", url, "--plan", file, "--wait", "--json")
     assert replayed.code == 0
     assert json.loads(replayed.out)["steps"] == {"made": 2, "left": 0}

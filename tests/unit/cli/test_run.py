@@ -17,6 +17,7 @@ from rich.console import Console
 from rechannel.cli.live import Watcher
 from rechannel.cli.program import find_job, load, split_target
 from rechannel.errors import DataflowError, RechannelError, RefusedError
+from rechannel.telemetry.facts import OperatorProgress, TimestepProgress
 
 pytestmark = pytest.mark.usefixtures("clean_imports")
 
@@ -287,25 +288,41 @@ class FakeJob:
         self.recent_progress = []
 
     def commit(self, timestep: int, rows: int) -> None:
-        operator = {
-            "tasks": 2,
-            "rows_in": rows,
-            "rows_out": 1,
-            "keys": 1,
-            "ms": {"wait": 100.0, "process": 7.0},
-            "state_rows": 3,
-            "state_bytes": 2048,
-        }
-        self.recent_progress = [
-            *self.recent_progress,
-            {
-                "timestep": timestep,
-                "rows_in": rows,
-                "duration_ms": 12.3,
-                "processed_rows_per_second": 81.3,
-                "operators": {"counts": operator},
-            },
-        ][-2:]
+        operator = OperatorProgress(
+            tasks=2,
+            rows_in=rows,
+            rows_out=1,
+            rows_late=0,
+            rows_dead=0,
+            bytes_in=0,
+            bytes_out=0,
+            keys=1,
+            ms={"wait": 100.0, "process": 7.0},
+            slowest_task=None,
+            finished_ms=None,
+            state_rows=3,
+            state_bytes=2048,
+        )
+        made = TimestepProgress(
+            timestep=timestep,
+            now_ms=0,
+            started_ms=0,
+            committed_ms=12,
+            duration_ms=12.3,
+            configuration=1,
+            phases={},
+            rows_in=rows,
+            rows_out=1,
+            input_rows_per_second=None,
+            processed_rows_per_second=81.3,
+            output_rows_per_second=None,
+            operators={"counts": operator},
+            sources={},
+            sinks={},
+            failures=0,
+            troubles={},
+        )
+        self.recent_progress = [*self.recent_progress, made][-2:]
 
 
 def printed(*, terminal: bool, looks: int, seconds: float = 6.0) -> str:

@@ -55,7 +55,7 @@ def test_every_name_of_loopback_is_let_in(server, host):
 def test_pages_of_other_origins_are_turned_away(server, origin, clicks):
     headers = {"Origin": origin, **JSON}
     assert call(server, "POST", "/reconfigure", headers, BODY)[0] == 403
-    assert clicks.running.reconfigurations == []
+    assert clicks.running.history() == []
 
 
 def test_its_own_pages_may_ask(server):

@@ -94,7 +94,7 @@ def test_the_page(shop):
         "error": "unknown_operator",
         "message": "there is no operator 'nobody'; there are 'counts', 'orders'",
     }
-    phases = [one["phase"] for one in running.reconfigurations]
+    phases = [one.phase for one in running.history()]
     assert phases == ["done", "aborted"]
 
 

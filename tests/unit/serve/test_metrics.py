@@ -46,21 +46,21 @@ def test_what_happens_is_counted_over_all_timesteps(clicks, server):
     clicks.push([("ann", 4)])
     figures = scrape(server)
     progress = clicks.running.recent_progress
-    assert [facts["rows_in"] for facts in progress] == [2, 3, 1]
+    assert [facts.rows_in for facts in progress] == [2, 3, 1]
     assert figures["rechannel_timesteps_committed_total",] == 3
     assert figures["rechannel_timesteps_failed_total",] == 0
     assert figures["rechannel_rows_in_total",] == 6
-    assert figures["rechannel_rows_out_total",] == sum(facts["rows_out"] for facts in progress)
+    assert figures["rechannel_rows_out_total",] == sum(facts.rows_out for facts in progress)
     for operator in ("clicks", "users", "totals"):
         for figure, name in (("rows_in", "rows_in"), ("bytes_in", "received_bytes")):
-            total = sum(facts["operators"][operator][figure] for facts in progress)
+            total = sum(getattr(facts.operators[operator], figure) for facts in progress)
             assert figures[f"rechannel_operator_{name}_total", ("operator", operator)] == total
     spent = sum(
         value
         for (name, *labels), value in figures.items()
         if name == "rechannel_operator_task_seconds_total" and ("operator", "users") in labels
     )
-    told = sum(sum(facts["operators"]["users"]["ms"].values()) for facts in progress)
+    told = sum(sum(facts.operators["users"].ms.values()) for facts in progress)
     assert spent == pytest.approx(told / 1e3, abs=1e-4)
 
 
@@ -81,14 +81,14 @@ def test_durations_are_histograms(clicks, server):
         assert buckets[-1] == (float("inf"), 2)
         assert figures[f"{name}_count", *labels] == 2
         assert figures[f"{name}_sum", *labels] >= 0
-    seconds = sum(facts["duration_ms"] for facts in clicks.running.recent_progress) / 1e3
+    seconds = sum(facts.duration_ms for facts in clicks.running.recent_progress) / 1e3
     assert figures["rechannel_timestep_duration_seconds_sum",] == pytest.approx(seconds, abs=1e-2)
 
 
 def test_how_things_are_is_a_gauge(clicks, server):
     clicks.push([("ann", 1), ("bob", 2), ("cleo", 3)])
     figures = scrape(server)
-    last = clicks.running.last_progress["operators"]["users"]
+    last = clicks.running.last_progress.operators["users"]
     users = ("operator", "users")
     assert figures["rechannel_job_active",] == 1
     assert figures["rechannel_timestep",] == 2
@@ -97,8 +97,8 @@ def test_how_things_are_is_a_gauge(clicks, server):
     assert figures["rechannel_configuration_version",] == clicks.running.configuration.version
     assert figures["rechannel_operator_tasks", users] == 2
     assert figures["rechannel_operator_bins", users] == 256
-    assert figures["rechannel_operator_state_rows", users] == last["state_rows"]
-    assert figures["rechannel_operator_state_bytes", users] == last["state_bytes"] > 0
+    assert figures["rechannel_operator_state_rows", users] == last.state_rows
+    assert figures["rechannel_operator_state_bytes", users] == last.state_bytes > 0
     assert ("rechannel_operator_bins", ("operator", "clicks")) not in figures
 
 

@@ -61,7 +61,7 @@ def test_a_plan_changes_nothing(ask, clicks):
     assert answer["change"] == RESCALE
     assert (len(answer["steps"]), answer["affected"][0]["bins"]) == (128, 128)
     assert clicks.running.configuration == before
-    assert clicks.running.reconfigurations == []
+    assert clicks.running.history() == []
 
 
 def test_a_change_is_made(ask, clicks):
@@ -181,7 +181,7 @@ def test_what_is_refused_has_not_happened(ask, clicks, route, change, status, ki
     assert answer["message"]
     clicks.push([("ann", 1)])
     assert clicks.running.configuration == before
-    assert clicks.running.reconfigurations == []
+    assert clicks.running.history() == []
 
 
 def test_what_is_not_there(ask):

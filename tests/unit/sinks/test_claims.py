@@ -289,8 +289,8 @@ def test_a_sink_that_owes_timesteps_to_one_path_is_not_started_with_another(tmp_
     (tmp_path / "one").write_text("in the way")
     source.push([{"k": "a"}])
     running.process_all_available(60)
-    assert running.sinks["o"]["owed"] == 1
-    assert "in quarantine" in running.status["troubles"]["sink o"]
+    assert running.sinks["o"].owed == 1
+    assert "in quarantine" in running.status.troubles["sink o"]
     running.stop()
     with pytest.raises(RefusedError, match=r"timesteps 1 to 1 still to write to .*one"):
         text("two").start(in_process=InProcess())

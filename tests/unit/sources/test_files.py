@@ -507,11 +507,10 @@ def test_progress_and_journal_name_what_was_passed_over(tmp_path):
     job = Job("skips", flow, state=tmp_path / "state").start(in_process=InProcess())
     job.process_all_available(60)
     assert job.memory("out").num_rows == 1
-    (path,) = job.last_progress["sources"]["in"]["end"]["skipped"]
+    (path,) = job.last_progress.sources["in"]["end"]["skipped"]
     assert path == str(tmp_path / "in" / "b.parquet")
     assert (
-        job.committed_offset("in")["skipped"]
-        == job.last_progress["sources"]["in"]["end"]["skipped"]
+        job.committed_offset("in")["skipped"] == job.last_progress.sources["in"]["end"]["skipped"]
     )
     job.stop()
 
@@ -532,13 +531,13 @@ def test_an_old_directory_runs_in_timesteps_that_fit(tmp_path):
 
     job = start()
     job.process_all_available(60)
-    assert job.status["timestep"] == 10  # three row groups of 8,000 bytes each
+    assert job.status.timestep == 10  # three row groups of 8,000 bytes each
     assert set(job.state("times").column("times").to_pylist()) == {6}
     job.reconfigure(rc.changes.set_bound("in", None, bytes=1)).wait(20)
     grouped(tmp_path / "in" / "_6.parquet", 6, 5)
     (tmp_path / "in" / "_6.parquet").rename(tmp_path / "in" / "6.parquet")
     job.process_all_available(60)
-    assert job.status["timestep"] == 15
+    assert job.status.timestep == 15
     job.stop()
     again = start()
     assert again.configuration.byte_bounds == {"in": 1}

@@ -68,7 +68,7 @@ def test_everything_about_one_timestep():
             ),
         ]
     )
-    assert progress.last_progress == {
+    assert progress.last_progress.to_dict() == {
         "timestep": 1,
         "now_ms": 99,
         "started_ms": 100,
@@ -130,41 +130,43 @@ def test_everything_about_one_timestep():
         "failures": 0,
         "troubles": {},
     }
-    assert json.loads(json.dumps(progress.last_progress)) == progress.last_progress
+    told = progress.last_progress.to_dict()
+    assert json.loads(json.dumps(told)) == told
+    assert type(progress.last_progress).from_dict(told) == progress.last_progress
 
 
 def test_an_operator_without_input_still_has_its_state():
     progress = fold([started(0), committed(0, state={"counts": StateSize(rows=5, bytes=50)})])
-    operator = progress.last_progress["operators"]["counts"]
-    assert (operator["tasks"], operator["state_rows"], operator["state_bytes"]) == (0, 5, 50)
-    assert operator["slowest_task"] is None
+    operator = progress.last_progress.operators["counts"]
+    assert (operator.tasks, operator.state_rows, operator.state_bytes) == (0, 5, 50)
+    assert operator.slowest_task is None
 
 
 def test_the_first_timestep_has_no_input_rate():
     progress = fold([started(5), committed(5, rows_in=10)])
-    assert progress.last_progress["input_rows_per_second"] is None
-    assert progress.last_progress["processed_rows_per_second"] == 125.0
+    assert progress.last_progress.input_rows_per_second is None
+    assert progress.last_progress.processed_rows_per_second == 125.0
 
 
 def test_a_timestep_that_took_no_time_has_no_rate():
     progress = fold([started(0), started(1, at_ms=0), committed(1, duration_ms=0.0, rows_in=10)])
-    assert progress.last_progress["input_rows_per_second"] is None
-    assert progress.last_progress["processed_rows_per_second"] is None
+    assert progress.last_progress.input_rows_per_second is None
+    assert progress.last_progress.processed_rows_per_second is None
 
 
 def test_a_clock_that_was_set_back_gives_no_rate():
     progress = fold([started(0), started(1, at_ms=-50), committed(1, duration_ms=-1.0, rows_in=10)])
-    assert progress.last_progress["duration_ms"] == -1.0
-    assert progress.last_progress["input_rows_per_second"] is None
-    assert progress.last_progress["processed_rows_per_second"] is None
+    assert progress.last_progress.duration_ms == -1.0
+    assert progress.last_progress.input_rows_per_second is None
+    assert progress.last_progress.processed_rows_per_second is None
 
 
 def test_a_stream_that_begins_in_the_middle():
     progress = fold([task(7), committed(7, rows_in=8), committed(8)])
-    assert [entry["timestep"] for entry in progress.recent_progress] == [7, 8]
+    assert [entry.timestep for entry in progress.recent_progress] == [7, 8]
     first = progress.recent_progress[0]
-    assert (first["started_ms"], first["configuration"], first["sources"]) == (None, None, {})
-    assert first["operators"]["counts"]["tasks"] == 1
+    assert (first.started_ms, first.configuration, first.sources) == (None, None, {})
+    assert first.operators["counts"].tasks == 1
 
 
 def test_a_sink_may_publish_after_the_commit():
@@ -172,9 +174,9 @@ def test_a_sink_may_publish_after_the_commit():
     before = progress.recent_progress
     progress.see(published(0, "b"), published(1, "a"))
     first, second = progress.recent_progress
-    assert (set(first["sinks"]), set(second["sinks"])) == ({"a", "b"}, {"a"})
+    assert (set(first.sinks), set(second.sinks)) == ({"a", "b"}, {"a"})
     # Who asked before keeps what they were given.
-    assert [set(entry["sinks"]) for entry in before] == [{"a"}, set()]
+    assert [set(entry.sinks) for entry in before] == [{"a"}, set()]
 
 
 def test_a_sink_that_publishes_an_old_timestep_again_changes_nothing():
@@ -183,7 +185,7 @@ def test_a_sink_that_publishes_an_old_timestep_again_changes_nothing():
     progress.see(published(3, again=True))
     assert progress.recent_progress == before
     progress.see(started(6), committed(6))
-    assert progress.last_progress["sinks"] == {}
+    assert progress.last_progress.sinks == {}
 
 
 def test_a_failed_timestep_leaves_nothing_behind():
@@ -199,9 +201,9 @@ def test_a_failed_timestep_leaves_nothing_behind():
             committed(0),
         ]
     )
-    operator = progress.last_progress["operators"]["counts"]
-    assert (operator["tasks"], operator["rows_in"]) == (1, 2)
-    assert progress.last_progress["input_rows_per_second"] is None
+    operator = progress.last_progress.operators["counts"]
+    assert (operator.tasks, operator.rows_in) == (1, 2)
+    assert progress.last_progress.input_rows_per_second is None
 
 
 def test_a_crash_says_nothing_and_leaves_nothing_behind():
@@ -217,32 +219,32 @@ def test_a_crash_says_nothing_and_leaves_nothing_behind():
             committed(1),
         ]
     )
-    assert progress.last_progress["operators"]["counts"]["rows_in"] == 2
+    assert progress.last_progress.operators["counts"].rows_in == 2
 
 
 def test_a_replay_counts_alone():
     progress = fold([started(0), task(0, rows_in=50), started(0), task(0, rows_in=2), committed(0)])
-    assert progress.last_progress["operators"]["counts"]["rows_in"] == 2
+    assert progress.last_progress.operators["counts"].rows_in == 2
 
 
 def test_tasks_told_of_after_the_commit_are_not_counted():
     progress = fold([started(0), committed(0), task(0)])
-    assert progress.last_progress["operators"] == {}
+    assert progress.last_progress.operators == {}
     progress.see(started(1), committed(1))
-    assert progress.last_progress["operators"] == {}
+    assert progress.last_progress.operators == {}
 
 
 def test_notes_are_passed_over():
     progress = fold([started(0), Note(at_ms=0, topic="t", text="x"), committed(0)])
-    assert progress.last_progress["timestep"] == 0
+    assert progress.last_progress.timestep == 0
 
 
 def test_a_new_job_in_the_same_directory_begins_anew():
     stream = [started(0), committed(0, rows_in=1)]
     again = JobStarted(job="j", at_ms=0, engine="spark")
     progress = fold([*stream, again, started(0), task(0), committed(0, rows_in=2)])
-    assert [entry["rows_in"] for entry in progress.recent_progress] == [1, 2]
-    assert progress.last_progress["operators"]["counts"]["tasks"] == 1
+    assert [entry.rows_in for entry in progress.recent_progress] == [1, 2]
+    assert progress.last_progress.operators["counts"].tasks == 1
 
 
 def test_several_threads_may_tell():
@@ -258,14 +260,14 @@ def test_several_threads_may_tell():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(progress.last_progress["sinks"]) == 1200
+    assert len(progress.last_progress.sinks) == 1200
 
 
 def test_only_the_last_timesteps_are_kept():
     progress = Progress(keep=3)
     for timestep in range(10):
         progress.see(started(timestep), committed(timestep))
-    assert [entry["timestep"] for entry in progress.recent_progress] == [7, 8, 9]
+    assert [entry.timestep for entry in progress.recent_progress] == [7, 8, 9]
     with pytest.raises(ValueError, match="keep must be at least 1, not 0"):
         Progress(keep=0)
 
@@ -280,8 +282,8 @@ def test_the_slowest_task_is_the_one_that_worked_longest():
             committed(0),
         ]
     )
-    slowest = progress.last_progress["operators"]["counts"]["slowest_task"]
-    assert (slowest["task"], slowest["executor"], slowest["busy_ms"]) == (1, "4", 8.0)
+    slowest = progress.last_progress.operators["counts"].slowest_task
+    assert (slowest.task, slowest.executor, slowest.busy_ms) == (1, "4", 8.0)
 
 
 tasks_of_operators = st.lists(
@@ -333,9 +335,9 @@ def test_timesteps_in_flight_do_not_mix(timesteps, in_flight, random):
     seen = fold(events).recent_progress
     assert len(seen) == len(timesteps)
     for entry, sums in zip(seen, expected, strict=True):
-        assert set(entry["operators"]) == set(sums)
-        for operator, found in entry["operators"].items():
+        assert set(entry.operators) == set(sums)
+        for operator, found in entry.operators.items():
             for name in ("tasks", "rows_in", "bytes_out"):
-                assert found[name] == sums[operator][name]
-            for activity, ms in found["ms"].items():
+                assert getattr(found, name) == sums[operator][name]
+            for activity, ms in found.ms.items():
                 assert ms == sums[operator][activity]

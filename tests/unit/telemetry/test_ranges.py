@@ -55,7 +55,7 @@ def test_progress_shows_ranges_also_of_sources_that_come_and_go_and_after_a_rest
         return rc.read().memory(rows, name=name).write.memory(f"out {name}", name=f"out {name}")
 
     def sources(job):
-        return job.last_progress["sources"]
+        return job.last_progress.sources
 
     def push(job):
         one.push([{"k": 1}])

@@ -82,12 +82,12 @@ def test_a_stop_during_an_outage_of_the_store_ends_the_job_and_the_next_start_is
     if JOURNAL in of:
         with pytest.raises(StorageError, match="not tried any more, since the job is to end"):
             job.stop(60)
-        assert job.status["message"].startswith("failed: cannot write journal/")
+        assert job.status.message.startswith("failed: cannot write journal/")
     else:
         job.stop(
             60
         )  # the timestep is in the journal as an intent, and nothing else has to be written
-        assert job.status["message"] == "stopped"
+        assert job.status.message == "stopped"
     assert not job.is_active
     store.of = ()
     again = started(store, rows)
@@ -117,9 +117,9 @@ def test_a_stop_is_not_held_up_by_the_attempts_of_a_sink(then):
             job.stop(60)
     else:  # the sink is not to end the job: what it owes is left to the next start
         job.stop(60)
-        assert job.status["message"] == "stopped"
-        assert job.sinks["out"]["owed"] == 1
-        assert job.sinks["out"]["quarantine"] is None
+        assert job.status.message == "stopped"
+        assert job.sinks["out"].owed == 1
+        assert job.sinks["out"].quarantine is None
     assert not job.is_active
     ill = False
     again = started(store, rows, write, **how)

@@ -432,7 +432,7 @@ def test_the_program_changes_while_the_interval_lasts():
 def test_before_the_first_timestep_none_is_committed():
     running = job(script("k long, v long")).start(in_process=InProcess())
     running.process_all_available(60)
-    assert running.status["timestep"] == 0
+    assert running.status.timestep == 0
     running.stop()
 
 
@@ -441,7 +441,7 @@ def test_waiting_for_all_input_waits_for_the_next_interval():
     connector = script("k long, v long", ROWS)
     running = job(connector, interval_ms=50).start(in_process=InProcess())
     running.process_all_available(60)
-    assert running.status["timestep"] == 3
+    assert running.status.timestep == 3
     running.stop(60)
 
 

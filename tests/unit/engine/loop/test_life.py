@@ -41,7 +41,7 @@ def test_a_job_ends_as_failed_though_nothing_can_be_put_away(monkeypatch):
     with pytest.raises(UserFunctionError, match="no luck"):
         job.await_termination(60)
     assert not job.is_active
-    assert job.status["message"].startswith("failed: ")
+    assert job.status.message.startswith("failed: ")
     assert read_lease(store) is None
 
 
@@ -56,7 +56,7 @@ def test_a_lease_that_cannot_be_given_back_does_not_keep_the_job_from_ending():
     job.process_all_available(60)
     job.stop(60)
     assert not job.is_active
-    assert job.status["message"] == "stopped"
+    assert job.status.message == "stopped"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_job_whose_spark_dies_while_it_is_idle_ends(mortal):
     mortal.set()
     with pytest.raises(SessionError, match=r"JVM \(process 7\) has ended by signal SIGKILL"):
         job.await_termination(60)
-    assert job.status["active"] is False
+    assert job.status.active is False
     assert read_lease(store) is None
 
 
@@ -122,12 +122,12 @@ def test_troubles_are_shown_while_they_last(monkeypatch):
     job = started(store)
     beat = job._hub.troubles
     try:
-        assert job.status["troubles"] == {}
+        assert job.status.troubles == {}
         store.ill = True
-        wait_until(lambda: job.status["troubles"])
-        assert job.status["troubles"] == {"lease": "cannot write lease.json: stale handle"}
+        wait_until(lambda: job.status.troubles)
+        assert job.status.troubles == {"lease": "cannot write lease.json: stale handle"}
         store.ill = False
-        wait_until(lambda: not job.status["troubles"])
+        wait_until(lambda: not job.status.troubles)
         assert beat.counts["lease"] >= 1
     finally:
         job.stop(60)

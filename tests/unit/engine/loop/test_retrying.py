@@ -264,9 +264,9 @@ def test_a_running_job_shows_what_it_tries_again():
     running = job.start(in_process=InProcess(fault=deaths(("sums", 3), tries=3)))
     try:
         running.process_all_available(60)
-        assert running.status["retries"] == 3
-        assert running.status["troubles"] == {}
-        failures = {p["timestep"]: p["failures"] for p in running.recent_progress}
+        assert running.status.retries == 3
+        assert running.status.troubles == {}
+        failures = {p.timestep: p.failures for p in running.recent_progress}
         assert failures == {t: 3 if t == 3 else 0 for t in range(1, TIMESTEPS + 1)}
         assert running._hub.troubles.counts["timestep"] == 3
     finally:

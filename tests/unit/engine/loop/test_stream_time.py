@@ -192,5 +192,5 @@ def test_a_job_tells_of_a_wrong_clock_in_its_status(tmp_path):
     running.process_all_available(60)
     clock.advance(10**9)
     running.process_all_available(60)
-    assert "ahead of the time of the stream" in running.status["troubles"][CLOCK]
+    assert "ahead of the time of the stream" in running.status.troubles[CLOCK]
     running.stop()

@@ -507,7 +507,7 @@ def test_a_job_is_led_back(tmp_path, caplog):
         "b": 1,
         "c": 1,
     }
-    assert [one["phase"] for one in running.reconfigurations] == ["undone"]
+    assert [one.phase for one in running.history()] == ["undone"]
     running.stop()
 
 

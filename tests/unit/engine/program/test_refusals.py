@@ -71,7 +71,7 @@ def test_a_full_disk_is_borne_and_told_with_its_path(tmp_path, disk, caplog, whe
     push(job, rows)
     assert disk.refused == 3
     assert job.memory("out").num_rows == 4
-    assert job.status["troubles"] == {}
+    assert job.status.troubles == {}
     said = [r.getMessage() for r in caplog.records if os.strerror(code) in r.getMessage()]
     assert said
     assert all(f"{tmp_path}/state" in text for text in said)
@@ -87,7 +87,7 @@ def test_missing_permission_ends_the_job_at_once(tmp_path, disk, where, code):
     disk.refuse(code, where, times=1_000_000)
     with pytest.raises(NotPermittedError, match=r"cannot \w+ /.*Waiting does not change that"):
         push(job, rows)
-    assert job.status["retries"] == 0
+    assert job.status.retries == 0
     assert disk.refused
     disk.refuse(0, "", times=0)
     again, _ = started(tmp_path, rows)

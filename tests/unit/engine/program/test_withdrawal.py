@@ -226,7 +226,7 @@ def test_a_job_plans_anew_and_says_so(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "rechannel.assembly"):
         running = started(5, replan=True)
     running.process_all_available(60)
-    assert running.status["timestep"] == ROWS // 5
+    assert running.status.timestep == ROWS // 5
     running.stop()
     assert "timestep 1 is planned anew" in caplog.text
 

@@ -918,7 +918,7 @@ def test_a_job_is_changed_from_another_thread():
     planned = job.plan(changes.move("counts", [0, 1], 0))
     assert planned.bins == 2
     job.reconfigure(planned).wait(60)
-    assert [body["id"] for body in job.reconfigurations] == ["r1", "r2"]
+    assert [one.id for one in job.history()] == ["r1", "r2"]
     job.stop(60)
     with pytest.raises(RefusedError, match="does not run"):
         job.reconfigure(HALF)
@@ -990,9 +990,9 @@ def test_a_handle_tells_of_a_change_that_the_journal_has_forgotten():
     with pytest.raises(NotReadyError):
         _ = done.record
     assert done.wait(60).phase == "done"
-    assert done.summary()["bins"] > 0
+    assert done.summary().bins > 0
     assert repr(done).endswith("done>")
     with pytest.raises(RefusedError, match=r"r1 \(set_interval.* is aborted: asked for in Python"):
         refused.wait(60)
-    assert [body["id"] for body in job.last_reconfigurations(2)] == [f"r{KEPT + 2}", f"r{KEPT + 3}"]
+    assert [one.id for one in job.history(2)] == [f"r{KEPT + 2}", f"r{KEPT + 3}"]
     job.stop()

@@ -111,7 +111,7 @@ def test_a_function_that_fails_for_one_timestep_sends_it_to_its_dead_letters(tmp
     for key in "abc":
         source.push([{"k": key}])
         running.process_all_available(60)
-    assert running.sinks["o"]["owed"] == 0
+    assert running.sinks["o"].owed == 0
     running.stop()
     assert [batch.timestep for batch in seen] == [1, 3]
     assert len({batch.digest for batch in seen}) == 2
@@ -207,17 +207,17 @@ def test_a_sink_in_quarantine_keeps_its_files_over_sweeps_and_restarts(tmp_path)
     for number in range(20):  # beyond a sweep
         source.push([{"k": f"k{number}"}])
         running.process_all_available(60)
-    assert running.sinks["o"]["owed"] == 20
-    assert running.sinks["o"]["quarantine"].startswith("UserFunctionError")
+    assert running.sinks["o"].owed == 20
+    assert running.sinks["o"].quarantine.startswith("UserFunctionError")
     running.stop()
     assert len(lines(tmp_path / "good")) == 20
     running = text().start(in_process=InProcess())
     running.process_all_available(60)
-    assert "in quarantine" in running.status["troubles"]["sink o"]
+    assert "in quarantine" in running.status.troubles["sink o"]
     broken.clear()
     assert running.release("o") == 20
     running.process_all_available(60)
-    assert running.sinks["o"]["quarantine"] is None
+    assert running.sinks["o"].quarantine is None
     running.stop()
     assert shown == [(number + 1, 1) for number in range(20)]
     assert not read_only(LocalStore(tmp_path / "state")).unpublished

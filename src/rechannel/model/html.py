@@ -1,0 +1,36 @@
+"""HTML for notebooks: values as tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+MOST_ROWS = 100
+"""Rows of one table; longer ones end with a count of the rest."""
+
+
+def table(title: str, rows: Mapping[str, object] | Iterable[tuple[str, object]]) -> str:
+    """Return a table with one row per name and value; nested mappings are tables in it."""
+    pairs = list(rows.items()) if isinstance(rows, Mapping) else list(rows)
+    body = "".join(_row(name, value) for name, value in pairs[:MOST_ROWS])
+    if len(pairs) > MOST_ROWS:
+        body += _row("", f"{len(pairs) - MOST_ROWS} more")
+    caption = f"<caption><b>{escape(title)}</b></caption>" if title else ""
+    return f"<table>{caption}<tbody>{body}</tbody></table>"
+
+
+def _row(name: str, value: object) -> str:
+    style = ' style="text-align:left;vertical-align:top"'
+    return f"<tr><th{style}>{escape(name)}</th><td{style}>{_cell(value)}</td></tr>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, Mapping):
+        return table("", {str(name): each for name, each in value.items()}) if value else ""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "<br>".join(_cell(each) for each in value[:MOST_ROWS])
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else escape(str(value))

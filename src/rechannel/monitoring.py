@@ -1,0 +1,127 @@
+"""What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`.
+
+All are frozen values with `to_dict()`, which returns plain JSON values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rechannel.model.facts import Facts
+from rechannel.telemetry.facts import (
+    OperatorProgress,
+    SinkProgress,
+    SlowestTask,
+    TimestepProgress,
+)
+
+__all__ = [
+    "JobStatus",
+    "LatencyFigures",
+    "OperatorProgress",
+    "PhaseTimes",
+    "ReconfigurationSummary",
+    "SinkProgress",
+    "SinkStatus",
+    "SlowestTask",
+    "Steps",
+    "TimestepProgress",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus(Facts):
+    """What a job is doing."""
+
+    name: str
+    active: bool
+    message: str
+    """ "running", "stopped", or "failed: " and why."""
+    timestep: int
+    """The last committed one; 0 before the first."""
+    configuration: int
+    """Version of the configuration that the next timestep runs under."""
+    retries: int
+    """How often a timestep, or reading the sources' offsets, failed and was retried since the start."""
+    troubles: Mapping[str, str]
+    """By topic: what fails next to the stream and is retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus(Facts):
+    """How far a sink is behind the commits, and why."""
+
+    owed: int
+    """Committed timesteps that it has not published."""
+    oldest: int | None
+    """The first of them."""
+    failures: int
+    """Failed attempts at that one."""
+    error: str | None
+    """The last failure."""
+    quarantine: str | None
+    """Why the sink is in quarantine; None = it is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps(Facts):
+    """Steps of a reconfiguration."""
+
+    made: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTimes(Facts):
+    """Durations of the phases of a reconfiguration, milliseconds; None = not reached, or skipped."""
+
+    prepare: int | None
+    """From the request until everything was prepared that can be prepared ahead."""
+    synchronize: int | None
+    """From then until the timestep boundary of the first step."""
+    update: int | None
+    """From there until the timestep of the last step was committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyFigures(Facts):
+    """Durations of some timesteps, milliseconds."""
+
+    p50: float
+    p99: float
+    max: float
+    timesteps: int
+    """How many were measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconfigurationSummary(Facts):
+    """What a reconfiguration did so far."""
+
+    id: str
+    change: str
+    strategy: str
+    cause: str
+    phase: str
+    """waiting, ready, moving or reversing; done, undone, aborted, superseded or failed when it is over."""
+    reason: str
+    """Why it ended in another way than done; empty otherwise."""
+    steps: Steps
+    bins: int
+    """Bins that moved."""
+    bytes: int
+    """Bytes of state in them."""
+    first_timestep: int | None
+    """Timestep of the first step; None before it."""
+    last_timestep: int | None
+    phases_ms: PhaseTimes
+    times: Mapping[str, int]
+    """Unix milliseconds at which it entered each phase."""
+    prepared: Mapping[str, Any]
+    """What was prepared ahead."""
+    drivers: int
+    """Drivers that worked on it."""
+    latency_ms: Mapping[str, LatencyFigures]
+    """Durations of timesteps "before", "during" and "after" it, as far as they were measured."""
