@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.changes.change import Change
@@ -98,7 +99,7 @@ class Paper:
         """Let events happen, as the journal does: read back from JSON."""
         for event in events:
             self.state = self.state.after(event_from_json(event.to_json()))
-        self.state = Coordination.from_json(self.state.to_json())
+        self.state = decode(Coordination, encode(self.state))
 
     def ask(
         self,

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from rechannel.errors import NotReadyError
-from rechannel.model.codec import form
+from rechannel.model.codec import encode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import JOB, PROGRAM
 from rechannel.reconfigure.events import Event, Finished, Requested
@@ -86,20 +86,6 @@ class Coordination:
         """The state after timesteps from one on were withdrawn: steps that they began with are made at that one."""
         return replace(self, records=tuple(record.withdrawn(timestep) for record in self.records))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"serial": self.serial, "records": [record.to_json() for record in self.records]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Coordination:
-        """Invert `to_json`."""
-        return cls(
-            serial=data["serial"], records=tuple(Record.from_json(r) for r in data["records"])
-        )
-
-
-form(Coordination, encode=Coordination.to_json, decode=Coordination.from_json)
-
 
 def _forgotten(records: list[Record], ended: str) -> frozenset[str]:
     """Those that are over and have no place any more: all but the ones that ended last, as many as the bounds admit.
@@ -111,7 +97,7 @@ def _forgotten(records: list[Record], ended: str) -> frozenset[str]:
     kept: list[str] = []
     size = 0
     for record in reversed(over):
-        size += len(json.dumps(record.to_json()))
+        size += len(json.dumps(encode(record)))
         if kept and (len(kept) == KEPT or size > KEPT_BYTES):
             break
         kept.append(record.id)

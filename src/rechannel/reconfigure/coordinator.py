@@ -241,7 +241,7 @@ def _plan(record: Record, now: Now) -> Event:
     return Planned(
         id=record.id,
         time_ms=now.time_ms,
-        steps=tuple(step.to_json() for step in steps),
+        steps=tuple(map(encode, steps)),
         base=_base(now.configuration, way),
         advice="; ".join(said),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from rechannel.errors import RefusedError
+from rechannel.model.codec import form
 from rechannel.reconfigure.checked import Checked, Kinds
 
 Json: TypeAlias = Any
@@ -163,3 +164,7 @@ def stepped_from_json(data: Mapping[str, Json]) -> Stepped:
         msg = f"expected a step, got an event of kind {event.kind!r}"
         raise ValueError(msg)
     return event
+
+
+form(Event, encode=Event.to_json, decode=event_from_json)
+form(Stepped, encode=Event.to_json, decode=stepped_from_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import ENDED, NEVER
@@ -39,15 +38,6 @@ class EventMoment:
     def lost(self, event_times: Mapping[str, int]) -> bool:
         """Whether no operator is left whose event time could tell."""
         return not any(name in event_times for name in self.operators)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"us": self.us, "operators": list(self.operators)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EventMoment:
-        """Invert `to_json`."""
-        return cls(us=data["us"], operators=tuple(data["operators"]))
 
 
 def watermark(moment: datetime, operator: str | None = None) -> EventMoment:

@@ -7,13 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rechannel.errors import RefusedError
+from rechannel.model.codec import ABSENT, decode, encode, written
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.change import Change
-from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.changes.together import pinned, spelled_out
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.planfile import checked_way
@@ -38,15 +37,9 @@ class Affected:
     operator: str
     tasks: tuple[int, ...]
     bins: int
-    size: float
-    placed: tuple[int, ...] = ()
-    carried: float = 0.0
-
-    @property
-    def _carried(self) -> dict[str, Any]:
-        if not self.placed:
-            return {}
-        return {"placed": list(self.placed), "carried_bytes": round(self.carried)}
+    size: Annotated[float, written("bytes", encode=round)]
+    placed: Annotated[tuple[int, ...], ABSENT] = ()
+    carried: Annotated[float, written("carried_bytes", encode=round, absent=True)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +55,7 @@ class Plan:
     steps: tuple[Step, ...]
     affected: tuple[Affected, ...]
     timesteps: int
-    cost_ms: float
+    cost_ms: Annotated[float, written(encode=lambda ms: round(ms, 3))]
     advice: tuple[str, ...] = ()
 
     @property
@@ -77,25 +70,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "format": FORMAT,
-            "change": self.change.to_json(),
-            "strategy": self.strategy.to_json(),
-            "steps": [step.to_json() for step in self.steps],
-            "affected": [
-                {
-                    "operator": a.operator,
-                    "tasks": list(a.tasks),
-                    "bins": a.bins,
-                    "bytes": round(a.size),
-                    **a._carried,
-                }
-                for a in self.affected
-            ],
-            "timesteps": self.timesteps,
-            "cost_ms": round(self.cost_ms, 3),
-            "advice": list(self.advice),
-        }
+        return {"format": FORMAT, **encode(self)}
 
     @classmethod
     def from_json(cls, data: Any) -> Plan:
@@ -109,25 +84,7 @@ class Plan:
             msg = f"the plan has format {data['format']}; this version reads up to {FORMAT}"
             raise RefusedError(msg)
         checked_way({k: v for k, v in data.items() if k not in {"change", "strategy"}})
-        return cls(
-            change=KINDS.read(data["change"]),
-            strategy=strategies.from_json(data["strategy"]),
-            steps=tuple(Step.from_json(step) for step in data["steps"]),
-            affected=tuple(
-                Affected(
-                    operator=a["operator"],
-                    tasks=tuple(a["tasks"]),
-                    bins=a["bins"],
-                    size=a["bytes"],
-                    placed=tuple(a.get("placed", ())),
-                    carried=a.get("carried_bytes", 0.0),
-                )
-                for a in data.get("affected", ())
-            ),
-            timesteps=data["timesteps"],
-            cost_ms=data["cost_ms"],
-            advice=tuple(data.get("advice", ())),
-        )
+        return decode(cls, {"affected": (), **data})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, as JSON."""

@@ -11,10 +11,11 @@ What is done is undone where a driver starts with the program of before: done --
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from rechannel.model.codec import decode
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.registry import KINDS
@@ -171,56 +172,10 @@ class Record:
         taken = (replace(each, timestep=min(each.timestep, timestep)) for each in self.taken)
         return replace(self, taken=tuple(taken))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "id": self.id,
-            "change": self.change.to_json(),
-            "strategy": self.strategy.to_json(),
-            "cause": self.cause,
-            "at_timestep": self.at_timestep,
-            "at_ms": self.at_ms,
-            "at_event": None if self.at_event is None else self.at_event.to_json(),
-            "fixed": None if self.fixed is None else [step.to_json() for step in self.fixed],
-            "phase": str(self.phase),
-            "steps": [step.to_json() for step in self.steps],
-            "next": self.next,
-            "base": dict(self.base),
-            "taken": [asdict(taken) for taken in self.taken],
-            "times": dict(self.times),
-            "prepared": dict(self.prepared),
-            "reason": self.reason,
-            "drivers": self.drivers,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Invert `to_json`."""
-        fixed = data["fixed"]
-        return cls(
-            id=data["id"],
-            change=KINDS.read(data["change"]),
-            strategy=strategies.from_json(data["strategy"]),
-            cause=data["cause"],
-            at_timestep=data["at_timestep"],
-            at_ms=data["at_ms"],
-            at_event=_moment(data.get("at_event")),
-            fixed=None if fixed is None else tuple(Step.from_json(step) for step in fixed),
-            phase=Phase(data["phase"]),
-            steps=tuple(Step.from_json(step) for step in data["steps"]),
-            next=data["next"],
-            base=data["base"],
-            taken=tuple(TakenStep(**taken) for taken in data["taken"]),
-            times=data["times"],
-            prepared=data["prepared"],
-            reason=data["reason"],
-            drivers=data["drivers"],
-        )
-
 
 def begun(event: Requested) -> Record:
     """The record of a request."""
-    steps = None if event.steps is None else tuple(Step.from_json(step) for step in event.steps)
+    steps = None if event.steps is None else decode(tuple[Step, ...], event.steps)
     return Record(
         id=event.id,
         change=KINDS.read(event.change),
@@ -235,7 +190,7 @@ def begun(event: Requested) -> Record:
 
 
 def _moment(data: Mapping[str, Any] | None) -> EventMoment | None:
-    return None if data is None else EventMoment.from_json(data)
+    return None if data is None else decode(EventMoment, data)
 
 
 def cut_step(step: Step, moves: int) -> tuple[Step, Step]:
@@ -263,7 +218,7 @@ def _prepared(record: Record, event: Prepared) -> Record:
 
 
 def _planned(record: Record, event: Planned) -> Record:
-    steps = tuple(Step.from_json(step) for step in event.steps)
+    steps = decode(tuple[Step, ...], event.steps)
     return replace(record, steps=steps, base=event.base, next=0, reason=event.advice)
 
 
@@ -283,7 +238,7 @@ def _stepped(record: Record, event: Stepped) -> Record:
 
 def _reversed(record: Record, event: Reversed) -> Record:
     made = record.steps[: record.next]
-    back = tuple(Step.from_json(step) for step in event.steps)
+    back = decode(tuple[Step, ...], event.steps)
     return replace(record, steps=(*made, *back), reason=event.reason)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rechannel.errors import RechannelError, RefusedError
-from rechannel.model.codec import decode
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.reconfigure.changes.change import PROGRAM, Change
 from rechannel.reconfigure.changes.together import parts_of, spelled_out
@@ -59,8 +59,8 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
         cause=request.cause,
         at_timestep=request.at_timestep,
         at_ms=request.at_ms,
-        at_event=None if moment is None else moment.to_json(),
-        steps=None if request.steps is None else tuple(s.to_json() for s in request.steps),
+        at_event=None if moment is None else encode(moment),
+        steps=None if request.steps is None else tuple(map(encode, request.steps)),
         supersedes=tuple(record.id for record in gone),
     )
 
@@ -118,7 +118,7 @@ def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, 
         Reversed(
             id=id_,
             time_ms=now.time_ms,
-            steps=tuple(step.to_json() for step in steps),
+            steps=tuple(map(encode, steps)),
             reason=reason,
         ),
     )

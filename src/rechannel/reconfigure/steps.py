@@ -15,14 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from rechannel.model.codec import decode, encode
+from rechannel.model.codec import decode, encode, row, written
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 
+AS_TEXT = written(encode=str, decode=int)
+"""Hashes are written as text: many readers of JSON round integers above 2^53."""
 
+
+@row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinMove:
     """One bin, hashes [lo, hi), goes from a task to another. size: bytes of its state, as estimated.
@@ -31,37 +35,19 @@ class BinMove:
     """
 
     operator: str
-    lo: int
-    hi: int
+    lo: Annotated[int, AS_TEXT]
+    hi: Annotated[int, AS_TEXT]
     source: int
     target: int
-    size: float = 0.0
+    size: Annotated[float, written(encode=round)] = 0.0
 
     @property
     def stays(self) -> bool:
         """Whether the bin is written anew where it is."""
         return self.source == self.target
 
-    def to_json(self) -> list[Any]:
-        """Compact JSON."""
-        return [
-            self.operator,
-            str(self.lo),
-            str(self.hi),
-            self.source,
-            self.target,
-            round(self.size),
-        ]
 
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> BinMove:
-        """Invert `to_json`."""
-        operator, lo, hi, source, target, size = data
-        return cls(
-            operator=operator, lo=int(lo), hi=int(hi), source=source, target=target, size=size
-        )
-
-
+@row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
     """One field gets a value. operator: None for fields of the Configuration itself. value: JSON."""
@@ -69,16 +55,6 @@ class Assign:
     operator: str | None
     name: str
     value: Any
-
-    def to_json(self) -> list[Any]:
-        """Plain JSON values."""
-        return [self.operator, self.name, self.value]
-
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Assign:
-        """Invert `to_json`."""
-        operator, name, value = data
-        return cls(operator=operator, name=name, value=value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,23 +80,6 @@ class Step:
         first = tuple(assign for assign in self.first if assign.name != "placement")
         last = tuple(assign for assign in self.last if assign.name != "placement")
         return replace(self, first=first, last=last)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "first": [assign.to_json() for assign in self.first],
-            "moves": [move.to_json() for move in self.moves],
-            "last": [assign.to_json() for assign in self.last],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Step:
-        """Invert `to_json`."""
-        return cls(
-            first=tuple(Assign.from_json(assign) for assign in data["first"]),
-            moves=tuple(BinMove.from_json(move) for move in data["moves"]),
-            last=tuple(Assign.from_json(assign) for assign in data["last"]),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

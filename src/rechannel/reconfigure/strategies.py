@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from rechannel.model.codec import form
 from rechannel.reconfigure.checked import Checked, Kinds, PositiveFloat, PositiveInt
 from rechannel.reconfigure.grouping import Group, chunks, matched, within
 from rechannel.reconfigure.steps import BinMove, Route, Step
@@ -126,3 +127,6 @@ def steps_of(route: Route, strategy: Strategy, budget: float | None = None) -> t
 def from_json(data: Mapping[str, Any]) -> Strategy:
     """The strategy in JSON. Raises RefusedError naming the field that is wrong."""
     return KINDS.read(data)
+
+
+form(Strategy, encode=Strategy.to_json, decode=from_json)

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from rechannel import changes
+from rechannel.model.codec import decode, encode
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.events import (
     Finished,
@@ -40,7 +41,7 @@ FIRST, LAST = (
     Assign(operator="counts", name="starts", value=["0"]),
 )
 WHOLE = Step(first=(FIRST,), moves=MOVES, last=(LAST,))
-JSON = WHOLE.to_json()
+JSON = encode(WHOLE)
 
 ASKED = Requested(
     id="r1",
@@ -134,9 +135,9 @@ def test_what_was_prepared_has_to_be_prepared_by_the_next_driver():
 def test_where_executors_have_other_names_neither_its_steps_nor_the_way_back_put_tasks_anywhere():
     placed = Assign(operator="counts", name="placement", value=[[0, "1"]])
     step = replace(WHOLE, first=(FIRST, placed), last=(placed, LAST))
-    asked = replace(ASKED, steps=(step.to_json(),))
+    asked = replace(ASKED, steps=(encode(step),))
     base = {"operators": {"counts": {"tasks": 2, "placement": [[0, "1"]]}}, "job": {}}
-    planned = Planned(id="r1", time_ms=300, steps=(step.to_json(),), base=base)
+    planned = Planned(id="r1", time_ms=300, steps=(encode(step),), base=base)
     record = begun(asked).after(planned)
     assert record.after(EVENTS["resumed"]).steps == (step,)
     after = record.after(Resumed(id="r1", time_ms=600, timestep=9, unplaced=True))
@@ -176,7 +177,7 @@ def test_the_way_back_takes_the_place_of_the_steps_that_were_left():
     record = begun(ASKED).after(EVENTS["planned"]).after(EVENTS["stepped"])
     back = Step(moves=MOVES[:1])
     record = record.after(
-        Reversed(id="r1", time_ms=500, steps=(back.to_json(),), reason="changed my mind")
+        Reversed(id="r1", time_ms=500, steps=(encode(back),), reason="changed my mind")
     )
     assert (record.phase, record.left) == (Phase.REVERSING, (back,))
     assert len(record.taken) == 1
@@ -195,9 +196,9 @@ def test_a_record_is_read_as_it_was_written():
     record = begun(ASKED)
     for event in (None, EVENTS["prepared"], EVENTS["planned"], EVENTS["stepped"], finished("done")):
         record = record if event is None else record.after(event)
-        assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+        assert decode(Record, json.loads(json.dumps(encode(record)))) == record
     plain = begun(replace(ASKED, steps=None, at_timestep=None, at_ms=5))
-    assert Record.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+    assert decode(Record, json.loads(json.dumps(encode(plain)))) == plain
 
 
 @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda e: getattr(e, "outcome", e.kind))

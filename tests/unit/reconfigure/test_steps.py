@@ -8,6 +8,7 @@ from functools import reduce
 
 import pytest
 
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Combine, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -264,4 +265,4 @@ def test_a_step_is_read_as_it_was_written():
         moves=(replace(move(HALF, SPACE, 0, 1), size=12.0),),
         last=(Assign(operator="counts", name="starts", value=["0", str(HALF)]),),
     )
-    assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
+    assert decode(Step, json.loads(json.dumps(encode(step)))) == step

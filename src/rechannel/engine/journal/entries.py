@@ -17,7 +17,7 @@ from rechannel.errors import DamagedStateError
 from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
-from rechannel.reconfigure.events import Event, Stepped, event_from_json, stepped_from_json
+from rechannel.reconfigure.events import Event, Stepped
 from rechannel.state.manifest import Edit
 from rechannel.state.sealed import canonical, seal, unseal
 
@@ -158,11 +158,10 @@ class Reconfiguring:
     event: Event
 
 
-form(Stepped, encode=Stepped.to_json, decode=stepped_from_json)
 form(
     Reconfiguring,
-    encode=lambda body: body.event.to_json(),
-    decode=lambda data: Reconfiguring(event=event_from_json(data)),
+    encode=lambda body: encode(body.event, Event),
+    decode=lambda data: Reconfiguring(event=decode(Event, data)),
 )
 
 

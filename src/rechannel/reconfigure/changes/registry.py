@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rechannel.errors import RefusedError
+from rechannel.model.codec import form
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.checked import Kinds
 
@@ -66,3 +67,6 @@ def requested(data: Any) -> Change:
         msg = f"{change.kind} cannot be requested from outside the program"
         raise RefusedError(msg)
     return change
+
+
+form(Change, encode=lambda change: change.to_json(), decode=KINDS.read)
