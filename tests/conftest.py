@@ -102,7 +102,7 @@ def _worker_environment() -> dict[str, str]:
 def _start_session(directory: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    options = {
+    options: dict[str, bool | float | int | str | None] = {
         "spark.driver.memory": "1g",
         "spark.local.dir": str(directory / "local"),
         "spark.python.unix.domain.socket.enabled": "true",

@@ -132,7 +132,7 @@ class Writer:
                 and not isinstance(step, Keyed)
             ]
             if timed and rng.random() < 0.65:
-                keyed = self.timed(timed)
+                keyed: Any = self.timed(timed)
                 columns = self.late_columns(keyed)
                 late = [LateRows(name=self.name("late"), columns=columns, inputs=(keyed,))]
                 steps += late if rng.random() < 0.5 and not keyed.alters_rows else []
@@ -204,7 +204,7 @@ class Writer:
         if rng.random() < 0.4:
             columns[TIME] = "timestamp"
             batches = [
-                [(*row, self.time(timestep)) for row in rows]
+                [(*row, self.time(timestep)) for row in rows]  # type: ignore[misc]
                 for timestep, rows in enumerate(batches)
             ]
         return Source(
@@ -536,7 +536,8 @@ class Writer:
             if ORDERED & {how for how, _ in chosen.values()}:
                 every = size
             complete = every != size or rng.random() < 0.7
-            name, lasting = self.name("processing"), {"lateness": 0, "complete": complete}
+            name = self.name("processing")
+            lasting: dict[str, Any] = {"lateness": 0, "complete": complete}
             return Processing(name=name, size=size, every=every, **lasting, **common)
         longs = [n for n, kind in up.columns.items() if kind == "long" and n not in up.near]
         if longs and rng.random() < 0.25:
@@ -620,7 +621,7 @@ class Writer:
         if rng.random() < 0.35 and not up.near:
             batches, modulus = kind != "track", rng.choice((3, 7, 20))
             begins = not batches and rng.random() < 0.3
-            failing = {"batches": batches, "modulus": modulus, "begins": begins}
+            failing: dict[str, Any] = {"batches": batches, "modulus": modulus, "begins": begins}
             return FailingTrack(name=self.name("failing-track"), **failing, **tracking)
         timed = random_timed(rng, tracking, event=False)
         tells = rng.random() < 0.3

@@ -133,13 +133,13 @@ def otherwise(function: Callable[..., Any], number: int) -> Callable[..., Any]:
 
 def random_edit(rng: Random, dataflow: Dataflow) -> list[Any]:
     """Other logic that does the same, one sink more, or one that was added before less."""
-    functions = [n for n in dataflow.nodes if callable(function_of(n))]
+    functions = [(n, f) for n in dataflow.nodes if callable(f := function_of(n))]
     sinks = [n for n in dataflow.nodes if isinstance(n, Sink) and not n.name.startswith(EXTRA)]
     added = [n for n in dataflow.nodes if n.name.startswith(EXTRA)]
     edits: list[Any] = []
     if functions and rng.random() < 0.6:
-        node = rng.choice(functions)
-        edits.append(change_logic(node.name, otherwise(function_of(node), rng.randrange(1 << 30))))
+        node, function = rng.choice(functions)
+        edits.append(change_logic(node.name, otherwise(function, rng.randrange(1 << 30))))
     if added and rng.random() < 0.5:
         edits.append(remove(rng.choice(added).name))
     if not edits or rng.random() < 0.3:

@@ -346,10 +346,10 @@ class World:
         possible: list[tuple[str, Callable[[], bool]]] = [
             ("driver", process.driver.step),
             *(
-                (f"publish {sink}", lambda turn=turn: turn() is None)  # type: ignore[misc]
+                (f"publish {sink}", lambda turn=turn: turn() is None)
                 for sink, turn in process.publisher.turns().items()
             ),
-            *(("unit", lambda i=i: process.executor.run(i)) for i in units),  # type: ignore[misc]
+            *(("unit", lambda i=i: process.executor.run(i)) for i in units),
         ]
         return [(who, step) for who, step in possible if who == "unit" or who not in life.on]
 

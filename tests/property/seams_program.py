@@ -131,7 +131,7 @@ class Text:
     def flows(self, feeds: Mapping[str, MemoryConnector]) -> list[Any]:
         """The dataflow. feeds: by source and incarnation."""
         source = rc.read().memory(feeds["in"], name="in")
-        aggregates = {"n": agg.count(), "t": agg.sum("v"), "w": agg.max("w")}
+        aggregates: dict[str, Any] = {"n": agg.count(), "t": agg.sum("v"), "w": agg.max("w")}
         sums = source.key_by("k").aggregate(**aggregates, name="sums")
         copied = source.map_batches(same, schema=SCHEMA, name="copied")
         flows = [

@@ -223,7 +223,7 @@ class Join(Keyed):
             *((key, (0, tie(key)), row) for key, row in emitted),
             *((e.key, (1, e.number, tie(e.key)), self._row(e.key, *self._sides(e))) for e in alone),
         ]
-        return self._placed(*([row[i] for row in rows] for i in range(3)))  # type: ignore[arg-type]
+        return self._placed(*([row[i] for row in rows] for i in range(3)))
 
     def _sides(self, one: Kept) -> tuple[Kept | None, Kept | None]:
         return (None, one) if one.side else (one, None)

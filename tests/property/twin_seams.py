@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
 from tests.property.seams_program import DislikedError, Part, dislike, text_of
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 Shown = Mapping[int, list[Row]]
 """Rows by timestep. A timestep without rows is not there."""
 
@@ -35,7 +36,7 @@ def shown(tables: Mapping[int, pa.Table]) -> dict[int, list[Row]]:
 def narrow(rows: Shown) -> dict[int, list[Row]]:
     """Rows of a source without their texts, which have to be what they were."""
     for key, value, text in (row for timestep in rows for row in rows[timestep]):
-        assert text == text_of(value), f"text of {key}, {value}"  # type: ignore[arg-type]
+        assert text == text_of(value), f"text of {key}, {value}"
     return {timestep: [row[:2] for row in shown_rows] for timestep, shown_rows in rows.items()}
 
 
@@ -48,7 +49,7 @@ def check_once(pushed: Pushed, rows: Shown, *, everything: bool) -> None:
     assert not everything or not (lost := set(expected) - set(got)), f"lost: {lost}"
     values = [value for _, value in expected]
     assert sorted(value for _, value in got) == values[: len(got)], "rows are left out"
-    ends = [(min(r[1] for r in rows[t]), max(r[1] for r in rows[t])) for t in sorted(rows)]  # type: ignore[type-var]
+    ends = [(min(r[1] for r in rows[t]), max(r[1] for r in rows[t])) for t in sorted(rows)]
     assert all(one[1] < other[0] for one, other in pairwise(ends)), "order"
 
 
@@ -59,9 +60,9 @@ def totals(rows: Shown, since: int = 0) -> dict[int, list[Row]]:
     for timestep in sorted(t for t in rows if t >= since):
         for key, value in rows[timestep]:
             n, total, text = held.get(key, (0, 0, ""))
-            held[key] = (n + 1, total + value, max(text, text_of(value)))  # type: ignore[operator, arg-type]
+            held[key] = (n + 1, total + value, max(text, text_of(value)))
         keys = {row[0] for row in rows[timestep]}
-        out[timestep] = sorted((key, *held[key]) for key in keys)  # type: ignore[type-var]
+        out[timestep] = sorted((key, *held[key]) for key in keys)
     return out
 
 
@@ -93,7 +94,7 @@ def liked(part: Part, rows: Shown, since: int) -> tuple[dict[int, list[Row]], di
 def _error(rows: Iterable[Row]) -> str | None:
     try:
         for _, value in rows:
-            dislike(value)  # type: ignore[arg-type]
+            dislike(value)
     except DislikedError as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -101,7 +102,7 @@ def _error(rows: Iterable[Row]) -> str | None:
 
 def letters(rows: Shown) -> dict[int, list[Row]]:
     """Dead letters as `liked` has them, whose texts have to be those of rows."""
-    told = {t: [(name, why, json.loads(row)) for name, why, row in rows[t]] for t in rows}  # type: ignore[arg-type]
+    told = {t: [(name, why, json.loads(row)) for name, why, row in rows[t]] for t in rows}
     for _, _, row in (each for timestep in told for each in told[timestep]):
         assert row == {"k": row["k"], "v": row["v"], "w": text_of(row["v"])}
     return {t: sorted((name, why, r["k"], r["v"]) for name, why, r in told[t]) for t in told}
@@ -109,7 +110,7 @@ def letters(rows: Shown) -> dict[int, list[Row]]:
 
 def between(rows: Shown, since: int, until: int | None) -> dict[int, list[Row]]:
     """Of timesteps since <= t < until."""
-    return {t: sorted(r) for t, r in rows.items() if t >= since and (until is None or t < until)}  # type: ignore[type-var]
+    return {t: sorted(r) for t, r in rows.items() if t >= since and (until is None or t < until)}
 
 
 def check_shown(name: str, got: Shown, expected: Shown, *, living: bool) -> None:

@@ -50,7 +50,8 @@ class Timed(Track):
 
     def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
-        late, came = [], {}
+        late: list[Row] = []
+        came: dict[Any, Any] = {}
         for row in inputs[0]:
             key = tuple(row[up.place(name)] for name in self.keys)
             mine = came.setdefault(repr(list(map(plain, key))), (key, []))[1]
@@ -82,7 +83,7 @@ class Timed(Track):
         return self._placed([key for _, key, _ in shown], places, rows)
 
     def until(self, row: Row, now_ms: int) -> int | None:
-        at = row[self.inputs[0].place(TIME)] if self.event else None
+        at: Any = row[self.inputs[0].place(TIME)] if self.event else None
         if self.event and at is None:
             return None
         assert self.timeout_ms is not None

@@ -452,7 +452,7 @@ class Sessions(Window):
         """Whether a row may belong to a session that is gone."""
         if before is None or self.processing or ms >= before - self.lateness:
             return False
-        kept = self.memory.get(text, (None, []))[1]
+        kept: Any = self.memory.get(text, (None, []))[1]
         return not any(s[0][0] <= ms < s[-1][0] + self.size for s in self._sessions(kept))
 
     def _sessions(self, kept: Span) -> list[Span]:

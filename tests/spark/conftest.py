@@ -1,19 +1,24 @@
 """Fixtures of the tests on Spark."""
 
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.spark.children import Child
 from tests.spark.programs import ledger, outputs, run, states
 
 
 @pytest.fixture
-def child(tmp_path):
+def child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     """Start functions as processes; what is left of them ends with the test."""
-    children, numbers = [], count()
+    children: list[Child] = []
+    numbers = count()
 
-    def start(function, **arguments):
+    def start(function: Callable[..., Any], **arguments: Any) -> Child:
         made = Child(tmp_path / f"child-{next(numbers)}.log", function, arguments)
         children.append(made)
         return made
@@ -24,19 +29,19 @@ def child(tmp_path):
 
 
 @pytest.fixture
-def state(tmp_path):
+def state(tmp_path: Path) -> Path:
     """A state directory."""
     return tmp_path / "state"
 
 
 @pytest.fixture
-def out(tmp_path):
+def out(tmp_path: Path) -> Path:
     """Where file sinks write."""
     return tmp_path / "out"
 
 
 @pytest.fixture(scope="session")
-def undisturbed(spark, tmp_path_factory):
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """State and output of a ledger that nothing happened to."""
     place = tmp_path_factory.mktemp("undisturbed")
     job = run(spark, ledger(place / "out"), place / "state")

@@ -10,13 +10,16 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -24,6 +27,8 @@ from rechannel.engine.journal.log import read_only
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.state.stores.local import Durability, LocalStore
 from tests.support.jvms import SHORT_LIVED
+
+T = TypeVar("T")
 
 PATIENCE = 300
 """Seconds for what takes one or two on a machine that is not busy."""
@@ -34,7 +39,7 @@ TIMESTEPS, PER_TIMESTEP = 24, 300
 ROWS = TIMESTEPS * PER_TIMESTEP
 """Size of a ledger, unless a test says otherwise: more than the commits between two sweeps of files."""
 
-PLAIN = {
+PLAIN: dict[str, Any] = {
     "durability": Durability.PROCESS,
     "snapshot_every": 6,
     "tasks": 2,
@@ -42,7 +47,7 @@ PLAIN = {
 """Settings of the tests: small numbers, so that snapshots and merges happen."""
 
 
-def entries(start, stop):
+def entries(start: int, stop: int) -> pa.RecordBatch:
     """Bookings as a function of their number."""
     number = np.arange(start, stop, dtype=np.int64)
     return pa.record_batch(
@@ -54,26 +59,32 @@ def entries(start, stop):
     )
 
 
-def with_branch(batch):
+def with_branch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A coarser key for the second operator."""
     branch = pa.array(batch.column("account").to_numpy() % BRANCHES)
     return batch.append_column("branch", branch)
 
 
-def follow(key, state, rows):
+def follow(key: Any, state: Any, rows: Any) -> tuple[int, int]:
     """How many bookings an account had, and the number of its latest."""
     seen = 0 if state is None else state.seen
     return (seen + len(rows), rows["number"][-1])
 
 
-def as_it_is(batch):
+def as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A front function that does nothing."""
     return batch
 
 
 def ledger(
-    out, *, rows=ROWS, per_timestep=PER_TIMESTEP, front=as_it_is, behind=with_branch, update=follow
-):
+    out: Path | str,
+    *,
+    rows: int = ROWS,
+    per_timestep: int = PER_TIMESTEP,
+    front: Callable[[Any], Any] = as_it_is,
+    behind: Callable[[Any], Any] = with_branch,
+    update: Callable[[Any, Any, Any], Any] = follow,
+) -> list[Any]:
     """Two stateful operators in a row and a track, with files behind two of them."""
     source = rc.read().generator(
         entries,
@@ -107,7 +118,7 @@ def ledger(
 OPERATORS = ("balances", "branches", "followed")
 
 
-def session(place, master="local[2]", **config):
+def session(place: Path | str, master: str = "local[2]", **config: Any) -> Any:
     """A session of `rc.session` whose files lie under a place."""
     return rc.session(
         master,
@@ -122,7 +133,15 @@ def session(place, master="local[2]", **config):
     )
 
 
-def start(spark, flows, state, *, name="ledger", takeover=False, **settings):
+def start(
+    spark: SparkSession,
+    flows: Any,
+    state: Path | str,
+    *,
+    name: str = "ledger",
+    takeover: bool = False,
+    **settings: Any,
+) -> rc.RunningJob:
     """A running job."""
     values = rc.Settings(**{**PLAIN, **settings})
     return rc.Job(name, flows, state=str(state), settings=values, spark=spark).start(
@@ -130,7 +149,7 @@ def start(spark, flows, state, *, name="ledger", takeover=False, **settings):
     )
 
 
-def run(spark, flows, state, **settings):
+def run(spark: SparkSession, flows: Any, state: Path | str, **settings: Any) -> rc.RunningJob:
     """A job that has read its input to the end and stopped."""
     job = start(spark, flows, state, **settings)
     try:
@@ -140,25 +159,26 @@ def run(spark, flows, state, **settings):
     return job
 
 
-def as_bytes(table):
+def as_bytes(table: pa.Table) -> bytes:
     """A table's values as bytes: floats to the last bit, nulls as nulls whatever lies under them."""
     plain = pa.Table.from_pylist(table.to_pylist(), schema=table.schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, plain.schema) as writer:
         writer.write_table(plain.combine_chunks())
-    return sink.getvalue().to_pybytes()
+    held: bytes = sink.getvalue().to_pybytes()
+    return held
 
 
-def states(job, operators=OPERATORS):
+def states(job: rc.RunningJob, operators: Iterable[str] = OPERATORS) -> dict[str, bytes]:
     """The state of every operator, byte for byte."""
     return {name: as_bytes(job.state_table(name)) for name in operators}
 
 
-def published(path):
+def published(path: Path | str) -> dict[str, Counter[str]]:
     """Rows under the path of a file sink by timestep, and how often each is there."""
-    out = {}
+    out: dict[str, Counter[str]] = {}
     for folder in sorted(Path(path).glob("timestep=*")):
-        rows = Counter()
+        rows: Counter[str] = Counter()
         for file in folder.glob("*.parquet"):
             table = pq.ParquetFile(file).read()
             rows.update(repr(row) for row in table.to_pylist())
@@ -166,17 +186,17 @@ def published(path):
     return out
 
 
-def outputs(out):
+def outputs(out: Path | str) -> dict[str, dict[str, Counter[str]]]:
     """Everything that the file sinks of a ledger show."""
     return {name: published(f"{out}/{name}") for name in ("balances", "branches")}
 
 
-def journal_of(state):
+def journal_of(state: Path | str) -> Any:
     """What the journal of a state directory says now."""
     return read_only(LocalStore(Path(state)))
 
 
-def files_under(path, pattern="*"):
+def files_under(path: Path | str, pattern: str = "*") -> dict[str, int]:
     """Names of all files below a directory, with their sizes; no temporary ones."""
     return {
         str(file.relative_to(path)): file.stat().st_size
@@ -185,12 +205,12 @@ def files_under(path, pattern="*"):
     }
 
 
-def written_by(mark, state):
+def written_by(mark: dict[str, Any], state: Path | str) -> list[str]:
     """Segments that an attempt of a task has written. mark: `holds.me` of it."""
     return list(files_under(state, f"segments/*/*-{mark['task']}-*.arrow"))
 
 
-def until(condition, what, patience=PATIENCE):
+def until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
     """Wait for a condition; its value. Raises TimeoutError saying what did not happen."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -201,22 +221,22 @@ def until(condition, what, patience=PATIENCE):
     raise TimeoutError(f"did not happen in {patience} s: {what}")
 
 
-def configured(change):
+def configured(change: Callable[[Any], Any]) -> None:
     """From now on, jobs of this process run every timestep under a changed configuration."""
     opened = SparkRunner.open
 
-    def open_changed(runner, timestep):
+    def open_changed(runner: SparkRunner, timestep: Any) -> None:
         opened(runner, replace(timestep, configuration=change(timestep.configuration)))
 
-    SparkRunner.open = open_changed
+    SparkRunner.open = open_changed  # type: ignore[method-assign, assignment]
 
 
-def tell(**facts):
+def tell(**facts: Any) -> None:
     """Tell the process that started this one."""
     print(json.dumps(facts), flush=True)
 
 
-def main():
+def main() -> None:
     """Run a function of a module as a process. SIGUSR1 makes it write down what its threads are at."""
     faulthandler.register(signal.SIGUSR1)
     module, _, name = sys.argv[1].partition(":")

@@ -56,7 +56,7 @@ def program(version: int = 2, **more: Any) -> ChangeProgram:
 
 def budget_of(strategy: Strategy) -> float | None:
     """What the engine says when a millisecond moves 100 bytes."""
-    bounds = [strategy.budget_bytes] if strategy.budget_bytes is not None else []
+    bounds: list[float] = [strategy.budget_bytes] if strategy.budget_bytes is not None else []
     bounds += [strategy.budget_ms * 100] if strategy.budget_ms is not None else []
     return min(bounds, default=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,9 +19,9 @@ COLUMNS = "user STRING, ms BIGINT"
 SECONDS = 1_700_000_000
 
 
-def keep_until_negative(user, state, rows):
+def keep_until_negative(user: Any, state: int | None, rows: Any) -> int | None:
     """A running total that ends with the first negative number."""
-    total = (state or 0) + sum(rows["ms"])
+    total: int = (state or 0) + sum(rows["ms"])
     return None if min(rows["ms"]) < 0 else total
 
 
@@ -35,6 +36,12 @@ class Clicks:
         default_factory=lambda: MemoryConnector(schema=COLUMNS, partitions=2, per_timestep=1)
     )
     running: RunningJob | None = None
+
+    @property
+    def job_running(self) -> RunningJob:
+        """The job, which a test has started."""
+        assert self.running is not None
+        return self.running
 
     def job(self) -> Job:
         stream = rc.read().memory(self.rows, name="clicks")
@@ -63,8 +70,8 @@ class Clicks:
         """One timestep: rows, and a second later."""
         users, numbers = zip(*rows, strict=True)
         self.rows.push(pa.record_batch({"user": pa.array(users, pa.string()), "ms": numbers}))
-        self.running.process_all_available(60)
+        self.job_running.process_all_available(60)
         self.clock[0] += 1000
 
     def files(self, kind: str) -> list[Path]:
-        return sorted(path for path in (self.directory / kind).rglob("*") if path.is_file())
+        return sorted(path for path in (Path(self.directory) / kind).rglob("*") if path.is_file())

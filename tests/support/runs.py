@@ -25,7 +25,7 @@ def weak(columns: Sequence[pa.Array]) -> HashArray:
     return hash_columns(columns) & np.uint64(SPACE - (SPACE >> 2))
 
 
-def state_of(value: int) -> tuple[int, str]:
+def state_of(value: int) -> tuple[int, str | None]:
     """A state row that a number stands for: one column of each kind, with nulls among the strings."""
     return value, None if value % 3 == 0 else f"s{value}"
 

@@ -130,6 +130,7 @@ class Bench:
             keys = [kept.key for kept in report.emitted.buffered.values()]
             emitted += [row for b in sink_buffer_tables(self.store, keys) for row in b.to_pylist()]
         for report in self.reports:
+            assert report.state is not None
             self.manifest = self.manifest.apply(report.state.edit)
         return emitted
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -13,21 +15,21 @@ from tests.support.clicks import Clicks
 
 
 @pytest.fixture
-def clicks(tmp_path):
+def clicks(tmp_path: Path) -> Iterator[Clicks]:
     """A started job without rows; stopped at the end if it still runs."""
     made = Clicks(directory=tmp_path / "state", out=tmp_path / "out")
     made.start()
     yield made
-    made.running.stop()
+    made.job_running.stop()
 
 
 @pytest.fixture
-def stopped(clicks):
+def stopped(clicks: Clicks) -> Clicks:
     """A job that was stopped after three timesteps."""
     clicks.push([("ann", 1), ("bob", 2), (None, 3)])
     clicks.push([("ann", 10), ("cleo", 4)])
     clicks.push([("bob", -1), ("dan", 5)])
-    clicks.running.stop()
+    clicks.job_running.stop()
     return clicks
 
 
@@ -43,7 +45,7 @@ class Reaction:
 
 
 @pytest.fixture
-def rechannel(capfd):
+def rechannel(capfd: pytest.CaptureFixture[str]) -> Callable[..., Reaction]:
     """Run a command: arguments in, exit code and what was printed out."""
 
     def call(*arguments: object) -> Reaction:
@@ -56,7 +58,7 @@ def rechannel(capfd):
 
 
 @pytest.fixture
-def clean_imports(monkeypatch):
+def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a program changes in this process is undone."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
