@@ -1,7 +1,7 @@
-"""Arrow arrays seen as numpy arrays, and back, without copying where the memory allows it.
+"""Arrow arrays as numpy arrays, and back, without copying if the memory allows it.
 
 Arrow keeps a column as a buffer of numbers and a bitmap of which rows are not null. The kernels
-want both as numpy arrays: the numbers (undefined under a null) and a mask, or None when nothing is
+want both as numpy arrays: the numbers (undefined under a null) and a mask, or None if nothing is
 null.
 """
 
@@ -22,7 +22,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def storage(kind: pa.DataType) -> np.dtype[np.generic]:
-    """Numpy type of the numbers that an Arrow type of fixed width keeps (not bool, not decimal)."""
+    """Return the numpy type in which an Arrow type of fixed width is stored (not bool, not
+    decimal).
+    """
     if pa.types.is_floating(kind):
         letter = "f"
     elif pa.types.is_unsigned_integer(kind):
@@ -35,24 +37,26 @@ def storage(kind: pa.DataType) -> np.dtype[np.generic]:
 def buffer_items(
     buffer: pa.Buffer | None, dtype: np.dtype[_Scalar], start: int, count: int
 ) -> npt.NDArray[_Scalar]:
-    """Items [start, start + count) of a buffer, zero-copy."""
-    if count == 0 or buffer is None or buffer.size == 0:  # offsets of no rows may be left out
+    """Return items [start, start + count) of a buffer, zero-copy."""
+    if count == 0 or buffer is None or buffer.size == 0:  # without rows, offsets may be missing
         return np.zeros(count, dtype)
     return np.frombuffer(buffer, dtype, count=count, offset=start * dtype.itemsize)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[np.generic]:
-    """Numbers of a column of fixed width in its storage type, zero-copy; undefined under nulls."""
+    """Return the numbers of a column of fixed width in its storage type, zero-copy; undefined
+    under nulls.
+    """
     return buffer_items(array.buffers()[1], storage(array.type), array.offset, len(array))
 
 
 def booleans(array: pa.Array) -> Mask:
-    """Values of a boolean column; undefined under nulls."""
+    """Return the values of a boolean column; undefined under nulls."""
     return _bits(array.buffers()[1], array.offset, len(array))
 
 
 def validity(array: pa.Array) -> Mask | None:
-    """Tell which rows are not null, or None when no row is null."""
+    """Return which rows are not null, or None if no row is null."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -70,23 +74,27 @@ def _bits(buffer: pa.Buffer | None, start: int, count: int) -> Mask:
 
 
 def bitmap(mask: Mask | None) -> pa.Buffer | None:
-    """Arrow's form of a mask; None (nothing is null) stays None."""
+    """Return Arrow's form of a mask; None (nothing is null) stays None."""
     return None if mask is None else pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def column(kind: pa.DataType, data: npt.NDArray[np.generic], valid: Mask | None = None) -> pa.Array:
-    """Column of fixed width (not bool) over the memory of a numpy array of its storage type."""
+    """Return a column of fixed width (not bool) over the memory of a numpy array of its storage
+    type.
+    """
     memory = pa.py_buffer(np.ascontiguousarray(data))
     return pa.Array.from_buffers(kind, len(data), [bitmap(valid), memory])
 
 
 def boolean_column(data: Mask, valid: Mask | None = None) -> pa.Array:
-    """Boolean column."""
+    """Return a boolean column."""
     return pa.Array.from_buffers(pa.bool_(), len(data), [bitmap(valid), bitmap(data)])
 
 
 def word_pairs(array: pa.Array) -> tuple[npt.NDArray[np.uint64], IntArray]:
-    """Low and high 64 bits of a decimal128 column (two's complement), zero-copy strided views."""
+    """Return the low and high 64 bits of a decimal128 column (two's complement), as zero-copy
+    strided views.
+    """
     words = buffer_items(
         array.buffers()[1], np.dtype(np.uint64), array.offset * 2, len(array) * 2
     ).reshape(-1, 2)
@@ -94,14 +102,16 @@ def word_pairs(array: pa.Array) -> tuple[npt.NDArray[np.uint64], IntArray]:
 
 
 def both(left: Mask | None, right: Mask | None) -> Mask | None:
-    """Where both masks hold; None stands for everywhere."""
+    """Return where both masks hold; None means everywhere."""
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
 def list_offsets(array: pa.Array) -> IntArray:
-    """Offsets of a (large) list or map column into its unsliced child. Shape (rows + 1,)."""
+    """Return the offsets of a (large) list or map column into its unsliced child. Shape (rows +
+    1,).
+    """
     narrow = not pa.types.is_large_list(array.type)
     dtype = np.dtype(np.int32 if narrow else np.int64)
     return buffer_items(array.buffers()[1], dtype, array.offset, len(array) + 1).astype(np.int64)

@@ -1,7 +1,8 @@
-"""A mapping from timesteps that never changes, and of which a changed copy is cheap however much is in it.
+"""An immutable mapping from timesteps, of which a changed copy is cheap, whatever its size.
 
-The journal's state is a value, and there is another one with every entry. A sink in quarantine may owe a hundred
-thousand timesteps by then. So entries lie in pieces by their number: a copy shares all pieces but one.
+The journal's state is a value, and every entry makes a new one. A sink in quarantine may owe a
+hundred thousand timesteps by then, so entries are kept in pieces by their number: a copy shares
+all pieces but one.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import TypeVar
 V = TypeVar("V")
 
 PIECE = 256
-"""Numbers in a piece: what a change copies is so many entries, and one reference for each piece."""
+"""Numbers per piece: a change copies one piece, and one reference per piece."""
 
 
 class ByTimestep(Mapping[int, V]):
-    """Values by the number of a timestep, ascending."""
+    """Values by timestep, ascending."""
 
     __slots__ = ("_pieces", "_size")
 
     def __init__(self, given: Mapping[int, V] | None = None) -> None:
-        """Take what is given, in any order."""
+        """Take entries in any order."""
         pieces: dict[int, dict[int, V]] = {}
         for timestep in sorted(given or ()):
             pieces.setdefault(timestep // PIECE, {})[timestep] = given[timestep]  # type: ignore[index]
@@ -30,33 +31,33 @@ class ByTimestep(Mapping[int, V]):
 
     @classmethod
     def of(cls, given: Mapping[int, V]) -> ByTimestep[V]:
-        """The same, without a copy where it is one already."""
+        """Convert a mapping; a `ByTimestep` is returned as the same object."""
         return given if isinstance(given, cls) else cls(given)
 
     def __getitem__(self, timestep: int) -> V:
-        """The value of a timestep. Raises KeyError."""
+        """Return the value of a timestep. Raises KeyError."""
         return self._pieces[timestep // PIECE][timestep]
 
     def __iter__(self) -> Iterator[int]:
-        """Numbers, ascending."""
+        """Iterate over the timesteps, ascending."""
         for number in sorted(self._pieces):
             yield from sorted(self._pieces[number])
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of timesteps."""
         return self._size
 
     def __repr__(self) -> str:
-        """As a dict shows it."""
+        """Show the entries as a dict does."""
         return f"{type(self).__name__}({dict(self)})"
 
     def put(self, timestep: int, value: V) -> ByTimestep[V]:
-        """A copy with a value in it, in place of the one that was there."""
+        """Return a copy in which a timestep has a new value."""
         piece = {**self._pieces.get(timestep // PIECE, {}), timestep: value}
         return self._with(timestep // PIECE, piece)
 
     def without(self, timestep: int) -> ByTimestep[V]:
-        """A copy without a timestep; the same where it is not there."""
+        """Return a copy without a timestep; the mapping itself if the timestep is not in it."""
         piece = self._pieces.get(timestep // PIECE, {})
         if timestep not in piece:
             return self

@@ -9,8 +9,8 @@
     string, binary and their kin     large_binary
     lists of any layout              large_list of canonical elements
     struct                           struct of canonical fields
-    map                              map of canonical keys and values, in the order they came
-    dictionary, run-end, extension   the canonical form of what they stand for
+    map                              map of canonical keys and values, in their original order
+    dictionary, run-end, extension   the canonical form of their values
 
 The order of a map's entries carries no meaning; hashing and comparing treat them as a set.
 """
@@ -40,7 +40,7 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """Canonical form of a key column, as the table above says. Same length, same nulls.
+    """Return the canonical form of a key column, as the table above says. Same length, same nulls.
 
     Raises DataflowError for types that cannot be a key (unions, calendar intervals).
     """
@@ -55,7 +55,9 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def one_zero(array: pa.Array) -> pa.Array:
-    """Return a column of the same type whose floats, however deep, have one zero (0.0) and one NaN."""
+    """Return a column of the same type whose floats, at any depth, have one zero (0.0) and one
+    NaN.
+    """
     kind = array.type
     if not has_floats(kind):
         return array
@@ -76,9 +78,11 @@ def one_zero(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), parts, children=children)
 
 
-@lru_cache(maxsize=1024)  # every batch asks again
+@lru_cache(maxsize=1024)  # called for every batch
 def has_floats(kind: pa.DataType) -> bool:
-    """Whether a float is, or is nested in, values of a type; not in types that rows or keys do not have."""
+    """Return whether values of a type are, or contain, floats. Types that rows or keys cannot have
+    are not searched.
+    """
     if pa.types.is_floating(kind):
         return True
     if pa.types.is_struct(kind):
@@ -151,7 +155,7 @@ def _fixed_size_list(array: pa.Array) -> pa.Array:
 
 
 def _list_view(array: pa.Array) -> pa.Array:
-    # By hand: Arrow's own cast of a view makes an invalid list where the views overlap.
+    # Not with Arrow's own cast, which makes an invalid list if the views overlap.
     starts, sizes = (numbers(part).astype(np.int64) for part in (array.offsets, array.sizes))
     valid = validity(array)
     if valid is not None:

@@ -1,23 +1,23 @@
 """The one codec: records to plain JSON values, and back.
 
 A record is a frozen dataclass, and its annotations are its format: a member per field, mappings as
-objects, tuples as lists, enums by value. What differs from that is said where the field or the class
-is declared:
+objects, tuples as lists, enums by value. Exceptions are declared at the field or at the class:
 
     id: Annotated[str, ABSENT] = ""                left out while it has its default
     size: Annotated[int, written("bytes")]         another name in the file
     span: Annotated[int, written(encode=str, decode=int)]   another form
-    @sparse                                        all fields that have their defaults are left out
-    @closed                                        unknown members are refused, not ignored
+    @sparse                                        fields that have their defaults are left out
+    @closed                                        unknown members are errors, not ignored
     @row                                           a list of the fields, in their order
     form(Intervals, encode=..., decode=...)        a class, or a union, with a form of its own
 
-A member that is missing has the field's default, so a field with a default may be added without a new
-format. Scalars are checked and never converted: what is read is written again byte for byte.
+A missing member has the field's default, so a field with a default may be added without a new
+format. Scalars are checked and never converted: a record that was read is written again byte for
+byte.
 
-cattrs compiles a function per class. msgspec would be faster at reading, but cannot give a dataclass a
-form of its own, leaves out only what is identical with its default, and writes 1e-07 and non-ASCII text
-differently from the files that exist.
+cattrs compiles a function per class. msgspec would read faster, but cannot give a dataclass a form
+of its own, leaves out only values identical with their default, and writes 1e-07 and non-ASCII
+text differently from the files that exist.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 T = TypeVar("T")
 
 Mark: TypeAlias = Any
-"""What cattrs calls an override of a field."""
+"""cattrs' name for an override of a field."""
 
 Json: TypeAlias = Any
 """A value that JSON can hold: None, bool, int, float, str, list or dict with str keys."""
 
 ABSENT: Mark = override(omit_if_default=True)
-"""Marks a field, in `Annotated`, that is left out while it has its default."""
+"""Marks a field, in `Annotated`, as left out while it has its default."""
 
 _SCALARS: dict[type, tuple[type, ...]] = {
     bool: (bool,),
@@ -49,7 +49,7 @@ _SCALARS: dict[type, tuple[type, ...]] = {
     float: (float, int),
     str: (str,),
 }
-"""Classes of the values that a field of a scalar type takes."""
+"""Classes of the values that a field of a scalar type accepts."""
 
 _CLOSED: set[type] = set()
 _SPARSE: set[type] = set()
@@ -57,12 +57,14 @@ _ROWS: set[type] = set()
 
 
 def encode(value: object, kind: Any = None) -> Json:
-    """Return the plain JSON values of a record. kind: what it is declared as; default: its class."""
+    """Return a record as plain JSON values. kind: the declared type; by default the class of the
+    value.
+    """
     return _CONVERTER.unstructure(value, unstructure_as=kind)
 
 
 def decode(kind: type[T], data: Json) -> T:
-    """Invert `encode`. Raises KeyError, TypeError or ValueError for what is no such record."""
+    """Invert `encode`. Raises KeyError, TypeError or ValueError if the data is not such a record."""
     try:
         return _CONVERTER.structure(data, kind)
     except ForbiddenExtraKeysError as error:
@@ -72,7 +74,7 @@ def decode(kind: type[T], data: Json) -> T:
 
 
 def closed(kind: type[T]) -> type[T]:
-    """Refuse unknown members of a record, and of records derived from it. Decorates the class."""
+    """Raise on unknown members of a record, and of records derived from it. Decorates the class."""
     _CLOSED.add(kind)
     return kind
 
@@ -96,9 +98,10 @@ def written(
     decode: Callable[[Any], Any] | None = None,
     absent: bool = False,
 ) -> Mark:
-    """Return a mark for a field, in `Annotated`, that is not written as its annotation says.
+    """Return a mark for a field, in `Annotated`, whose written form differs from its annotation.
 
-    name: of the member. encode, decode: its form. absent: left out while it has its default.
+    name: of the member. encode, decode: its form. absent: whether it is left out while it has its
+    default.
     """
     return override(
         rename=name,

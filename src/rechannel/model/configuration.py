@@ -25,7 +25,8 @@ def _placement(data: Json) -> Mapping[int, str]:
 
 
 PAIRS = written(encode=_pairs, decode=_placement)
-"""Keys of JSON objects are texts, so a placement is written as [task, executor] pairs."""
+"""A placement is written as [task, executor] pairs, because the keys of JSON objects are strings.
+"""
 
 
 class Combine(StrEnum):
@@ -38,16 +39,16 @@ class Combine(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What every task of an operator needs (Spark's stage-level scheduling).
-
-    cpus: CPUs of an executor that a task occupies. amounts: of other resources, such as {"gpu": 0.5}.
-    memory_mb: memory of the executors that run it; needs dynamic allocation, as Spark then asks for other
-    executors.
-    """
+    """What every task of an operator needs (Spark's stage-level scheduling)."""
 
     cpus: int = 1
+    """CPUs of an executor that a task occupies."""
     memory_mb: int | None = None
+    """Memory of the executors that run the tasks. Needs dynamic allocation: Spark then requests
+    other executors.
+    """
     amounts: Mapping[str, float] = field(default_factory=dict)
+    """Amounts of other resources, such as {"gpu": 0.5}."""
 
     def __post_init__(self) -> None:
         """Freeze the mapping and check the numbers."""
@@ -60,42 +61,44 @@ class Resources:
             raise ValueError(msg)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as JSON: the frozen mapping cannot be pickled."""
+        """Pickle as JSON: a frozen mapping cannot be pickled."""
         return decode, (Resources, encode(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorConfiguration:
-    """How one operator runs.
-
-    tasks: number of Spark tasks in a timestep.
-    routing: bin -> task of a stateful operator; None for a stateless one.
-    combine: map-side combine of what the operator receives.
-    combining: what AUTO currently resolves to, decided from the reduction measured in earlier timesteps.
-    logic: version number of the operator's function.
-    resources: what each task needs; None = as the session has it.
-    placement: task -> executor id, for tasks that were placed on purpose; others stay where they ran last.
-    """
+    """How one operator runs."""
 
     tasks: int
+    """Number of Spark tasks in a timestep."""
     routing: Routing | None = None
+    """Bin -> task of a stateful operator; None for a stateless one."""
     combine: Combine = Combine.AUTO
+    """Whether senders combine the operator's input before the exchange."""
     combining: bool = True
+    """What AUTO currently resolves to, from the reduction measured in earlier timesteps."""
     logic: int = 1
+    """Version number of the operator's function."""
     resources: Resources | None = None
+    """What each task needs; None for the session's defaults."""
     placement: Annotated[Mapping[int, str], PAIRS] = field(default_factory=dict)
+    """Task -> executor id, of tasks that were placed on purpose; others stay where they ran last.
+    """
 
     def __post_init__(self) -> None:
         """Freeze the mapping; check that tasks, routing and placement agree."""
         object.__setattr__(self, "placement", MappingProxyType(dict(self.placement)))
         if any(not 0 <= task < self.tasks for task in self.placement):
-            msg = f"placed are tasks {sorted(self.placement)}, the operator has {self.tasks}"
+            msg = (
+                f"the placement names tasks {sorted(self.placement)}, but the operator has tasks 0 to"
+                f" {self.tasks - 1}"
+            )
             raise ValueError(msg)
         if self.tasks < 1:
             msg = f"an operator needs at least one task, not {self.tasks}"
             raise ValueError(msg)
         if self.routing is not None and self.routing.tasks != self.tasks:
-            msg = f"routing is for {self.routing.tasks} tasks, the operator has {self.tasks}"
+            msg = f"routing is for {self.routing.tasks} tasks, but the operator has {self.tasks}"
             raise ValueError(msg)
 
     @property
@@ -106,27 +109,30 @@ class OperatorConfiguration:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Everything physical about a timestep.
-
-    version: grows by one with every change.
-    operators: by operator name.
-    interval_ms: distance between timestep starts; 0 means as soon as possible.
-    in_flight: how many timesteps may be under way at once (1 = no pipelining).
-    dataflow: version of the program; it grows when logic changes or branches come and go.
-    bounds: most rows (files, for a source of files) that a timestep takes of a source; sources without one follow
-        their own.
-    byte_bounds: about how many bytes a timestep takes of a source; sources without one share what the settings say.
-    executors: how many executors are asked for; None = as the session has them.
-    """
+    """Everything physical about a timestep."""
 
     version: int = 1
+    """Increases by one with every change."""
     operators: Mapping[str, OperatorConfiguration] = field(default_factory=dict)
+    """By operator name."""
     interval_ms: int = 0
+    """Time between the starts of timesteps; 0 means as soon as possible."""
     in_flight: int = 1
+    """How many timesteps may run at once (1 = no pipelining)."""
     dataflow: int = 1
+    """Version of the program; it increases when logic changes, or when branches are added or
+    removed.
+    """
     bounds: Mapping[str, int] = field(default_factory=dict)
+    """Maximum number of rows (files, for a source of files) that a timestep reads from a source. A
+    source that is not in it has its own bound.
+    """
     byte_bounds: Mapping[str, int] = field(default_factory=dict)
+    """Approximate number of bytes that a timestep reads from a source. Sources that are not in it
+    share the setting.
+    """
     executors: int | None = None
+    """Number of executors to request; None for the session's own."""
 
     def __post_init__(self) -> None:
         """Freeze the mappings and check the numbers."""
@@ -142,9 +148,9 @@ class Configuration:
             raise ValueError(msg)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as JSON: the frozen mapping cannot be pickled."""
+        """Pickle as JSON: a frozen mapping cannot be pickled."""
         return decode, (Configuration, encode(self))
 
     def with_operator(self, name: str, operator: OperatorConfiguration) -> Configuration:
-        """A next version in which one operator runs differently."""
+        """Return the next version, in which one operator runs differently."""
         return replace(self, version=self.version + 1, operators={**self.operators, name: operator})

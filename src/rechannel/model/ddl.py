@@ -1,8 +1,8 @@
-"""Column lists as text: Spark's DDL read into Arrow, and Arrow types written in Spark's words.
+"""Column lists as text: Spark's DDL as Arrow schemas, and Arrow types in Spark's words.
 
-Only what names a column and its type is understood: `name [:] TYPE [NOT NULL] [COMMENT 'text']`,
-separated by commas. Types are mapped as Spark's Arrow exchange maps them; timestamps are
-microseconds in UTC. No engine is needed.
+The parser understands what names a column and its type: `name [:] TYPE [NOT NULL] [COMMENT
+'text']`, separated by commas. Types are mapped as in Spark's Arrow exchange; timestamps are
+microseconds in UTC. No session is needed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ _WORDS: dict[pa.DataType, str] = {
 
 
 def schema_of(columns: object) -> pa.Schema:
-    """Columns given as an Arrow schema, as Spark DDL text, or as a Spark `StructType`.
+    """Return the schema of columns given as an Arrow schema, as Spark DDL text, or as a Spark
+    `StructType`.
 
-    Raises DataflowError when the text cannot be read or names a column twice.
+    Raises DataflowError if the text cannot be read or names a column twice.
     """
     if isinstance(columns, pa.Schema):
         schema = decoded_schema(columns.remove_metadata())
@@ -74,13 +75,15 @@ def schema_of(columns: object) -> pa.Schema:
         raise DataflowError(msg)
     alike = alike_but_for_case(schema.names)
     if alike is not None:
-        msg = f"columns {alike[0]!r} and {alike[1]!r} differ in case only, and are one to Spark; rename one of them"
+        msg = f"columns {alike[0]!r} and {alike[1]!r} differ in case only, which Spark ignores; rename one of them"
         raise DataflowError(msg)
     return schema
 
 
 def alike_but_for_case(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the first two names that Spark does not tell apart, which it does without regard to case."""
+    """Return the first two names that differ in case only, which Spark does not distinguish; None
+    otherwise.
+    """
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
@@ -90,7 +93,7 @@ def alike_but_for_case(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Name of an Arrow type in Spark's words, or Arrow's own name where Spark has none."""
+    """Return the name of an Arrow type in Spark's words, or Arrow's own name if Spark has none."""
     if kind in _WORDS:
         return _WORDS[kind]
     if pa.types.is_decimal(kind):
@@ -142,11 +145,11 @@ class _Parser:
         return DataflowError(f"cannot read the columns {shown!r}: expected {expected}")
 
     def peek(self) -> str:
-        """Next token in lower case; empty at the end. Quoted names keep their quotes."""
+        """Return the next token in lower case; "" at the end. Quoted names keep their quotes."""
         return self.tokens[self.at][1].lower() if self.at < len(self.tokens) else ""
 
     def take(self, *words: str) -> bool:
-        """Step over the given tokens if all of them come next."""
+        """Consume the given tokens if all of them come next."""
         ahead = [token.lower() for _, token, _ in self.tokens[self.at : self.at + len(words)]]
         if ahead != list(words):
             return False
@@ -166,7 +169,7 @@ class _Parser:
         raise self.wrong("a column name")
 
     def columns(self, closing: str | None) -> list[pa.Field]:
-        """`name TYPE, ...` up to the closing mark, or to the end of the text."""
+        """Parse `name TYPE, ...` up to the closing mark, or to the end of the text."""
         fields = [self.column()]
         while self.take(","):
             fields.append(self.column())
@@ -217,7 +220,7 @@ class _Parser:
         raise self.wrong("a type such as BIGINT, DOUBLE, STRING, TIMESTAMP or ARRAY<INT>")
 
     def numbers(self, first: int, second: int) -> tuple[int, int]:
-        """`(p)` or `(p, s)`, or the given defaults when there is no parenthesis."""
+        """Parse `(p)` or `(p, s)`; return the given defaults if there is no parenthesis."""
         if not self.take("("):
             return first, second
         first, second = self.number(), 0
@@ -234,5 +237,5 @@ class _Parser:
 
 
 def columns_text(schema: pa.Schema) -> str:
-    """Columns in Spark's words, e.g. `n bigint, name string`."""
+    """Return columns in Spark's words, such as `n bigint, name string`."""
     return ", ".join(f"{field.name} {type_name(field.type)}" for field in schema)

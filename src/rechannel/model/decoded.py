@@ -1,6 +1,7 @@
-"""Columns as the values that they stand for: dictionaries, runs of equal values and views are ways to write them down.
+"""Columns decoded to their values: dictionaries, run-end encoding and views are only encodings.
 
-Nothing behind a source knows of them: rows are decoded where they come in, and schemas say what comes out.
+Sources decode rows as they read them, and schemas have the types of the values, so the rest of the
+system never meets an encoded column.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def decoded_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values; the type itself where it is that."""
+    """Return the type of the values; the type itself if it is not encoded."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return decoded_type(kind.value_type)
     if pa.types.is_map(kind):
@@ -30,12 +31,14 @@ def decoded_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Columns with the types of their values."""
+    """Return a schema with the types of the values."""
     return pa.schema([_field(field) for field in schema], metadata=schema.metadata)
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The values. Raises ArrowException where Arrow cannot decode them, as some inside of lists."""
+    """Return the values of a column. Raises ArrowException if Arrow cannot decode them, as with
+    some nested views.
+    """
     if pa.types.is_dictionary(column.type):
         return decoded(column.dictionary).take(column.indices)
     if pa.types.is_run_end_encoded(column.type):
@@ -44,13 +47,15 @@ def decoded(column: pa.Array) -> pa.Array:
     if _lists(column.type):
         return _listed(column, kind)
     if _inside(column.type):
-        msg = f"lists inside of {column.type} are views, which are decoded only where they are columns"
+        msg = (
+            f"{column.type} contains list views, which can be decoded only as columns of their own"
+        )
         raise pa.ArrowNotImplementedError(msg)
     return column if column.type == kind else column.cast(kind)
 
 
 def decoded_table(table: pa.Table) -> pa.Table:
-    """A table with the values of its columns. Raises ArrowException as `decoded`."""
+    """Return a table with the values of its columns. Raises ArrowException as `decoded` does."""
     schema = decoded_schema(table.schema)
     if schema == table.schema:
         return table
@@ -62,7 +67,7 @@ def decoded_table(table: pa.Table) -> pa.Table:
 
 
 def _listed(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Views of lists as lists: Arrow's own cast loses values (in 26.0)."""
+    """Convert list views to lists. Arrow's own cast loses values (in 26.0)."""
     lengths = pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False)
     large = pa.types.is_large_list(kind)
     offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int64() if large else pa.int32())
@@ -76,7 +81,7 @@ def _lists(kind: pa.DataType) -> bool:
 
 
 def _inside(kind: pa.DataType) -> bool:
-    """Whether there are views of lists in a nested type."""
+    """Return whether a nested type contains list views."""
     parts = [kind.field(i).type for i in range(kind.num_fields)]
     return any(_lists(part) or _inside(part) for part in parts)
 

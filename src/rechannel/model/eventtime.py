@@ -1,16 +1,19 @@
-"""Event time of operators: how far it has come is a function of which rows every timestep read, and of nothing else.
+"""Event time of operators: a function of which rows every timestep read, and of nothing else.
 
-The theory. An *input of time* is a place in the dataflow at which the rows' own time is declared, or an operator with
-event time itself. Every timestep knows the latest event time that any row before or in it showed there; less the delay
-that rows may have, that is the input's watermark. An operator's watermark is the least of its inputs', and never goes
-back. Inputs that brought no row for longer than `idle_ms` of timestep time are left out, until they bring one
+The theory. An *input of time* is a place in the dataflow at which the rows' own time is declared,
+or an operator that has event time itself. For every timestep, the latest event time that any row
+has shown at an input so far is known; minus the delay that rows may have, it is the input's
+watermark. An operator's watermark is the least of its inputs' watermarks, and never decreases. An
+input without rows for longer than `idle_ms` of timestep time is ignored until it has rows again
 (Akidau et al., VLDB 2015, section 2.3, call these heuristic watermarks).
 
-Tasks hear of it in band: a producer's task tells every task of its consumers what it has seen, so all of them come to
-the same watermark within the timestep, without another round through the driver. A row is *late* if the watermark of
-the timestep before had passed what it would have belonged to: rows of one timestep do not make each other late.
+Tasks learn it in band: every producer's task sends what it has seen to every task of its
+consumers, so that all of them compute the same watermark within the timestep, without another
+round trip to the driver. A row is *late* if the previous timestep's watermark had passed the
+window or interval that it would have belonged to: rows of one timestep do not make each other
+late.
 
-Event times are microseconds since 1970, as Arrow and Spark have them.
+Event times are microseconds since 1970, as in Arrow and Spark.
 """
 
 from __future__ import annotations
@@ -26,95 +29,102 @@ NEVER = -(1 << 63)
 """The watermark before any row: nothing is late and nothing is complete."""
 
 ENDED = (1 << 63) - 1
-"""The watermark when no row will come any more: everything is complete."""
+"""The watermark when no more rows will come: everything is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeInput:
-    """Where an operator has its event time from.
-
-    name: of the node that declares it, or of the operator with event time. delay_us: how much later than the latest
-    one rows may come. idle_ms: without rows for longer, the input holds no operator back; None = it always does.
-    finished: all its rows are in the next timestep. processing: its time is that of the timesteps, whatever rows say.
-    """
+    """Where an operator's event time comes from."""
 
     name: str
+    """The node that declares it, or the operator that has event time."""
     delay_us: int = 0
+    """How much later than the latest row other rows may come."""
     idle_ms: int | None = None
+    """Without rows for longer than this, the input does not hold an operator back; None if it
+    always does.
+    """
     finished: bool = False
+    """Whether all its rows are in the next timestep."""
     processing: bool = False
+    """Whether its time is that of the timesteps, whatever the rows say."""
 
 
 @row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What is known of an input. latest: event time, NEVER before any row. active_ms: time of the timestep that last
-    brought rows, or in which the input was first looked at.
-    """
+    """What is known of an input."""
 
     latest: int = NEVER
+    """Event time; NEVER before any row."""
     active_ms: int = 0
+    """Time of the last timestep that had rows, or of the first one in which the input existed."""
 
 
 @row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """Where an operator that shows something at an interval stands. now_ms: time of the timestep, Unix milliseconds.
-
-    shown: number of the timestep that showed it last, 0 before any.
-    """
+    """Progress of an operator that emits early results at an interval."""
 
     now_ms: int
+    """Time of the timestep, Unix milliseconds."""
     shown: int = 0
+    """The last timestep that emitted early results; 0 before any."""
 
     def strikes(self, now_ms: int, every_ms: int) -> bool:
-        """Whether a timestep at a time is the first one of an interval; intervals begin at 1970."""
+        """Return whether a timestep at a time is the first of an interval; intervals are counted
+        from 1970.
+        """
         return now_ms // every_ms > self.now_ms // every_ms
 
     def after(self, timestep: int, now_ms: int, every_ms: int) -> Beat:
-        """One timestep further."""
+        """Return the progress after a timestep."""
         shown = timestep if self.strikes(now_ms, every_ms) else self.shown
         return Beat(now_ms=now_ms, shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Event time of one operator after a timestep. marks: of its inputs. beat: None where nothing is shown early."""
+    """Event time of one operator after a timestep."""
 
     watermark: int = NEVER
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    """What is known of its inputs."""
     beat: Annotated[Beat | None, ABSENT] = None
+    """None if nothing is emitted early."""
 
     def __post_init__(self) -> None:
-        """Freeze the marks."""
+        """Freeze the mapping."""
         object.__setattr__(self, "marks", MappingProxyType(dict(self.marks)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as JSON: a mapping proxy cannot be."""
+        """Pickle as JSON: a mapping proxy cannot be pickled."""
         return decode, (Times, encode(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """The times that a task goes by in a timestep.
-
-    now_ms: of the timestep, Unix milliseconds. before, watermark: event time as of the timestep before, and as of this
-    one; NEVER where there is none. since: number of the timestep that showed early what was not complete, if this one
-    does (0 = none did); None = it does not.
-    """
+    """The times that a task uses in a timestep."""
 
     now_ms: int
+    """Time of the timestep, Unix milliseconds."""
     before: int = NEVER
+    """Watermark of the previous timestep; NEVER if there is none."""
     watermark: int = NEVER
+    """Watermark of this timestep; NEVER if there is none."""
     since: int | None = None
+    """If this timestep emits early results: the last timestep that did, 0 for none. None if it
+    does not.
+    """
 
 
 def advance(
     times: Times, inputs: Sequence[TimeInput], seen: Mapping[str, int], now_ms: int
 ) -> Times:
-    """Event time after one more timestep.
+    """Return event time after one more timestep.
 
-    seen: latest event time of each input in it; inputs that brought no row are not there. now_ms: of the timestep.
+    seen: latest event time of each input in the timestep; inputs without rows are missing. now_ms:
+    time of the timestep.
     """
     marks = {}
     for each in inputs:
@@ -136,5 +146,5 @@ def advance(
 
 
 def less(latest: int, delay_us: int) -> int:
-    """So much before an event time; what is no time stays as it is."""
+    """Return an event time minus a delay; NEVER and ENDED are unchanged."""
     return latest if latest in (NEVER, ENDED) else latest - delay_us

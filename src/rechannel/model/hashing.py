@@ -1,17 +1,18 @@
-"""Where a key lives: a stable 64-bit hash of its columns, and when two keys are the same key.
+"""The hash of a key: a stable 64-bit hash of its columns, and when two keys are equal.
 
 The hash decides the bin of a key and is stored in every segment, so it may never change; the rules
 are in `docs/formats/hash.md` and pinned by golden values. In short, after `canonical`:
 
 - one column of 8 bytes, 16 bytes or a byte string: XXH64 with seed 42 (Spark's `xxhash64`);
-- null: 42, the seed left as it is;
+- null: 42, the unchanged seed;
 - several columns, and the fields of a struct: the hash of the first, then for every further column
-  that is not null XXH64 of its own hash, seeded with what came before;
+  that is not null, XXH64 of its own hash, seeded with the result so far;
 - a list: XXH64 of the sum (modulo 2^64) of XXH64(element's hash, seed = position), seeded with
-  XXH64 of the length; a map: the same over the hashes of its (key, value) entries, unpositioned.
+  XXH64 of the length; a map: the same over the hashes of its (key, value) entries, without
+  positions.
 
-Unequal keys can share a hash, so wherever rows are grouped by hash the keys are compared as well,
-unless `hash_is_key` says that there is no need.
+Unequal keys can share a hash. So rows that are grouped by hash have their keys compared as well,
+unless `hash_is_key` says that this is not needed.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ __all__ = ["SEED", "HashArray", "canonical", "hash_columns", "hash_is_key", "key
 
 
 def hash_columns(columns: Sequence[pa.Array]) -> HashArray:
-    """Hash of every row of a key. Shape (rows,).
+    """Return the hash of every row of a key. Shape (rows,).
 
-    Raises ValueError for no columns and DataflowError for types that cannot be a key.
+    Raises ValueError if there are no columns and DataflowError for types that cannot be a key.
     """
     if not columns:
         msg = "a key has at least one column"
@@ -53,14 +54,15 @@ def hash_columns(columns: Sequence[pa.Array]) -> HashArray:
 
 
 def hash_is_key(columns: Sequence[pa.Array]) -> bool:
-    """Tell whether equal hashes prove equal keys, so that comparing the keys can be left out.
+    """Return whether equal hashes prove equal keys, so that keys need not be compared.
 
-    True for one column without nulls whose canonical form is 8 bytes wide. Every step of XXH64 over
-    8 bytes under a fixed seed can be undone: multiplying by an odd number (modulo 2^64), adding a
-    constant, exclusive-or with a constant, rotating, and `x ^ (x >> s)`. A chain of bijections is a
-    bijection, so unequal words have unequal hashes. For floats the word is the bits of the
-    canonical value: GROUP BY holds two of them equal exactly when these bits are, because the only
-    unequal bit patterns that compare equal (0.0 and -0.0, the many NaN) were made one.
+    True for one column without nulls whose canonical form is 8 bytes wide. Every step of XXH64
+    over 8 bytes under a fixed seed can be undone: multiplying by an odd number (modulo 2^64),
+    adding a constant, exclusive-or with a constant, rotating, and `x ^ (x >> s)`. A chain of
+    bijections is a bijection, so unequal words have unequal hashes. For floats, the word is the
+    bits of the canonical value: GROUP BY treats two of them as equal exactly if these bits are
+    equal, because the only unequal bit patterns that compare equal (0.0 and -0.0, the many NaN)
+    were made one.
     """
     if len(columns) != 1 or columns[0].null_count:
         return False
@@ -72,10 +74,11 @@ def hash_is_key(columns: Sequence[pa.Array]) -> bool:
 
 
 def keys_equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Mask:
-    """Tell row by row whether two keys are the same key, as SQL's GROUP BY sees it. Shape (rows,).
+    """Return row by row whether two keys are equal, as in SQL's GROUP BY. Shape (rows,).
 
-    Null equals null, NaN equals NaN, 0.0 equals -0.0, maps are equal whatever their order.
-    Raises ValueError for no columns, another number of columns or kinds that cannot be compared.
+    Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps are equal whatever their order.
+    Raises ValueError for no columns, for different numbers of columns, or for types that cannot be
+    compared.
     """
     if not left:
         msg = "a key has at least one column"
@@ -96,7 +99,7 @@ def _fold(hashed: list[tuple[HashArray, Mask | None]]) -> HashArray:
 
 
 def _hash_column(array: pa.Array) -> tuple[HashArray, Mask | None]:
-    """Hash of each value (42 under nulls), and which are not null."""
+    """Return the hash of each value (42 under nulls), and which values are not null."""
     if pa.types.is_dictionary(array.type):
         return _hash_dictionary(array)
     plain = canonical(array)
@@ -112,7 +115,7 @@ def _hash_dictionary(array: pa.Array) -> tuple[HashArray, Mask | None]:
     present = validity(array.indices)
     codes = numbers(array.indices).astype(np.int64)
     if present is not None:
-        codes[~present] = len(hashes)  # whatever stands under a null: point behind the last value
+        codes[~present] = len(hashes)  # codes under nulls are undefined: point past the last value
     hashes = np.append(hashes, np.uint64(SEED))[codes]
     if valid is not None:
         present = np.append(valid, False)[codes]
@@ -120,7 +123,7 @@ def _hash_dictionary(array: pa.Array) -> tuple[HashArray, Mask | None]:
 
 
 def _hash_canonical(plain: pa.Array) -> HashArray:
-    """Hash of each value in canonical form; undefined under nulls."""
+    """Return the hash of each value in canonical form; undefined under nulls."""
     kind = plain.type
     if pa.types.is_int64(kind) or pa.types.is_float64(kind):
         return xxh64.of_words(numbers(plain).view(np.uint64))
@@ -135,7 +138,7 @@ def _hash_canonical(plain: pa.Array) -> HashArray:
         return _hash_list(plain)
     if pa.types.is_map(kind):
         return _hash_map(plain)
-    return np.full(len(plain), SEED, np.uint64)  # nothing but nulls, or a struct without fields
+    return np.full(len(plain), SEED, np.uint64)  # only nulls, or a struct without fields
 
 
 def _hash_list(plain: pa.Array) -> HashArray:
@@ -153,7 +156,9 @@ def _hash_map(plain: pa.Array) -> HashArray:
 
 
 def _hash_bag(terms: HashArray, offsets: IntArray) -> HashArray:
-    """Hash of the sum and the number of each row's terms. `offsets` start at 0 and leave no gap."""
+    """Return the hash of the sum and the number of each row's terms. offsets: from 0 on, without
+    gaps.
+    """
     running = np.zeros(len(terms) + 1, np.uint64)
     np.cumsum(terms, out=running[1:])
     sums = running[offsets[1:]] - running[offsets[:-1]]
@@ -185,7 +190,7 @@ def _canonical_equal(left: pa.Array, right: pa.Array) -> Mask:
 
 
 def _values_equal(left: pa.Array, right: pa.Array, valid: Mask | None) -> Mask:
-    """Equality of canonical values of one kind; undefined where one of them is null."""
+    """Return which canonical values of one type are equal; undefined if one of them is null."""
     kind = left.type
     if kind.id != right.type.id:
         msg = f"keys of type {kind} and {right.type} cannot be compared; give both the same type"
@@ -213,7 +218,7 @@ def _same(left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Mask
 
 def _structs_equal(left: pa.Array, right: pa.Array) -> Mask:
     if left.type.num_fields != right.type.num_fields:
-        msg = f"keys of type {left.type} and {right.type} have another number of fields"
+        msg = f"keys of type {left.type} and {right.type} have different numbers of fields"
         raise ValueError(msg)
     equal = np.ones(len(left), np.bool_)
     for i in range(left.type.num_fields):
@@ -226,7 +231,7 @@ def _ranges_equal(
     right: tuple[IntArray, list[pa.Array]],
     valid: Mask | None,
 ) -> Mask:
-    """Whether rows of the same length hold equal elements position by position."""
+    """Return which rows have the same length and equal elements, position by position."""
     (offsets, children), (other_offsets, other_children) = left, right
     lengths = np.diff(offsets)
     equal = _same(lengths, np.diff(other_offsets))
@@ -245,9 +250,9 @@ def _ranges_equal(
 
 
 def _sorted_entries(plain: pa.Array) -> tuple[IntArray, list[pa.Array]]:
-    """Entries of canonical maps, each map's in the order of its keys' hashes.
+    """Return the entries of canonical maps, those of each map ordered by the hashes of their keys.
 
-    Two keys of one map sharing a hash stay in the order they came.
+    Two keys of one map that share a hash keep their order.
     """
     offsets = list_offsets(plain)
     owners = np.repeat(np.arange(len(plain)), np.diff(offsets))

@@ -1,7 +1,8 @@
 """The hash space: integers in [0, 2^64), and sets of half-open intervals of it.
 
-A key's place is its 64-bit hash. Bins, tasks and segments all own *intervals* of that space, so one small
-algebra (intersect, subtract, union, mask) serves routing, the manifest, merging and moves.
+A key's position is its 64-bit hash. Bins, tasks and segments all own *intervals* of that space, so
+one small algebra (intersect, subtract, union, mask) serves routing, the manifest, merging and
+moves.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Intervals:
 
     @classmethod
     def of(cls, spans: Iterable[tuple[int, int]]) -> Intervals:
-        """Build from any spans: empty ones are dropped, overlapping and touching ones joined."""
+        """Build from any spans: empty ones are dropped, overlapping and touching ones are joined."""
         merged: list[tuple[int, int]] = []
         for lo, hi in sorted(spans):
             if lo >= hi:
@@ -50,16 +51,16 @@ class Intervals:
 
     @classmethod
     def everything(cls) -> Intervals:
-        """The whole hash space."""
+        """Return the whole hash space."""
         return cls(((0, SPACE),))
 
     @classmethod
     def nothing(cls) -> Intervals:
-        """The empty set."""
+        """Return the empty set."""
         return cls(())
 
     def __bool__(self) -> bool:
-        """Tell whether the set holds any hash."""
+        """Return whether the set contains any hash."""
         return bool(self.spans)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -74,7 +75,7 @@ class Intervals:
         return sum(hi - lo for lo, hi in self.spans)
 
     def intersect(self, other: Intervals) -> Intervals:
-        """Hashes in both sets; this set itself where it is the other one."""
+        """Return the hashes in both sets; this object if both are equal."""
         a, b = self.spans, other.spans
         if a == b:
             return self
@@ -94,7 +95,7 @@ class Intervals:
         return Intervals(tuple(out))
 
     def complement(self) -> Intervals:
-        """Hashes not in the set."""
+        """Return the hashes not in the set."""
         out, last = [], 0
         for lo, hi in self.spans:
             out.append((last, lo))
@@ -103,11 +104,11 @@ class Intervals:
         return Intervals.of(out)
 
     def subtract(self, other: Intervals) -> Intervals:
-        """Hashes in this set and not in the other."""
+        """Return the hashes in this set and not in the other."""
         return self.intersect(other.complement()) if other else self
 
     def union(self, other: Intervals) -> Intervals:
-        """Hashes in either set."""
+        """Return the hashes in either set."""
         return Intervals.of(self.spans + other.spans)
 
     def slices(self, ordered: HashArray) -> Iterator[slice]:
@@ -120,7 +121,7 @@ class Intervals:
 
 
 def spans_to_json(intervals: Intervals) -> Json:
-    """Return [[lo, hi], ...] with both as text: many readers of JSON round integers above 2^53."""
+    """Return [[lo, hi], ...] with both as text: many JSON readers round integers above 2^53."""
     return [[str(lo), str(hi)] for lo, hi in intervals]
 
 

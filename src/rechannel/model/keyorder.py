@@ -1,9 +1,9 @@
-"""The order of keys: what tells unequal keys of one hash apart at the cost of a sort.
+"""The order of keys, which separates unequal keys that share a hash, at the cost of a sort.
 
-Every column becomes *ranks*: whole numbers that are alike where GROUP BY holds values equal and ordered as their
-canonical values are: numbers by value, byte strings byte by byte, lists element by element, structs field by field,
-maps as sorted lists of their entries, null before all else. Which of two keys comes first follows from them alone, not
-from what else is there, so neither arrival nor merging shows in the order.
+Every column becomes *ranks*: integers that are equal if GROUP BY treats the values as equal, and
+ordered like the canonical values: numbers by value, byte strings byte by byte, lists element by
+element, structs field by field, maps as sorted lists of their entries, null first. The order of
+two keys depends on these two keys alone, so neither arrival nor merging shows in it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def key_ranks(columns: Sequence[pa.Array]) -> list[IntArray]:
 def partners(
     owners: IntArray, keys: Sequence[pa.Array], others: IntArray, stored: Sequence[pa.Array]
 ) -> IntArray:
-    """Find for every row of `others` the row of `owners` with the same number and an equal key; -1 = there is none.
+    """Return for every row of `others` the row of `owners` with the same number and an equal key;
+    -1 for none.
 
-    owners, others: numbers of what the rows belong to. keys: distinct within an owner. Both have the same kinds of key
-    columns.
+    owners, others: numbers of the groups that rows belong to. keys, stored: key columns of both;
+    `keys` are distinct within a group.
     """
     count = len(owners)
     ranks = [
@@ -38,7 +39,7 @@ def partners(
         for one, other in zip(keys, stored, strict=True)
     ]
     columns = [np.concatenate([owners, others]), *ranks]
-    order = np.lexsort(columns[::-1])  # stable: of equal rows, that of `owners` comes first
+    order = np.lexsort(columns[::-1])  # stable: among equal rows, the one of `owners` is first
     heads = np.flatnonzero(edges_of([column[order] for column in columns]))
     firsts = np.repeat(order[heads], np.diff(np.append(heads, len(order))))
     found = np.empty(len(order), dtype=np.int64)
@@ -47,7 +48,7 @@ def partners(
 
 
 def edges_of(columns: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.bool_]:
-    """Tell which rows differ from the row before in any column; the first one does."""
+    """Return which rows differ from the previous row in any column; the first row always does."""
     edges = np.zeros(len(columns[0]), dtype=np.bool_)
     edges[:1] = True
     for column in columns:
@@ -56,7 +57,7 @@ def edges_of(columns: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.bool_]:
 
 
 def _ranks(plain: pa.Array) -> IntArray:
-    """Ranks of canonical values."""
+    """Rank canonical values."""
     kind, valid = plain.type, validity(plain)
     if pa.types.is_null(kind):
         ranks = np.full(len(plain), -1, dtype=np.int64)
@@ -77,7 +78,9 @@ def _ranks(plain: pa.Array) -> IntArray:
 
 
 def _ordered_bits(plain: pa.Array) -> npt.NDArray[np.generic]:
-    """Give whole numbers ordered as the values are; those of floats are their bits, and NaN is the largest."""
+    """Return integers ordered like the values; those of floats are their bits, and NaN is the
+    largest.
+    """
     values = numbers(plain)
     if values.dtype == np.int64:
         return values
@@ -86,7 +89,7 @@ def _ordered_bits(plain: pa.Array) -> npt.NDArray[np.generic]:
 
 
 def _dense(columns: Sequence[npt.NDArray[np.generic]], rows: int | None = None) -> IntArray:
-    """Rank rows by the first column, of those that are alike by the next one, and so on."""
+    """Rank rows by the first column, ties by the next one, and so on."""
     count = len(columns[0]) if rows is None else rows
     if not columns or not count:
         return np.zeros(count, dtype=np.int64)

@@ -1,4 +1,6 @@
-"""Rows in the columns of a schema, by their names. A timestep that is owed may be of another version of the program."""
+"""Rows in the columns of a schema, by name. An unpublished timestep may stem from another version
+of the program.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import pyarrow as pa
 
 
 def by_names(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the columns of a schema; null where there is no such column. As they are where the names are the same."""
+    """Return rows in the columns of a schema; null if a column is missing. Unchanged if the names
+    are equal.
+    """
     if _folded(rows.schema) == _folded(schema):
         return rows
     columns = [
@@ -19,5 +23,5 @@ def by_names(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _folded(schema: pa.Schema) -> list[str]:
-    """Spark takes names for the same that differ in case only."""
+    """Return names in the form in which Spark compares them, which ignores case."""
     return [name.casefold() for name in schema.names]

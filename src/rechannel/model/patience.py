@@ -1,4 +1,4 @@
-"""How long, and how often, something is tried again that failed for reasons that pass. Pure."""
+"""For how long, and how often, an operation is retried that failed for a transient reason. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """What a job bears of its cluster and of its store before it ends.
-
-    seconds: from the first failure in a row to the last try; 0 = nothing is tried again.
-    first_seconds: before the second try; every further wait is twice as long. most_seconds: the longest wait.
-    stop_seconds: from the moment at which the job is told to stop to the last try, of the store and of sinks.
-    """
+    """What a job tolerates of its cluster and its store before it ends."""
 
     seconds: float = 300.0
+    """From the first failure in a row to the last retry; 0 for no retries."""
     first_seconds: float = 0.5
+    """Wait before the first retry; every further wait is twice as long."""
     most_seconds: float = 15.0
+    """The longest wait."""
     stop_seconds: float = 5.0
+    """From the request to stop the job to the last retry of the store and of sinks."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no length of time."""
+        """Check that all are durations. Raises ValueError."""
         for name in ("seconds", "first_seconds", "most_seconds", "stop_seconds"):
             value = getattr(self, name)
             if (
@@ -32,9 +31,10 @@ class Patience:
                 raise ValueError(msg)
 
     def wait_ms(self, failures: int, since_first_ms: float) -> float | None:
-        """Milliseconds until the next try after so many failures in a row; None = patience is exhausted.
+        """Return the milliseconds until the next retry; None if patience is exhausted.
 
-        since_first_ms: from the first of them until now. The last try is when patience ends.
+        failures: number of failures in a row. since_first_ms: time since the first of them. The
+        last retry happens when patience ends.
         """
         left = self.seconds * 1e3 - since_first_ms
         if left <= 0:

@@ -1,7 +1,7 @@
 """Bins (contiguous ranges of the hash space) and the routing table bin -> task.
 
-The number of bins is not fixed: because a bin is a range, it can be split and merged. Routing is a value; a change of
-placement is another value that holds from a later timestep.
+The number of bins is not fixed: a bin is a range, so it can be split and merged. Routing is a
+value; a change of placement is another value, which holds from a later timestep on.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ from rechannel.model.hashspace import SPACE, HashArray, Intervals
 
 
 def even_starts(bins: int) -> tuple[int, ...]:
-    """First hash of each of `bins` ranges of (nearly) equal width."""
+    """Return the first hash of each of `bins` ranges of (nearly) equal width."""
     return tuple(i * SPACE // bins for i in range(bins))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Which task owns which hashes.
-
-    starts: first hash of each bin, ascending, the first one 0.
-    owners: task of each bin, same length, each in [0, tasks).
-    tasks: number of tasks of the operator; a task may own no bin.
-    """
+    """Which task owns which hashes."""
 
     starts: tuple[int, ...]
+    """First hash of each bin, ascending; the first is 0."""
     owners: tuple[int, ...]
+    """Task of each bin, in [0, tasks)."""
     tasks: int
+    """Number of tasks of the operator; a task may own no bin."""
 
     def __post_init__(self) -> None:
         """Check that the bins tile the space and that every owner exists."""
@@ -52,12 +50,12 @@ class Routing:
 
     @classmethod
     def even(cls, *, bins: int, tasks: int) -> Routing:
-        """Bins of equal width, each task owning one contiguous range of them."""
+        """Return bins of equal width; each task owns one contiguous range of them."""
         owners = tuple(i * tasks // bins for i in range(bins))
         return cls(starts=even_starts(bins), owners=owners, tasks=tasks)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as compact JSON; a worker rebuilds the same routing once."""
+        """Pickle as compact JSON; a worker rebuilds the same routing once."""
         return (_routing_from, (self._text,))
 
     @cached_property
@@ -71,18 +69,20 @@ class Routing:
 
     @cached_property
     def _runs(self) -> tuple[HashArray, npt.NDArray[np.int32]]:
-        """Neighbouring bins of one owner joined: (first hash, owner) of each run."""
+        """Neighbouring bins of one owner, joined: (first hash, owner) of each."""
         owners = np.asarray(self.owners, dtype=np.int32)
         first = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
         return np.asarray(self.starts, dtype=np.uint64)[first], owners[first]
 
     def task_of(self, hashes: HashArray) -> npt.NDArray[np.int32]:
-        """Owning task of every hash. Shape (rows,) -> (rows,)."""
+        """Return the owner of every hash. Shape (rows,) -> (rows,)."""
         first, owners = self._runs
         return owners[np.searchsorted(first, hashes, side="right") - 1]
 
     def cuts(self, ordered: HashArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Cut an ascending hash array at owner borders: (offsets with both ends, owner of each piece)."""
+        """Cut an ascending hash array where the owner changes. Returns offsets with both ends, and
+        the owner of each piece.
+        """
         first, owners = self._runs
         inner = np.searchsorted(ordered, first[1:])
         return np.concatenate(([0], inner, [len(ordered)])).astype(np.int64), owners
@@ -98,7 +98,7 @@ class Routing:
         return {owner: Intervals.of(mine) for owner, mine in spans.items()}
 
     def intervals_of(self, task: int) -> Intervals:
-        """Hashes that a task owns."""
+        """Return the hashes that a task owns."""
         return self._owned.get(task, Intervals.nothing())
 
     @cached_property
@@ -107,27 +107,29 @@ class Routing:
         return np.asarray(self.starts, dtype=np.uint64)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Hashes [lo, hi) of a bin."""
-        behind = number + 1
-        return self.starts[number], self.starts[behind] if behind < self.bins else SPACE
+        """Return the hashes [lo, hi) of a bin."""
+        following = number + 1
+        return self.starts[number], self.starts[following] if following < self.bins else SPACE
 
     def bin_of(self, lo: int) -> int:
-        """Number of the bin that a hash lies in."""
+        """Return the bin that contains a hash."""
         return bisect_right(self.starts, lo) - 1
 
     def bins_of(self, task: int) -> tuple[int, ...]:
-        """Bins that a task owns, ascending."""
+        """Return the bins that a task owns, ascending."""
         return tuple(number for number, owner in enumerate(self.owners) if owner == task)
 
     def with_owners(self, moved: Mapping[int, int]) -> Routing:
-        """The same bins, some of them (bin -> task) placed elsewhere."""
+        """Return the same bins, some of them (bin -> task) with other owners."""
         owners = list(self.owners)
         for number, task in moved.items():
             owners[number] = task
         return replace(self, owners=tuple(owners))
 
     def with_starts(self, starts: Sequence[int]) -> Routing:
-        """Other bins at the same owners. Raises ValueError where a new bin would have two owners."""
+        """Return other bins with the same owners. Raises ValueError if a new bin would have two
+        owners.
+        """
         if tuple(starts) == self.starts:
             return self
         ends = (*starts[1:], SPACE)

@@ -1,9 +1,9 @@
 """XXH64 over whole columns, in 64-bit integer arithmetic of numpy.
 
-The algorithm is the public one of Yann Collet (`xxhash_spec.md` of the xxHash project). For inputs
-of 8 and 16 bytes it needs no state beyond one 64-bit word per row, so a column is a handful of
-multiplications, rotations and shifts; each pass runs over blocks that stay in the second-level
-cache. Byte strings go through the vectorised plugin `polars-hash`.
+The algorithm is the public one of Yann Collet (`xxhash_spec.md` of the xxHash project). Inputs of
+8 and 16 bytes need no state beyond one 64-bit word per row, so a column takes a handful of
+multiplications, rotations and shifts; each pass works on blocks that fit into the second-level
+cache. Byte strings use the vectorised plugin `polars-hash`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ HashArray = npt.NDArray[np.uint64]
 """Shape (rows,), one hash or one 8-byte word per row."""
 
 SEED = 42
-"""Seed of every hash that starts a column; the one that Spark's `xxhash64` uses."""
+"""Seed of every hash that starts a column; the one of Spark's `xxhash64`."""
 
 BLOCK = 8192
-"""Rows worked on at a time: one block and its scratch take 128 KiB."""
+"""Rows per block: a block and its scratch space take 128 KiB."""
 
 _U64 = np.uint64
 _PRIME_1 = _U64(0x9E3779B185EBCA87)
@@ -32,19 +32,21 @@ _PRIME_5 = _U64(0x27D4EB2F165667C5)
 
 
 def of_words(words: HashArray, seed: int | HashArray = SEED) -> HashArray:
-    """XXH64 of each row's 8 bytes (a little-endian word), under one seed or one seed per row."""
+    """Return XXH64 of each row's 8 bytes (a little-endian word), with one seed or one seed per
+    row.
+    """
     return _of_lanes((words,), seed)
 
 
 def of_pairs(low: HashArray, high: HashArray, seed: int | HashArray = SEED) -> HashArray:
-    """XXH64 of each row's 16 bytes: the low word, then the high word, both little-endian."""
+    """Return XXH64 of each row's 16 bytes: the low word, then the high word, both little-endian."""
     return _of_lanes((low, high), seed)
 
 
 def of_bytes(array: pa.Array) -> HashArray:
-    """XXH64 (seed 42) of every value of a string or binary column; undefined under nulls.
+    """Return XXH64 (seed 42) of every value of a string or binary column; undefined under nulls.
 
-    The plugin runs in the calling thread: no thread of the pool that polars keeps takes part.
+    The plugin runs in the calling thread; the thread pool of polars is not used.
     """
     if not len(array):
         return np.empty(0, np.uint64)
@@ -52,7 +54,7 @@ def of_bytes(array: pa.Array) -> HashArray:
     import polars_hash  # noqa: F401  (registers the `nchash` namespace)
 
     if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
-        # Arrow builds the views that polars works on faster than polars does. Older ones cannot.
+        # Arrow builds the views that polars works on faster than polars does. Older versions cannot.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             array = array.cast(pa.binary_view())
     expression = pl.col("value").nchash.xxhash64(seed=SEED)  # type: ignore[attr-defined]
@@ -67,7 +69,7 @@ def _of_lanes(lanes: tuple[HashArray, ...], seed: int | HashArray) -> HashArray:
     mixed = np.empty(min(rows, BLOCK), np.uint64)
     scratch = np.empty_like(mixed)
     start = _PRIME_5 + _U64(8 * len(lanes))
-    with np.errstate(over="ignore"):  # adding a scalar seed wraps, as the algorithm wants
+    with np.errstate(over="ignore"):  # adding a scalar seed wraps, as the algorithm requires
         for begin in range(0, rows, BLOCK):
             state = out[begin : begin + BLOCK]
             seeds = _U64(seed) if isinstance(seed, int) else seed[begin : begin + BLOCK]

@@ -61,7 +61,7 @@ def test_nothing_can_be_changed_in_place():
         (lambda: OperatorConfiguration(tasks=0), "at least one task, not 0"),
         (
             lambda: OperatorConfiguration(tasks=3, routing=Routing.even(bins=8, tasks=2)),
-            "routing is for 2 tasks, the operator has 3",
+            "routing is for 2 tasks, but the operator has 3",
         ),
         (lambda: Configuration(interval_ms=-1), "interval_ms must be >= 0"),
         (lambda: Configuration(in_flight=0), "in_flight >= 1"),
