@@ -206,7 +206,7 @@ def as_rechannel_error(error: BaseException) -> BaseException:
 def gone_error(why: str) -> SessionError:
     """The error of a job whose Spark has died. why: a sentence."""
     return SessionError(
-        f"{why}: nothing can run any more. What is committed stays; start the job again in a new process"
+        f"{why}: nothing can run any more. Committed timesteps are safe; start the job again in a new process"
     )
 
 

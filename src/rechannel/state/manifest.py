@@ -1,12 +1,14 @@
 """The manifest: which runs make up the state of an operator, as a value.
 
-Beside its state an operator may keep *totals*: what follows from the state, so that it need not be made of all of it
-again. They are runs with columns of their own and a level below 0; nothing is lost where they are.
+Besides its state, an operator may keep *totals*: values derived from the state, kept so that they
+need not be computed from all of it again. Totals are runs with columns of their own and a level
+below 0; if they are missing, nothing is lost.
 
-A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that holds it wins;
-runs of one `seq` hold other hashes, or other keys of a hash that has more rows than one file can take. Who
-reads a run is not written here: a task reads every run that meets the intervals it owns. Moving a bin therefore changes
-the routing table and nothing else, and the size of a manifest follows tasks, runs and moved bins.
+A *run* is one segment clipped to hash intervals. For one hash, the run with the highest `seq` that
+contains it wins; runs with the same `seq` contain different hashes, or different keys of a hash
+that has more rows than fit into one file. The manifest does not say who reads a run: a task reads
+every run that meets the intervals it owns. Moving a bin therefore changes the routing table and
+nothing else, and the size of a manifest depends on tasks, runs and moved bins.
 """
 
 from __future__ import annotations
@@ -18,38 +20,41 @@ from rechannel.model.codec import Json, form
 from rechannel.model.hashspace import SPACE, Intervals, spans_from_json, spans_to_json
 
 TOTALS, CHANGES = -1, -2
-"""Levels of runs that hold no state: totals, and what has changed of them since. Their seqs are negative."""
+"""Levels of runs that hold no state: totals, and changes to them since. Their seqs are negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One segment, clipped.
-
-    segment: key of the segment's file in the store.
-    clip: the hashes for which this run still counts.
-    seq: recency; for any hash, runs that hold it have different seq and the highest wins.
-    level: how many merges its rows went through (0 = written by a timestep); below 0: see `TOTALS`.
-    rows, size: rows and bytes of the whole segment, before clipping.
-    span: width of the intervals the segment was written for; rows are spread evenly over it (hashes are uniform).
-    due: first event time that a row of the segment waits for (the end of time if none does), and the last one that a
-    row waits for or, for the sake of others, is there for; None = rows are there whatever the time.
-    awaited: the last event time that a row waits for; None = the last one of `due`.
-    digest: of the segment's content; None = not known, as in journals of before.
-    """
+    """One segment, clipped."""
 
     segment: str
+    """Key of the segment's file in the store."""
     clip: Intervals
+    """The hashes for which this run still counts."""
     seq: int
+    """Recency: of all runs that contain a hash, the one with the highest seq wins."""
     level: int
+    """How many merges its rows went through (0 = written by a timestep); below 0, see `TOTALS`."""
     rows: int
+    """Rows of the whole segment, before clipping."""
     size: int
+    """Bytes of the whole segment, before clipping."""
     span: int
+    """Width of the intervals for which the segment was written. Rows are spread evenly over it,
+    since hashes are uniform.
+    """
     due: tuple[int, int] | None = None
+    """First event time for which a row of the segment has a timer (the end of time if none has),
+    and the last one for which a row has a timer or is kept for other rows. None if rows are
+    kept whatever the time.
+    """
     awaited: int | None = None
+    """Last event time for which a row has a timer; None if it is the last one of `due`."""
     digest: str | None = None
+    """Digest of the segment's content; None if unknown, as in older journals."""
 
     def waits(self, after: int, until: int) -> bool:
-        """Whether a row may wait for an event time in (after, until]."""
+        """Return whether a row may have a timer for an event time in (after, until]."""
         if self.due is None:
             return False
         return (
@@ -58,17 +63,17 @@ class Run:
 
     @property
     def expected(self) -> float:
-        """Expected number of rows where it counts."""
+        """Expected number of rows where the run counts."""
         width = self.clip.width
         return self.rows if width == self.span else self.rows * width / self.span
 
     def rows_in(self, where: Intervals) -> float:
-        """Expected number of rows in the given hashes."""
+        """Return the expected number of rows in the given hashes."""
         return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0
 
 
 def _as_row(run: Run) -> Json:
-    """Write a run as a list, its whole clip as null and the last members only where they are known."""
+    """Write a run as a list: a whole clip as null, and the last members only if they are known."""
     whole = run.clip.spans == ((0, SPACE),)
     return [
         run.segment,
@@ -113,14 +118,14 @@ form(Run, encode=_as_row, decode=_from_row)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What one timestep changes in a manifest.
-
-    retire: (seqs, intervals): in these hashes, runs with these seq stop counting (they were merged).
-    add: new runs.
-    """
+    """What one timestep changes in a manifest."""
 
     retire: tuple[tuple[tuple[int, ...], Intervals], ...] = ()
+    """Pairs (seqs, intervals): in these hashes, runs with these seqs no longer count, because they
+    were merged.
+    """
     add: tuple[Run, ...] = ()
+    """New runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ class Manifest:
     runs: tuple[Run, ...] = ()
 
     def apply(self, edit: Edit) -> Manifest:
-        """The manifest after one timestep. Runs with nothing left to say are dropped."""
+        """Return the manifest after one timestep. Runs that no longer count anywhere are dropped."""
         kept = list(self.runs)
         for seqs, where in edit.retire:
             gone = set(seqs)
@@ -147,15 +152,15 @@ class Manifest:
         return tuple(run for run in self.runs if run.level >= 0)
 
     def within(self, where: Intervals) -> tuple[Run, ...]:
-        """Runs of state that meet the given hashes, clipped to them, newest first."""
+        """Return the runs of state that meet the given hashes, clipped to them, newest first."""
         return _clipped(self.state, where)
 
     def totals(self, where: Intervals) -> tuple[Run, ...]:
-        """Runs of totals that meet the given hashes, clipped to them."""
+        """Return the runs of totals that meet the given hashes, clipped to them."""
         return _clipped((run for run in self.runs if run.level < 0), where)
 
     def segments(self) -> set[str]:
-        """Keys of all segments that count."""
+        """Return the keys of all segments that count."""
         return {run.segment for run in self.runs}
 
 

@@ -1,24 +1,28 @@
-"""Which runs to merge in a timestep: a pure plan that takes the next slice of the hash space every time.
+"""Which runs to merge in a timestep: a pure plan that takes the next slice of the hash space every
+time.
 
-The theory. Let a timestep add B rows to a task that owns N rows, and let F be the fan. Level 0 holds what timesteps
-wrote. Sweep k walks the task's hash space once every F^(k+1) timesteps and turns, slice by slice, all runs of level k
-into one run of level k + 1; F runs of B * F^k rows meet in a slice of 1 / F^(k+1) of the space, so a sweep
-costs about B
-rows per timestep, whatever k is. The last sweep, k = L - 1 with F^L >= N / B, also takes everything older: N / F^L <= B
-rows more. A timestep therefore merges about (L + 1) * B rows, the same every time: there is nothing to
-spike. A key is looked up
-in at most about 2 * F runs per level, most of which a bitmap answers without a search.
+The theory. Let a timestep add B rows to a task that owns N rows, and let F be the fan. Level 0
+holds what timesteps wrote. Sweep k walks the task's hash space once every F^(k+1) timesteps and
+turns, slice by slice, all runs of level k into one run of level k + 1. F runs of B * F^k rows meet
+in a slice of 1 / F^(k+1) of the space, so a sweep costs about B rows per timestep, whatever k is.
+The last sweep, k = L - 1 with F^L >= N / B, also takes everything older: N / F^L <= B more rows. A
+timestep therefore merges about (L + 1) * B rows, the same every time, so there are no spikes. A
+key is looked up in at most about 2 * F runs per level, and a bitmap answers most of these look-ups
+without a search.
 
-Small slices cost more in files than in rows, so a slice has at least `slice_rows` rows, or `slice_bytes` bytes, and is
-then taken less often. What of a slice is still more than a task may hold, it merges part by part, each into a run.
+Small slices cost more in files than in rows. So a slice has at least `slice_rows` rows, or
+`slice_bytes` bytes, and is taken less often if that makes it larger. A slice that exceeds what a
+task may hold is merged in parts, each into its own run.
 
-State that goes with time goes run by run, unread, if what goes at different times lies in different runs. Runs of such
-state are merged only if that does not spread their rows over more time: over more than the widest of them, or than
-1 / APART of the time for which a row is there. So no more than about APART times the runs of a moment are there, and a
-row of a window is merged with those of its own time, or not at all.
+State that expires with time is dropped run by run, unread, if rows that expire at different times
+are in different runs. Runs of such state are merged only if that does not spread their rows over
+more time: over more than the widest of them, or than 1 / APART of the time for which a row is
+kept. So at most about APART times the runs of one moment exist, and a row of a window is merged
+with rows of its own time, or not at all.
 
-After a move, bins of different histories lie in one slice. Each is merged by its own: one old run that a sweep has
-passed by must not make all that is younger, everywhere in the slice, be merged with it.
+After a move, bins of different histories share a slice. Each history is merged separately: one old
+run that a sweep has already passed must not force everything younger in the slice to be merged
+with it.
 """
 
 from __future__ import annotations
@@ -36,28 +40,32 @@ from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
 
 BASE_LEVEL = 30
-"""Level of a run below which nothing older is left: only the last sweep takes it."""
+"""Level of a run below which nothing older remains: only the last sweep takes it."""
 
 SLACK = 0.25
-"""By how much more rows may be read so that fewer files are written."""
+"""Fraction of additional rows that may be read so that fewer files are written."""
 
 APART = 1024
-"""Runs of state that goes with time which may stay unmerged because their rows go at different times."""
+"""Number of runs of expiring state that may stay unmerged because their rows expire at different
+times.
+"""
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """fan: runs of a level that meet in a merge. slice_rows, slice_bytes: fewest rows, or bytes, worth a file of their
-    own: where rows are wide, slices have fewer of them."""
+    """When runs are worth merging."""
 
     fan: int = 8
+    """Number of runs of a level that meet in a merge."""
     slice_rows: int = 1 << 16
+    """Smallest number of rows that are worth a file of their own."""
     slice_bytes: int = 64 << 20
+    """The same in bytes: if rows are wide, slices have fewer of them."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot work."""
+        """Check the numbers. Raises ValueError."""
         if self.fan < 2 or self.slice_rows < 1 or self.slice_bytes < 1:
             msg = f"merging needs a fan of at least 2 and slices of at least 1 row and 1 byte, not {self}"
             raise ValueError(msg)
@@ -65,15 +73,13 @@ class MergePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Merge the runs with these seqs in these hashes into one run of this level.
-
-    bottom: no older run remains below, so tombstones and expired rows can go.
-    """
+    """Merge the runs with these seqs in these hashes into one run of this level."""
 
     seqs: tuple[int, ...]
     where: Intervals
     level: int
     bottom: bool
+    """Whether no older run remains below, so that tombstones and expired rows can be dropped."""
 
 
 def plan_merges(
@@ -83,10 +89,13 @@ def plan_merges(
     policy: MergePolicy,
     lasts_us: int | None = None,
 ) -> tuple[Merge, ...]:
-    """Merges of one task in one timestep. `runs`: its runs as of the timestep before, newest first, clipped
-    to `own`. lasts_us: for about how long rows are there; None = for ever."""
-    # What is left of a run that was partly merged says nothing of what a timestep writes: its density does.
-    # A timestep that is handled in parts writes a run for each, and one hot hash may be a dense part of its own.
+    """Return the merges of one task in one timestep.
+
+    runs: its runs as of the previous timestep, newest first, clipped to `own`. lasts_us:
+    approximate time for which rows are kept; None means for ever.
+    """
+    # The remaining width of a partly merged run does not show what a timestep writes: its density does.
+    # A timestep that is processed in parts writes a run for each, and a hot hash may be a dense part.
     fresh = [run for run in runs if run.level == 0 and run.span]
     if not fresh:
         return ()
@@ -111,10 +120,10 @@ def plan_merges(
 
 
 def _meet(runs: Sequence[Run], one: Merge, other: Merge) -> bool:
-    """Whether two merges take the same run at the same hashes.
+    """Return whether two merges take the same run at the same hashes.
 
-    Those of two sweeps may, where levels do not follow ages. What both wrote would hold the same rows, and one of them
-    might bring back what the other one has let go.
+    Merges of two sweeps may do so if levels do not follow ages. Both outputs would contain the
+    same rows, and one might bring back what the other dropped.
     """
     shared = set(one.seqs) & set(other.seqs)
     where = one.where.intersect(other.where) if shared else Intervals.nothing()
@@ -124,7 +133,7 @@ def _meet(runs: Sequence[Run], one: Merge, other: Merge) -> bool:
 
 
 def portion(own: Intervals, index: int, count: int) -> Intervals:
-    """Part `index` of `count` parts of equal width of a set of hashes."""
+    """Return part `index` of `count` parts of equal width of a set of hashes."""
     lo, hi = own.width * index // count, own.width * (index + 1) // count
     out, passed = [], 0
     for start, stop in own:
@@ -137,7 +146,8 @@ def portion(own: Intervals, index: int, count: int) -> Intervals:
 
 
 def _slices(rows: float, width: float, period: int, policy: MergePolicy) -> int:
-    """Slices of a sweep: the whole period, or a power of two, which seldom changes as batches grow and shrink.
+    """Return the number of slices of a sweep: the whole period, or a power of two, which seldom
+    changes.
 
     width: bytes of a row.
     """
@@ -146,7 +156,9 @@ def _slices(rows: float, width: float, period: int, policy: MergePolicy) -> int:
 
 
 def _due(timestep: int, period: int, slices: int) -> int | None:
-    """Slice number to take at a timestep, or None: `slices` of every `period` timesteps are due, evenly."""
+    """Return the slice to take at a timestep, or None: `slices` of every `period` timesteps take
+    one, evenly.
+    """
     phase = timestep % period
     index = phase * slices // period
     return index if phase == 0 or index != (phase - 1) * slices // period else None
@@ -161,7 +173,9 @@ def _merge(
     last: bool,
     lasts_us: int | None,
 ) -> tuple[Merge, ...]:
-    """Merges of one sweep in one slice: one, or as many as there are histories in it that have little in common."""
+    """Return the merges of one sweep in one slice: one per history that has little in common with
+    the others.
+    """
     met = [(run, run.clip.intersect(where)) for run in runs]
     met = [(run, clip) for run, clip in met if clip]
     wanted = np.array([run.level == sweep or (last and run.level >= sweep) for run, _ in met])
@@ -183,7 +197,7 @@ def _merge(
 
 
 def _of_like_time(runs: Sequence[Run], lasts_us: int | None) -> list[slice]:
-    """Runs, newest first, cut where merging would spread what waits for one time over more time."""
+    """Cut runs, newest first, where merging would spread rows that expire together over more time."""
     if lasts_us is None:
         return [slice(0, len(runs))]
     cuts, span, widest = [0], None, lasts_us // APART
@@ -202,9 +216,10 @@ def _of_like_time(runs: Sequence[Run], lasts_us: int | None) -> list[slice]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Cells whose runs with oldest <= seq <= newest are to be merged; bottom: no older run holds any of them."""
+    """Cells whose runs with oldest <= seq <= newest are to be merged."""
 
     bottom: bool
+    """Whether no older run contains any of the cells."""
     newest: int
     oldest: int
     cells: IntArray
@@ -214,21 +229,21 @@ class _Group:
 class _Cells:
     """A slice, cut wherever a run begins or ends.
 
-    Where bins of different histories meet in one task, neither levels nor ages of runs are alike everywhere. Within a
-    cell they are: what is merged there are the runs wanted and all that lie between them in age, or what is merged
-    would overtake those.
-
-    edges: of cells, ascending; cell i is [edges[i], edges[i + 1]). runs: newest first. held: shape (runs, cells),
-    whether a run holds a cell.
+    Where bins of different histories meet in one task, neither levels nor ages of runs are the
+    same everywhere. Within a cell they are. A merge there takes the wanted runs and all runs
+    between them in age; otherwise its output would overtake those.
     """
 
     edges: list[int]
+    """Edges of cells, ascending; cell i is [edges[i], edges[i + 1])."""
     runs: list[Run]
+    """Newest first."""
     held: npt.NDArray[np.bool_]
+    """Whether a run contains a cell. Shape (runs, cells)."""
 
     @classmethod
     def of(cls, met: Sequence[tuple[Run, Intervals]]) -> _Cells:
-        """Of runs and where they count."""
+        """Build from runs and where they count."""
         edges = sorted({edge for _, clip in met for span in clip for edge in span})
         place = {edge: i for i, edge in enumerate(edges)}
         steps = np.zeros((len(met), len(edges)), dtype=np.int8)
@@ -240,18 +255,20 @@ class _Cells:
 
     @cached_property
     def seqs(self) -> IntArray:
-        """Of the runs."""
+        """Seqs of the runs."""
         return np.array([run.seq for run in self.runs], dtype=np.int64)
 
     @cached_property
     def rows(self) -> npt.NDArray[np.float64]:
-        """How many rows of a run lie in a cell: shape (runs, cells)."""
+        """Number of rows of a run in a cell. Shape (runs, cells)."""
         density = np.array([run.rows / run.span if run.span else 0.0 for run in self.runs])
         widths = np.array([float(hi - lo) for lo, hi in pairwise(self.edges)])
         return np.asarray(self.held * density[:, None] * widths)
 
     def groups(self, wanted: npt.NDArray[np.bool_]) -> list[_Group]:
-        """Cells in which at least two wanted runs meet, those of like history together, newest first."""
+        """Return the cells in which at least two wanted runs meet, grouped by history, newest
+        first.
+        """
         taken, seqs = self.held[wanted], self.seqs[wanted]
         newest = seqs[taken.argmax(axis=0)]
         oldest = seqs[::-1][taken[::-1].argmax(axis=0)]
@@ -263,17 +280,17 @@ class _Cells:
         return [_Group(*key, np.array(cells[key])) for key in sorted(cells, reverse=True)]
 
     def cost(self, group: _Group) -> float:
-        """Rows that merging a group reads."""
+        """Return how many rows merging a group reads."""
         return float(self.rows[np.ix_(self._between(group), group.cells)].sum())
 
     def within(self, group: _Group, alike: slice) -> bool:
-        """Whether a group has no runs in its cells but some of these."""
+        """Return whether the cells of a group contain only runs of the given ones."""
         met = self._between(group)
         met[alike] = False
         return not bool(self.held[np.ix_(met, group.cells)].any())
 
     def merge(self, group: _Group, level: int) -> Merge:
-        """The merge of a group."""
+        """Return the merge of a group."""
         between = self._between(group)
         met = between & self.held[:, group.cells].any(axis=1)
         spans = ((self.edges[cell], self.edges[cell + 1]) for cell in group.cells.tolist())
@@ -291,10 +308,12 @@ class _Cells:
 def _joined(
     cells: _Cells, groups: Sequence[_Group], policy: MergePolicy, alike: slice
 ) -> list[_Group]:
-    """Groups, joined with the one before where that reads few rows more: each writes a file of its own.
+    """Join a group with the previous one if that reads few additional rows: each group writes a
+    file.
 
-    alike: the runs that they are of. A timestep that is handled in parts writes runs of one seq that may be alike with
-    others each: what is joined takes in none of those, which have merges of their own.
+    alike: the runs that the groups are made of. A timestep that is processed in parts writes
+    several runs of one seq, and each may belong with other runs: a joined group must not include
+    any of those, which have merges of their own.
     """
     out: list[tuple[_Group, float]] = []
     for group in groups:

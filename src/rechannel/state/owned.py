@@ -1,8 +1,9 @@
-"""Folders that no other user of the machine may change, and files that no other may read.
+"""Folders that no other user of the machine can change, and files that no other user can read.
 
-A folder of a well-known name can be made by anyone who comes first, and who owns a folder may exchange whatever lies in
-it. So a folder is used only if this user owns it, if no other user may write into it, and if neither all users nor
-the owner of the folder above can put another one in its place. One that others can only read is closed to them.
+Any user can be the first to make a folder with a well-known name, and the owner of a folder can
+replace its contents. So a folder is used only if this user owns it, no other user may write into
+it, and neither all users nor the owner of the parent folder can put another one in its place. If
+others can only read it, their permissions are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def runtime_folder() -> Path:
-    """Where this user's processes leave notes for each other; it need not be there."""
+    """Return the folder in which this user's processes leave notes for each other; it may not
+    exist.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and Path(base).is_absolute():
         return Path(base) / "rechannel"
@@ -28,52 +31,54 @@ def runtime_folder() -> Path:
 
 
 def owned_folder(path: Path) -> Path:
-    """The folder, made with mode 0700 if it is absent, and closed to other users if they can read it.
+    """Return a folder that belongs to this user alone.
 
-    Raises RefusedError unless it is this user's alone, OSError.
+    It is made with mode 0700 if it is absent, and closed to other users if they can read it.
+    Raises RefusedError if other users can change it, OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     why = why_not_owned(path)
     if why is not None:
-        msg = (
-            f"{path} {why}, so that what lies in it could be anybody's: name or make another folder"
-        )
+        msg = f"{path} {why}, so other users could change its contents: use another folder"
         raise RefusedError(msg)
     close_to_others(path)
     return path
 
 
 def close_to_others(path: Path) -> None:
-    """Take from other users what they may do in a folder of this user's. Raises OSError."""
+    """Remove other users' permissions on a folder of this user. Raises OSError."""
     mode = stat.S_IMODE(path.lstat().st_mode)
     if mode & _OTHERS:
         path.chmod(mode & ~_OTHERS)
 
 
 def why_not_owned(path: Path) -> str | None:
-    """Why a folder is not this user's alone, in words that follow its name; None if it is. Raises OSError."""
+    """Return why a folder is not this user's alone, in words that follow its name; None if it is.
+
+    Raises OSError.
+    """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        return "is no folder of its own (a link, or a file)"
+        return "is a link or a file, not a folder"
     if found.st_uid != os.geteuid():
         return f"belongs to another user (uid {found.st_uid}, not {os.geteuid()})"
     if found.st_mode & _OTHERS_WRITE:
         return f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
-    # A user who may write into the folder above may move this one away, unless that one is sticky, as /tmp is.
+    # A user who may write into the parent folder can move this one away, unless the parent is sticky, like /tmp.
     above = path.parent.stat()
     if above.st_mode & stat.S_ISVTX:
         return None
     if above.st_mode & stat.S_IWOTH:
-        return f"lies in a folder in which all users may exchange it ({path.parent})"
+        return f"is in a folder in which all users may replace it ({path.parent})"
     if above.st_uid not in (0, os.geteuid()):
-        return f"lies in a folder of another user, who may exchange it ({path.parent}, uid {above.st_uid})"
+        return f"is in a folder of another user, who may replace it ({path.parent}, uid {above.st_uid})"
     return None
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a file that this user alone can read, in place of one of that name. Raises OSError."""
+    """Write a file that only this user can read, replacing an existing one. Raises OSError."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -81,7 +86,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def read_secret(path: Path) -> str | None:
-    """What a file holds that this user wrote, in a folder of this user's; None where there is no such file."""
+    """Return a file that this user wrote, in a folder of this user; None if there is no such file."""
     try:
         if why_not_owned(path.parent) is not None:
             return None

@@ -1,9 +1,9 @@
-"""Sealed records: small JSON files that say themselves whether they are still what was written.
+"""Sealed records: small JSON files that contain the checksum of their own contents.
 
-A record is one JSON object in canonical form (sorted keys, no spaces, ASCII) with a `format` number
-and, as its last member, `xxh3`: the XXH3-64 of the canonical text without that member, as 16
-hexadecimal digits. The seal may never change, so that every later version of Rechannel can tell a
-newer file from a damaged one.
+A record is one JSON object in canonical form (sorted keys, no spaces, ASCII) with a `format`
+number and, as its last member, `xxh3`: the XXH3-64 of the canonical text without that member, as
+16 hexadecimal digits. The seal may never change, so that every later version of Rechannel can
+distinguish a newer file from a damaged one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _SEAL_LENGTH = len(',"xxh3":"0123456789abcdef"}')
 def seal(record: Mapping[str, Any]) -> bytes:
     """Write a record that has a `format` member.
 
-    Raises TypeError or ValueError for what JSON cannot hold.
+    Raises TypeError or ValueError for values that JSON cannot hold.
     """
     body = canonical(record)
     return body[:-1] + _seal_of(body)
 
 
 def canonical(record: Mapping[str, Any]) -> bytes:
-    """Write JSON in the one form that equal records share. Raises TypeError or ValueError for what JSON cannot hold."""
+    """Write JSON in the one form that equal records share.
+
+    Raises TypeError or ValueError for values that JSON cannot hold.
+    """
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
@@ -37,9 +40,9 @@ def canonical(record: Mapping[str, Any]) -> bytes:
 def unseal(data: bytes | memoryview, *, name: str, newest: int) -> dict[str, Any]:
     """Read a record that `seal` wrote.
 
-    name: what the file is called in messages. newest: the highest `format` that the caller
-    understands. Raises DamagedStateError if any byte differs from what was written,
-    NewerFormatError for a later format.
+    name: what messages call the file. newest: the highest `format` that the caller understands.
+    Raises DamagedStateError if any byte differs from what was written, NewerFormatError for a
+    later format.
     """
     raw = bytes(data)
     body, tail = raw[:-_SEAL_LENGTH] + b"}", raw[-_SEAL_LENGTH:]

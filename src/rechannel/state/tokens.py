@@ -1,6 +1,8 @@
-"""Where a served job leaves the token that was made for it, so that commands of the same user find it by the URL.
+"""Where a served job leaves its generated token, so that commands of the same user find it by the
+URL.
 
-One file per address, such as `127.0.0.1-8520.token`, in the user's runtime folder; it holds the token and nothing else.
+One file per address, such as `127.0.0.1-8520.token`, in the user's runtime folder; it contains
+only the token.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ _LOCALHOST = ("127.0.0.1", "::1")
 
 
 def token_file(host: str, port: int) -> Path:
-    """The file of the server that is bound to an address."""
+    """Return the file of the server that is bound to an address."""
     return runtime_folder() / f"{ipaddress.ip_address(host.partition('%')[0])}-{port}.token"
 
 
 def leave_token(host: str, port: int, token: str) -> Path:
-    """Write it. Raises RefusedError when the runtime folder is not this user's alone, OSError."""
+    """Write the token file. Raises RefusedError if other users can change the runtime folder,
+    OSError.
+    """
     path = token_file(host, port)
     owned_folder(path.parent)
     write_secret(path, token)
@@ -35,10 +39,11 @@ def take_token_away(path: Path, token: str) -> None:
 
 
 def token_left_for(url: str) -> str | None:
-    """The token of the server at a URL of this machine, if this user started it; None for all others.
+    """Return the token of the server at a URL of this machine, if this user started it; None
+    otherwise.
 
-    A server that is bound to every address is found by loopback only: another address may be of another machine, and a
-    token is no one else's to see.
+    A server that is bound to every address is found by loopback only: another address may belong
+    to another machine, which must not see the token.
     """
     try:
         parts = urlsplit(url)

@@ -304,7 +304,7 @@ def test_keys_that_cannot_be_compared_are_refused():
         keys_equal([pa.array([1])], [pa.array(["1"])])
     with pytest.raises(ValueError, match="1 and 2 rows"):
         keys_equal([pa.array([1])], [pa.array([1, 2])])
-    with pytest.raises(ValueError, match="number of fields"):
+    with pytest.raises(ValueError, match="numbers of fields"):
         keys_equal([pa.array([{"a": 1}])], [pa.array([{"a": 1, "b": 2}])])
     with pytest.raises(ValueError, match="argument"):
         keys_equal([pa.array([1])], [pa.array([1]), pa.array([2])])

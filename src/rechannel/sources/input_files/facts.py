@@ -29,7 +29,7 @@ def refused(file: str, error: OSError) -> SourceError | StorageError:
         )
     if error.errno in _DENIED:
         return NotPermittedError(
-            f"{file} may not be read: {error.strerror or error}. Waiting does not change that: let the user of this"
+            f"{file} may not be read: {error.strerror or error}. Waiting does not help: let the user of this"
             " process read it, and start again"
         )
     return StorageError(f"{file} cannot be read now: {error.strerror or error}")

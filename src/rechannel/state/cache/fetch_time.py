@@ -1,7 +1,7 @@
-"""How many bytes this thread has fetched from afar, and how long that took.
+"""How many bytes this thread has fetched remotely, and how long that took.
 
-A task fetches deep inside of what it does (a look-up, a merge), so it reads the tally before and
-after. Per thread, because tasks of one process may run in threads of it.
+Fetching happens deep inside a task's work (a look-up, a merge), so a task reads the counters
+before and after. They are per thread, because tasks of one process may run in its threads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """bytes: fetched. ms: spent on it, the writing into the cache included. requests: made."""
+    """Totals of a thread."""
 
     bytes: int = 0
+    """Bytes fetched."""
     ms: float = 0.0
+    """Time spent, including writing to the cache."""
     requests: int = 0
+    """Requests made."""
 
     def since(self, before: Fetched) -> Fetched:
-        """What was added after `before`."""
+        """Return the difference to an earlier total."""
         return Fetched(
             bytes=self.bytes - before.bytes,
             ms=self.ms - before.ms,
@@ -38,13 +41,13 @@ _tally = _Tally()
 
 
 def fetched() -> Fetched:
-    """What this thread has fetched since it began."""
+    """Return what this thread has fetched so far."""
     return _tally.now
 
 
 @contextmanager
 def fetching(size: int) -> Iterator[None]:
-    """Count a request of `size` bytes and the time of the block; nothing if it raises."""
+    """Count a request of `size` bytes and the duration of the block; nothing if it raises."""
     start = time.perf_counter()
     yield
     now = _tally.now

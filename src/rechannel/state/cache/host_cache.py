@@ -1,12 +1,12 @@
-"""The cache of a host: a directory of files of which some bytes are here, bounded, for all processes.
+"""The cache of a host: a bounded directory of partly present files, shared by all processes.
 
-It may be deleted at any time, whole or in part. Nothing is ever looked up in it by name alone: a
-file's name holds the version of what it was fetched from, so what was replaced is not found again.
-Files of segments that are gone are not used any more, and so go first when room is made.
+It may be deleted at any time, entirely or in part. Nothing in it is ever looked up by name alone:
+a file's name includes the version of the original, so the copy of a replaced file is never found.
+Copies of deleted segments are no longer used, so they are the first to be evicted.
 
-The bound is of allocated bytes. It is kept by the process that has fetched or written a sixteenth of it since
-it last looked: it may be exceeded by that much per process, and by what open files that were deleted
-still hold. A segment larger than the bound is not kept.
+The bound counts allocated bytes. A process enforces it whenever it has fetched or written a
+sixteenth of the bound since its last check: the cache may exceed it by that much per process, and
+by what deleted files that are still open occupy. A segment larger than the bound is not kept.
 """
 # ruff: noqa: PTH100, PTH108
 
@@ -28,16 +28,16 @@ from rechannel.state.owned import close_to_others, owned_folder, why_not_owned
 from rechannel.state.store import Backing, Facts
 
 VARIABLE = "RECHANNEL_CACHE_DIR"
-"""Environment variable of a worker: its host's cache, whatever the job's settings say."""
+"""Environment variable of a worker: the cache of its host, overriding the job's settings."""
 
 _LOCK = ".lock"
 _LOOK_AFTER = 16
-"""A process looks at the whole cache after it has added this fraction of the bound."""
+"""A process checks the whole cache after it has added this fraction of the bound (its inverse)."""
 _LEAVE = 0.9
-"""Room is made until this fraction of the bound is used."""
+"""Files are evicted until this fraction of the bound is used."""
 
 _NOWHERE = f"{os.devnull}/none"
-"""A path at which there can be no file."""
+"""A path at which no file can exist."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,23 +47,25 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class HostCache:
-    """directory: absolute, on a disk of the host. limit: bytes that may be kept.
+    """The cache in a directory.
 
-    Nothing here raises for what goes wrong with the directory: a cache is a help and no need. One that other users can
-    change is not used at all.
+    Problems with the directory never raise: the cache is an optimisation. A directory that other
+    users can change is not used at all.
     """
 
     directory: str
+    """Absolute, on a disk of the host."""
     limit: int
+    """Bytes that may be kept."""
 
     def open(self, backing: Backing, key: str) -> CacheFile:
-        """The file of a key, with what is here of it. Raises MissingFileError."""
+        """Return the file of a key, with whatever is here of it. Raises MissingFileError."""
         facts = backing.facts(key)
         path = self._path(facts) if self._make() else _NOWHERE
         return CacheFile(backing, key, facts, path, self.added)
 
     def keep(self, backing: Backing, key: str, parts: Sequence[memoryview]) -> bool:
-        """Keep what was just written under a key; whether it is kept."""
+        """Keep what was just written under a key. Returns whether it was kept."""
         facts = backing.facts(key)
         if facts.size > self.limit or not self._make():
             return False
@@ -72,7 +74,7 @@ class HostCache:
         return kept
 
     def added(self, size: int) -> None:
-        """Count bytes that were added, and make room when it is time to look."""
+        """Count bytes that were added, and evict files if a check is due."""
         total = _added.get(self.directory, float("inf")) + size
         if total * _LOOK_AFTER < self.limit:
             _added[self.directory] = total
@@ -81,16 +83,18 @@ class HostCache:
         self.sweep()
 
     def sweep(self) -> int:
-        """Delete the least recently used files until there is room; the number of bytes freed."""
+        """Delete the least recently used files until there is room. Returns the number of bytes
+        freed.
+        """
         try:
             descriptor = os.open(f"{self.directory}/{_LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
-            return 0  # there is no directory, so there is nothing in it
+            return 0  # the directory does not exist, so the cache is empty
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return self._make_room()
         except OSError:
-            return 0  # another process is at it, or the directory has just been deleted
+            return 0  # another process is evicting, or the directory has just been deleted
         finally:
             os.close(descriptor)
 
@@ -110,12 +114,12 @@ class HostCache:
         return freed
 
     def _files(self) -> list[tuple[int, int, str]]:
-        """When each file was last used, the bytes it takes, and its path."""
+        """Return when each file was last used, the bytes it occupies, and its path."""
         found = []
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if SUFFIX not in entry.name:
-                    continue  # not ours: a directory may be shared by mistake
+                    continue  # not ours: the directory may be shared by mistake
                 try:
                     facts = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
@@ -124,11 +128,11 @@ class HostCache:
         return found
 
     def _make(self) -> bool:
-        """Whether there is a directory, and no other user can change what lies in it."""
+        """Return whether the directory exists and no other user can change its contents."""
         try:
             owned_folder(Path(self.directory))
         except OSError:
-            return False  # files of the cache then stay in memory
+            return False  # fetched bytes then stay in memory
         except RefusedError as error:
             if self.directory not in _told:
                 _told.add(self.directory)
@@ -141,23 +145,25 @@ class HostCache:
 
 
 def cache_of(directory: str, limit: int) -> HostCache:
-    """The cache of the host that this process runs on. `{uid}` in a name is the user of this process."""
+    """Return the cache of this process's host. `{uid}` in a name stands for the user of this
+    process.
+    """
     name = os.environ.get(VARIABLE) or directory
     return HostCache(os.path.abspath(name.replace("{uid}", str(os.getuid()))), limit)
 
 
 def check_cache(directory: str) -> None:
-    """Close a directory, if it is here, to other users.
+    """Close an existing directory to other users.
 
-    Raises RefusedError for one of another user, and for one that others can write to or exchange.
+    Raises RefusedError if it belongs to another user, or if others can write to it or replace it.
     """
     path = Path(cache_of(directory, 0).directory)
     with contextlib.suppress(OSError):
         why = why_not_owned(path)
         if why is not None:
             msg = (
-                f"the cache {path} {why}: what tasks read from it could be anybody's. Delete it, or name another"
-                " directory: Settings(cache=...), or RECHANNEL_CACHE_DIR on the host"
+                f"the cache {path} {why}: other users could change what tasks read from it. Delete it, or use"
+                " another directory: Settings(cache=...), or RECHANNEL_CACHE_DIR on the host"
             )
             raise RefusedError(msg)
         close_to_others(path)

@@ -1,8 +1,8 @@
-"""Files mapped into memory, kept per process and shared by all who read one path.
+"""Files mapped into memory, kept per process and shared by all readers of a path.
 
-A map is used again only while the file behind the path is still the same one: a state directory
-may be removed and made anew under a living process. The file descriptor is closed at once, so that
-the number of maps is not bounded by the number of open files.
+A map is reused only while the path still names the same file: a state directory may be removed and
+made again while the process lives. The file descriptor is closed at once, so that the number of
+maps is not limited by the number of open files.
 """
 # ruff: noqa: PTH116
 
@@ -28,7 +28,7 @@ _maps: Lru[str, _Mapped] = Lru(_MAPS_KEPT)
 
 
 def map_file(path: str) -> memoryview:
-    """All bytes of a file, as a view of its map. Raises OSError as opening a file does."""
+    """Return all bytes of a file, as a view of its map. Raises OSError as opening a file does."""
     identity = _identity(path)
     mapped = _maps.get(path)
     if mapped is None or mapped.identity != identity:
@@ -38,7 +38,7 @@ def map_file(path: str) -> memoryview:
 
 
 def open_map(path: str) -> memoryview:
-    """All bytes of a file, as a view of a map of their own. Raises OSError."""
+    """Return all bytes of a file, as a view of a new map. Raises OSError."""
     if os.stat(path).st_size == 0:
         return memoryview(b"")  # nothing to map
     with pa.memory_map(path) as source:

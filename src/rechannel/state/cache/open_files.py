@@ -1,9 +1,8 @@
-"""A bounded cache of open files: the least recently used entry goes first, and entries of vanished
-files go too.
+"""A bounded cache of open files that evicts the least recently used entry, and entries of deleted
+files.
 
-A mapped file that was deleted keeps its disk space for as long as it is mapped. So that a cache
-does not hold space that was meant to be freed, every few insertions it is asked which entries are
-dead.
+A mapped file that was deleted occupies disk space for as long as it is mapped. So that the cache
+does not hold space that was meant to be freed, it checks for dead entries every few insertions.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Lru(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """Return the entry and make it the most recent one."""
+        """Return an entry and make it the most recent one."""
         with self._lock:
             value = self._entries.get(key)
             if value is not None:
@@ -42,7 +41,9 @@ class Lru(Generic[K, V]):
             return value
 
     def put(self, key: K, value: V, dead: Callable[[K, V], bool]) -> None:
-        """Insert or replace an entry; now and then drop those that `dead` says are gone."""
+        """Insert or replace an entry; every few calls, remove the entries for which `dead` returns
+        true.
+        """
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)
@@ -56,6 +57,6 @@ class Lru(Generic[K, V]):
                 self.discard(suspect)
 
     def discard(self, key: K) -> None:
-        """Remove an entry if it is there."""
+        """Remove an entry if it exists."""
         with self._lock:
             self._entries.pop(key, None)

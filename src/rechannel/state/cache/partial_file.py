@@ -1,19 +1,19 @@
-"""One file of which only some bytes are here: a sparse file in the cache, mapped.
+"""A file of which only some bytes are here: a sparse file in the cache, mapped.
 
-    bytes of the file, at their places | up to the next 64 KiB | one byte per 64 KiB: whether it is here
+    bytes of the file, in place | padding to 64 KiB | one byte per 64 KiB: whether it is here
 
-Content and presence are one file, so that they can only vanish together. All processes of a host
-write into it, without locks: all that write a block write the same bytes, and says that it is here
-when they are. At worst two of them fetch one block.
+Content and presence are in one file, so they can only vanish together. All processes of a host
+write to it without locks: all writers of a block write the same bytes, and mark it present
+afterwards. At worst, two of them fetch the same block.
 
-The map is *private* (copy on write): what other processes write is seen, and nothing written
-through the map reaches the file. So when the file vanishes under a reader (deleted to make room,
-with its directory, or the disk is full) the reader goes on in memory of its own, in the same map,
-and the views that numpy has of it stay right. Files are written by `pwrite`, never through a map:
-a full disk is then an error to handle and not the end of the process.
+The map is *private* (copy on write): writes of other processes are visible, and nothing written
+through the map reaches the file. So if the file vanishes under a reader (evicted, deleted with its
+directory, or the disk is full), the reader continues in memory of its own, in the same map, and
+numpy's views of it stay valid. Files are written by `pwrite`, never through a map: a full disk is
+then an error to handle, and does not kill the process.
 
-What the cache holds may be wrong after a power failure. Blocks are checked against the checksums in
-the segment anyway; `mend` fetches one anew.
+After a power failure, the cache may contain wrong bytes. Blocks are checked against the checksums
+in the segment anyway; `mend` fetches a block again.
 """
 # ruff: noqa: PTH105, PTH108, PTH116
 
@@ -34,22 +34,24 @@ from rechannel.state.cache.mapped_files import open_map
 from rechannel.state.store import Backing, Facts, Spans
 
 PIECE = 1 << 16
-"""Bytes that are here together or not at all."""
+"""Bytes that are either all present or all absent."""
 
 _AT_ONCE = 8 << 20
-"""Bytes per request, so that what two processes may fetch twice, and what is in memory, is bounded."""
+"""Bytes per request; it bounds what two processes may fetch twice, and what is held in memory."""
 
 SUFFIX = ".part"
-"""In the name of every file of a cache, those that are being written included."""
+"""Part of the name of every file of a cache, including those being written."""
 
 
 class CacheFile:
-    """`Ranges` in a file of the cache; in memory where there can be no such file."""
+    """`Ranges` in a file of the cache; in memory if there can be no such file."""
 
     def __init__(
         self, backing: Backing, key: str, facts: Facts, path: str, added: Callable[[int], None]
     ) -> None:
-        """Open or make the file; without one it goes without. added: told of bytes put into it."""
+        """Open or make the file, or continue without one. added: called with the number of bytes
+        written to it.
+        """
         self._backing = backing
         self._key = key
         self._size = facts.size
@@ -73,7 +75,7 @@ class CacheFile:
         return np.frombuffer(whole, np.uint8, self._pieces, self._pieces * PIECE)
 
     def _shared(self) -> memoryview | None:
-        """A map of a complete file that keeps no descriptor open, unlike Python's own."""
+        """Return a map of a complete file that keeps no descriptor open, unlike Python's own."""
         try:
             whole = open_map(self._path)
         except OSError:
@@ -84,34 +86,34 @@ class CacheFile:
         return whole
 
     def need(self, spans: Spans) -> None:
-        """Fetch what is not here. See `Ranges.need`."""
+        """Fetch the bytes that are not here. See `Ranges.need`."""
         missing = self._missing(spans)
         if len(missing):
             for run in _requests(missing):
                 self._fetch([(a * PIECE, min(b * PIECE, self._size)) for a, b in run])
 
     def mend(self, start: int, stop: int) -> None:
-        """Fetch bytes that are here anew. See `Ranges.mend`."""
+        """Fetch bytes again that are here. See `Ranges.mend`."""
         pieces = np.arange(start // PIECE, -(-stop // PIECE))
         for run in _requests(pieces):
             spans = [(a * PIECE, min(b * PIECE, self._size)) for a, b in run]
             parts = self._fetch(spans)
-            if self._own is not None:  # also where the map no longer follows the file
+            if self._own is not None:  # even if the map no longer follows the file
                 for (first, last), part in zip(spans, parts, strict=True):
                     self._own[first:last] = bytes(part)
 
     def discard(self) -> None:
-        """Delete the file, if it is still this one."""
+        """Delete the file, unless it has been replaced."""
         if not self.gone():
             _unlink(self._path)
 
     def gone(self) -> bool:
-        """Whether the file is another one, or none, by now."""
+        """Return whether the file has been deleted or replaced."""
         return self._identity is None or _identity(self._path) != self._identity
 
     def used(self) -> None:
-        """Say that the file is of use: the least recently used ones go first."""
-        with contextlib.suppress(OSError):  # it is gone, which `gone` says
+        """Mark the file as recently used."""
+        with contextlib.suppress(OSError):  # deleted, which `gone` reports
             os.utime(self._path)
 
     def _missing(self, spans: Spans) -> npt.NDArray[np.int64]:
@@ -127,7 +129,7 @@ class CacheFile:
             for (start, stop), part in zip(spans, parts, strict=True):
                 if len(part) != stop - start:
                     msg = (
-                        f"{self._key} ends before byte {stop} of {self._size}: it was cut short."
+                        f"{self._key} ends before byte {stop} of {self._size}: it was truncated."
                         " Restore it from a copy of the state directory"
                     )
                     raise DamagedStateError(msg)
@@ -139,7 +141,9 @@ class CacheFile:
         return parts
 
     def _write(self, spans: Sequence[tuple[int, int]], parts: Sequence[bytes | memoryview]) -> bool:
-        """Put bytes into the file and say so; False when it cannot be written or is another one."""
+        """Write bytes to the file and mark them present; False if it cannot be written or was
+        replaced.
+        """
         if self._identity is None:
             return False
         try:
@@ -160,10 +164,10 @@ class CacheFile:
         return True
 
     def _hold(self, spans: Sequence[tuple[int, int]], parts: Sequence[bytes | memoryview]) -> None:
-        """Put bytes into memory of this process, where the file would have them."""
+        """Write bytes to memory of this process, at their places in the file."""
         self._identity = None
         if self._own is None:
-            return  # the file was complete: only `mend` comes here, and its caller looks again
+            return  # the file was complete: only `mend` gets here, and its caller checks again
         at = self._pieces * PIECE
         for (start, stop), part in zip(spans, parts, strict=True):
             self._own[start:stop] = bytes(part)
@@ -172,7 +176,7 @@ class CacheFile:
 
 
 def write_whole(path: str, facts: Facts, parts: Sequence[memoryview]) -> bool:
-    """Put a file into the cache whole; False when it cannot be."""
+    """Write a complete file to the cache; False if it cannot be written."""
     pieces = -(-facts.size // PIECE)
     temporary = _beside(path)
     try:
@@ -192,12 +196,16 @@ def write_whole(path: str, facts: Facts, parts: Sequence[memoryview]) -> bool:
 
 
 def _beside(path: str) -> str:
-    """A name beside it that nothing else uses, also no process of another container."""
+    """Return a name next to a path that nothing else uses, not even a process of another
+    container.
+    """
     return f"{path}.{secrets.token_hex(8)}"
 
 
 def _open_private(path: str, length: int) -> tuple[tuple[int, int] | None, mmap.mmap]:
-    """Identity and map of the file, which is made if it is absent; (None, memory) if it cannot."""
+    """Return identity and map of the file, which is made if it is absent; (None, memory) if that
+    fails.
+    """
     try:
         descriptor = _open_or_make(path, length)
         try:
@@ -212,7 +220,7 @@ def _open_private(path: str, length: int) -> tuple[tuple[int, int] | None, mmap.
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # no room, no permission, no descriptors left: a cache is a help and no need
+        pass  # no space, no permission, no descriptors left: the cache is an optimisation
     return None, mmap.mmap(-1, max(1, length))
 
 
@@ -238,7 +246,7 @@ def _open_or_make(path: str, length: int) -> int:
 
 
 def _requests(pieces: npt.NDArray[np.int64]) -> list[list[tuple[int, int]]]:
-    """Ascending pieces as runs [first, last), no more in a request than are fetched at once."""
+    """Return ascending pieces as runs [first, last), grouped into requests of limited size."""
     most = _AT_ONCE // PIECE
     return [_runs(pieces[at : at + most]) for at in range(0, len(pieces), most)]
 

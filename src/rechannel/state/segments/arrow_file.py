@@ -1,8 +1,9 @@
-"""An Arrow IPC file in pieces: written without copying column buffers, cut where the footer begins.
+"""An Arrow IPC file in pieces: written without copying column buffers, cut where the footer
+begins.
 
-The Arrow file format ends in: footer, length of the footer (4 bytes, little-endian), "ARROW1". It
+The Arrow file format ends with the footer, its length (4 bytes, little-endian) and "ARROW1". It
 begins with "ARROW1" and two zeros; then every message begins with 0xFFFFFFFF and the length of its
-description (4 bytes each), behind which its values lie.
+description (4 bytes each), and its values follow the description.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _CONTINUES = 0xFFFFFFFF
 
 
 class _Sink:
-    """A file object that keeps what is written to it. Arrow hands column buffers over uncopied."""
+    """A file object that keeps what is written to it. Arrow passes column buffers without copying
+    them.
+    """
 
     closed = False
 
@@ -32,14 +35,14 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def in_pieces(*batches: pa.RecordBatch) -> list[memoryview]:
-    """Bytes of an Arrow IPC file with these batches, at least one."""
+    """Return the bytes of an Arrow IPC file with these batches, at least one."""
     sink = _Sink()
     with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batches[0].schema) as writer:
         for batch in batches:
@@ -48,9 +51,11 @@ def in_pieces(*batches: pa.RecordBatch) -> list[memoryview]:
 
 
 def head_end(file: memoryview, need: Callable[[int, int], None]) -> int:
-    """First byte of the values of a file with one batch: behind its schema and the batch's plan.
+    """Return the first byte of the values of a file with one batch: after its schema and the
+    batch's description.
 
-    need: told of the bytes [start, stop) before they are read. 0 when it begins unlike an Arrow file.
+    need: called with the bytes [start, stop) before they are read. Returns 0 if the file does not
+    begin like an Arrow file.
     """
     at = _FIRST_MESSAGE
     for _ in ("schema", "batch"):
@@ -66,7 +71,9 @@ def head_end(file: memoryview, need: Callable[[int, int], None]) -> int:
 
 
 def footer_start(parts: Sequence[memoryview]) -> int:
-    """First byte of the footer of a file in pieces; 0 when it does not end like an Arrow file."""
+    """Return the first byte of the footer of a file in pieces; 0 if it does not end like an Arrow
+    file.
+    """
     total = sum(map(len, parts))
     if total < _END:
         return 0

@@ -1,9 +1,9 @@
-"""Checksums of a file by blocks, kept inside the file, checked no earlier than needed.
+"""Checksums of a file by blocks, stored inside the file, and checked no earlier than needed.
 
     data | trailer | footer
 
-The data are cut into blocks, counted from the first byte of the file. The trailer holds the XXH3-64
-of every block, of the footer, and of itself, so that every byte of the file is covered:
+The data are divided into blocks, counted from the first byte of the file. The trailer contains the
+XXH3-64 of every block, of the footer, and of itself, so that every byte of the file is covered:
 
     8 bytes per block  its checksum
     8 bytes per mark   from version 2 on: see `Trailer.marks`
@@ -14,8 +14,8 @@ of every block, of the footer, and of itself, so that every byte of the file is 
     8                  "RCHNLSUM"
 
 All numbers are little-endian and unsigned. The trailer is found from its end, where the footer
-begins. A block has 1 MiB in version 1, and 64 KiB from version 2 on: where only some bytes of a file
-are here, what is fetched to check one value is one block.
+begins. A block has 1 MiB in version 1, and 64 KiB from version 2 on: if only some bytes of a file
+are here, checking one value fetches one block.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ import xxhash
 from rechannel.state.store import Ranges, Spans
 
 BLOCK = 1 << 20
-"""Bytes of data under one checksum in version 1."""
+"""Bytes of data per checksum in version 1."""
 
 FINE_BLOCK = 1 << 16
-"""Bytes of data under one checksum from version 2 on."""
+"""Bytes of data per checksum from version 2 on."""
 
 _MAGIC = b"RCHNLSUM"
 _FACTS = struct.Struct("<QQQ")
@@ -44,24 +44,26 @@ _END = _FACTS.size + _SEAL.size
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trailer:
-    """What the trailer says.
-
-    sums: checksum of every block, shape (blocks,). data: bytes of data. footer: checksum of the
-    footer. version: format of the file. marks: whatever the writer wants to know before it reads
-    the data, shape (marks,); none in version 1. digest: of the bytes of a trailer that was read, see
-    `digest_of`.
-    """
+    """The contents of a trailer."""
 
     sums: npt.NDArray[np.uint64]
+    """Checksum of every block. Shape (blocks,)."""
     data: int
+    """Bytes of data."""
     footer: int
+    """Checksum of the footer."""
     version: int
+    """Format of the file."""
     marks: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    """What the reader needs before it reads the data, as chosen by the writer. Shape (marks,);
+    none in version 1.
+    """
     digest: str = ""
+    """Digest of the bytes of a trailer that was read, see `digest_of`."""
 
     @property
     def block(self) -> int:
-        """Bytes of data under one checksum."""
+        """Bytes of data per checksum."""
         return _block_size(self.version)
 
     @classmethod
@@ -83,14 +85,14 @@ class Trailer:
         )
 
     def encode(self) -> bytes:
-        """Write the trailer as bytes."""
+        """Return the trailer as bytes."""
         facts = _FACTS.pack(self.data, self.footer, self.version)
         body = self.sums.astype("<u8").tobytes() + self.marks.astype("<u8").tobytes() + facts
         return body + _SEAL.pack(xxhash.xxh3_64_intdigest(body), _MAGIC)
 
     @classmethod
     def decode(cls, file: memoryview, end: int) -> Trailer | None:
-        """Read the trailer that ends at byte `end`; None when there is no intact one."""
+        """Read the trailer that ends at byte `end`; None if there is no intact one."""
         start = end - _END
         if start < 0:
             return None
@@ -113,7 +115,9 @@ class Trailer:
 
     @staticmethod
     def place(file: memoryview, end: int) -> int:
-        """Where the trailer that ends at byte `end` claims to begin, from its last 40 bytes."""
+        """Return where the trailer that ends at byte `end` claims to begin, from its last 40
+        bytes.
+        """
         start = end - _END
         if start < 0:
             return 0
@@ -122,11 +126,11 @@ class Trailer:
 
 
 class BlockCheck:
-    """The blocks of one file and which of them were found good in this process.
+    """The blocks of one file, and which of them were found good in this process.
 
-    Threads may share it: at worst a block is checked twice. A file of which only some bytes are
-    here is asked for a block before the block is checked, and once more if it is not good: what lies
-    in a cache may be wrong where the file is right.
+    Threads may share it: at worst, a block is checked twice. If only some bytes of the file are
+    here, a block is fetched before it is checked, and fetched again if it is wrong: the cache may
+    be damaged while the file is intact.
     """
 
     def __init__(self, file: memoryview, trailer: Trailer, ranges: Ranges | None = None) -> None:
@@ -140,7 +144,7 @@ class BlockCheck:
         self.complete = not len(trailer.sums)
 
     def span(self, start: int, stop: int) -> int | None:
-        """Check the blocks behind bytes [start, stop); the first damaged block, or None."""
+        """Check the blocks of bytes [start, stop). Returns the first damaged block, or None."""
         if start >= stop:
             return None
         first, last = start // self.block, (stop - 1) // self.block
@@ -149,7 +153,7 @@ class BlockCheck:
         return self._check(range(first, last + 1))
 
     def values(self, start: int, width: int, rows: npt.NDArray[np.int64]) -> int | None:
-        """Check the blocks behind some values of a buffer; the first damaged block, or None.
+        """Check the blocks of some values of a buffer. Returns the first damaged block, or None.
 
         start: first byte of the buffer. width: bits of a value. rows: numbers of the values, in
         any order, not empty.
@@ -162,12 +166,12 @@ class BlockCheck:
             return None
         needed = np.zeros(last - first + 1, dtype=np.bool_)
         needed[((rows * width + origin) >> shift) - first] = True
-        if origin % width or self.block * 8 % width:  # else no value lies across a border
+        if origin % width or self.block * 8 % width:  # otherwise no value crosses a block boundary
             needed[((rows * width + (origin + width - 1)) >> shift) - first] = True
         return self._check((np.flatnonzero(needed) + first).tolist())
 
     def blocks_of(self, spans: Spans) -> npt.NDArray[np.int64]:
-        """Blocks behind byte spans, ascending. Empty spans have none. Shape (blocks,)."""
+        """Return the blocks of byte spans, ascending. Empty spans have none. Shape (blocks,)."""
         spans = spans[spans[:, 0] < spans[:, 1]]
         count = len(self._sums)
         opened = np.bincount(spans[:, 0] // self.block, minlength=count + 1)
@@ -175,12 +179,12 @@ class BlockCheck:
         return np.flatnonzero(np.cumsum(opened - closed)[:count])
 
     def bytes_of(self, blocks: npt.NDArray[np.int64]) -> Spans:
-        """The bytes of each block. Shape (blocks, 2)."""
+        """Return the bytes of each block. Shape (blocks, 2)."""
         starts = blocks * self.block
         return np.stack([starts, np.minimum(starts + self.block, len(self._data))], axis=1)
 
     def total(self, blocks: npt.NDArray[np.int64]) -> int:
-        """Bytes in distinct blocks."""
+        """Return the number of bytes in distinct blocks."""
         spans = self.bytes_of(blocks)
         return int((spans[:, 1] - spans[:, 0]).sum())
 
@@ -190,12 +194,12 @@ class BlockCheck:
         return self._good
 
     def blocks(self, blocks: npt.NDArray[np.int64]) -> int | None:
-        """Check blocks; the first damaged one, or None."""
+        """Check blocks. Returns the first damaged one, or None."""
         wanted = blocks[~self._good[blocks]]
         return self._check(wanted.tolist()) if len(wanted) else None
 
     def everything(self) -> list[int]:
-        """Check every block, also those that were good before; all damaged ones."""
+        """Check every block, including those already checked. Returns all damaged ones."""
         return [block for block in range(len(self._sums)) if not self._matches(block)]
 
     def _check(self, blocks: Iterable[int]) -> int | None:
@@ -221,12 +225,14 @@ class BlockCheck:
 
 
 def digest_of(trailer: bytes | memoryview) -> str:
-    """XXH3-128 of a trailer, in hex: all other bytes of the file are under its checksums, so it tells files apart."""
+    """Return the XXH3-128 of a trailer, in hex. It identifies the file, since its checksums cover
+    all other bytes.
+    """
     return xxhash.xxh3_128_hexdigest(trailer)
 
 
 def checksum(parts: Sequence[memoryview]) -> int:
-    """XXH3-64 of the parts, one behind the other."""
+    """Return the XXH3-64 of the concatenated parts."""
     hasher = xxhash.xxh3_64()
     for part in parts:
         hasher.update(part)

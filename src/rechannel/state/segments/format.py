@@ -1,4 +1,4 @@
-"""What a segment is made of, and what is said when it is not what was written."""
+"""The contents of a segment, and the errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _METADATA = b"rechannel.segment"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file. buffers: where its bytes are."""
+    """A column of a file."""
 
     name: str
     buffers: tuple[Buffer, ...]
+    """Where its bytes are."""
 
 
 def batch_of(
@@ -32,7 +33,7 @@ def batch_of(
     facts: Mapping[str, Any],
     dropped: npt.NDArray[np.bool_] | None,
 ) -> pa.RecordBatch:
-    """The batch of a segment. facts: of its writer, for the metadata. Raises ValueError."""
+    """Return the batch of a segment. facts: of its writer, for the metadata. Raises ValueError."""
     if len(hashes) != columns.num_rows or not ascends(hashes):
         msg = f"a segment needs one hash per row, ascending: {len(hashes)} for {columns.num_rows}"
         raise ValueError(msg)
@@ -54,7 +55,7 @@ def batch_of(
 
 
 def facts_of(schema: pa.Schema) -> dict[str, Any]:
-    """What the writer said of itself and of the columns."""
+    """Return what the writer recorded about itself and the columns."""
     facts: dict[str, Any] = json.loads(schema.metadata[_METADATA])
     return facts
 
@@ -65,12 +66,12 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def ascends(hashes: HashArray) -> bool:
-    """Whether no hash is below the one before it."""
+    """Return whether no hash is below the previous one."""
     return bool((hashes[1:] >= hashes[:-1]).all())
 
 
 def block_damaged(key: str, columns: Sequence[Column], size: int, block: int) -> DamagedStateError:
-    """The error for a damaged block of `size` bytes; it names the columns in it."""
+    """Return the error for a damaged block of `size` bytes; it names the columns in the block."""
     start, stop = block * size, (block + 1) * size
     met = [
         column.name
@@ -81,7 +82,7 @@ def block_damaged(key: str, columns: Sequence[Column], size: int, block: int) ->
 
 
 def column_damaged(key: str, column: str, block: int, size: int) -> DamagedStateError:
-    """The error for a damaged block of `size` bytes, met on behalf of one column."""
+    """Return the error for a damaged block of `size` bytes, found while reading one column."""
     where = f"bytes {block * size} to {(block + 1) * size}"
     return segment_damaged(
         key, f"column {column!r}, block {block} ({where}) does not match its checksum"
@@ -89,9 +90,9 @@ def column_damaged(key: str, column: str, block: int, size: int) -> DamagedState
 
 
 def segment_damaged(key: str, what: str) -> DamagedStateError:
-    """The error for a segment of which `what` is not as it was written."""
+    """Return the error for a damaged segment. what: the part that is damaged."""
     msg = (
-        f"segment {key} is damaged: {what}. Nothing is guessed: restore the file from a copy of"
+        f"segment {key} is damaged: {what}. Its rows cannot be reconstructed: restore the file from a copy of"
         " the state directory, or start from an empty one; `rechannel verify` finds all damage"
     )
     return DamagedStateError(msg)

@@ -1,11 +1,11 @@
-"""Where the values of a column lie in a file: from rows to bytes.
+"""Where the values of a column are in a file: from rows to bytes.
 
-A *layout* says which buffers hold the values of given rows. Values of fixed width lie at their row
-times the width. Strings and lists have one offset per row, and what the offsets say lies in a child
-with rows of its own: the bytes of a string are rows of eight bits. What has neither (views, unions,
-maps) is taken whole.
+A *layout* says which buffers contain the values of given rows. A value of fixed width is at its
+row times the width. Strings and lists have one offset per row, and the offsets refer to a child
+with rows of its own: the bytes of a string are rows of eight bits. Types with neither (views,
+unions, maps) are taken whole.
 
-Rows are given as spans, so that a piece of a column and single rows are one case.
+Rows are given as spans, so that a range of a column and single rows are one case.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _BYTE = 8
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes [start, stop) of the file. width: bits of a value; None: not told apart by rows."""
+    """Bytes [start, stop) of the file."""
 
     start: int
     stop: int
     width: int | None
+    """Bits of a value; None if the buffer cannot be divided by rows."""
 
     def spans(self, rows: Spans) -> Spans:
-        """Bytes behind rows. Shape (spans, 2) -> (spans, 2)."""
+        """Return the bytes of rows. Shape (spans, 2) -> (spans, 2)."""
         if self.width is None:
             return np.array([[self.start, self.stop]], dtype=np.int64)
         bits = rows * self.width
@@ -40,18 +41,18 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Buffers of a column or of a part of one.
-
-    buffers: by row. offsets: where each row begins in the children, one more than there are rows;
-    None: children have the same rows.
-    """
+    """Buffers of a column, or of a part of one."""
 
     buffers: tuple[Buffer, ...] = ()
+    """Buffers with one value per row."""
     offsets: Buffer | None = None
+    """Where each row begins in the children, one more than there are rows; None if children have
+    the same rows.
+    """
     children: tuple[Layout, ...] = ()
 
     def spans(self, rows: Spans) -> Iterator[Spans]:
-        """Bytes behind rows, without those of children that have other rows."""
+        """Yield the bytes of rows, without those of children that have other rows."""
         for buffer in self.buffers:
             yield buffer.spans(rows)
         if self.offsets is not None:
@@ -61,7 +62,9 @@ class Layout:
                 yield from child.spans(rows)
 
     def inner(self, file: memoryview, rows: Spans) -> Iterator[tuple[Layout, Spans]]:
-        """Children with rows of their own, and which; the offsets of `rows` are read."""
+        """Yield the children with rows of their own, and which of these rows; reads the offsets of
+        `rows`.
+        """
         if self.offsets is None:
             for child in self.children:
                 yield from child.inner(file, rows)
@@ -74,7 +77,9 @@ class Layout:
 
 
 def layout_of(array: pa.Array, origin: int) -> Layout:
-    """Layout of a column that is not sliced. origin: address of the first byte of the file."""
+    """Return the layout of a column that is not sliced. origin: address of the first byte of the
+    file.
+    """
     kind = array.type
     placed = [_placed(buffer, origin) for buffer in array.buffers()]
     if pa.types.is_struct(kind):
@@ -98,7 +103,7 @@ def layout_of(array: pa.Array, origin: int) -> Layout:
 
 
 def width_of(kind: pa.DataType) -> int | None:
-    """Bits of a value; None when values have no fixed width."""
+    """Return the bits of a value; None if values have no fixed width."""
     try:
         width: int = kind.bit_width
     except ValueError:

@@ -1,11 +1,12 @@
-"""Reading a segment of which only some bytes are here: what is asked for is what is touched.
+"""Reading a segment of which only some bytes are here: only what is touched is fetched.
 
 The hashes of a segment ascend, and its trailer *marks* every 4096th of them. So the rows of a hash
-interval are known to within 4096 rows before any hash is read, and only the hashes of the intervals
-that a task owns are fetched. A segment without marks (format 1) has all its hashes fetched.
+interval are known to within 4096 rows before any hash is read, and only the hashes of the
+intervals that a task owns are fetched. A segment without marks (format 1) has all its hashes
+fetched.
 
-`numpy` may look at the whole mapped column only where it is here: searching is done interval by
-interval, in the hashes that were fetched.
+`numpy` must not scan the whole mapped column, since most of it may not be here: searches run
+interval by interval, in the hashes that were fetched.
 """
 
 from __future__ import annotations
@@ -30,34 +31,35 @@ _WINDOWS_KEPT = 16
 
 
 def marks_of(hashes: HashArray) -> HashArray:
-    """The marks of ascending hashes."""
+    """Return the marks of ascending hashes."""
     return np.ascontiguousarray(hashes[::MARK_EVERY], dtype=np.uint64)
 
 
 Windows = list[tuple[int, int]]
-"""Rows [start, stop) of each of several intervals, in their order; empty ones too."""
+"""Rows [start, stop) of each of several intervals, in order, including empty ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangedRows:
-    """Rows of one segment. Every method raises DamagedStateError, MissingFileError, StorageError.
-
-    layouts: of all columns, that of the hashes first. hashes: the whole column, of which only what
-    `windows` answered for is here. marks: every 4096th of them. refuse: the error for a damaged
-    block.
-    """
+    """Rows of one segment. Every method raises DamagedStateError, MissingFileError, StorageError."""
 
     layouts: tuple[Layout, ...]
+    """Layouts of all columns, the hashes first."""
     hashes: HashArray
+    """The whole column; only the parts that `windows` returned are here."""
     marks: HashArray
+    """Every 4096th hash."""
     check: BlockCheck
     file: memoryview
     refuse: Callable[[int], DamagedStateError]
+    """Returns the error for a damaged block."""
     _windows: dict[Intervals, Windows] = field(default_factory=dict)
     _done: list[npt.NDArray[np.bool_]] = field(default_factory=list)
 
     def windows(self, where: Intervals) -> Windows:
-        """Rows of each interval. Their hashes are here from then on, and that of the row behind."""
+        """Return the rows of each interval. Their hashes, and that of the following row, are here
+        from then on.
+        """
         known = self._windows.get(where)
         if known is None:
             known = self._fetched(where)
@@ -69,10 +71,10 @@ class RangedRows:
     def search(
         self, asked: HashArray, where: Intervals, side: Literal["left", "right"] = "left"
     ) -> npt.NDArray[np.int64]:
-        """First row of a hash that is not below each needle, or is above it; only rows of the needle's
-        interval and the one behind it are told.
+        """Return the first row whose hash is not below each needle, or ("right") is above it.
 
-        asked: shape (needles,), ascending, all in the intervals.
+        Only rows of the needle's interval, and the row after it, are found. asked: shape
+        (needles,), ascending, all in the intervals.
         """
         rows = np.zeros(len(asked), dtype=np.int64)
         edges = np.array([lo for lo, _ in where], dtype=np.uint64)
@@ -89,8 +91,8 @@ class RangedRows:
     def touch(self, rows: Spans) -> None:
         """Fetch and check all columns of these rows.
 
-        What was fetched of a run is soon all that is asked for, and finding that out must cost little: chunks of
-        4096 rows of which everything is here are remembered.
+        Soon everything that is needed of a run is here, and finding that out must be cheap: chunks
+        of 4096 rows that are complete are remembered.
         """
         if not self._done:
             self._done.append(np.zeros(-(-len(self.hashes) // MARK_EVERY), dtype=np.bool_))
@@ -104,7 +106,7 @@ class RangedRows:
             done[chunks] = self._all_here(np.minimum(edges, len(self.hashes)))
 
     def bring(self, rows: Spans) -> int:
-        """Fetch and check all columns of these rows; bytes of the blocks behind them."""
+        """Fetch and check all columns of these rows. Returns the bytes of their blocks."""
         level = [(layout, rows) for layout in self.layouts]
         met = [np.empty(0, dtype=np.int64)]
         while level:
@@ -113,7 +115,7 @@ class RangedRows:
         return self.check.total(np.unique(np.concatenate(met)))
 
     def touch_column(self, index: int) -> None:
-        """Fetch and check one column, the hashes being 0, of all rows."""
+        """Fetch and check all rows of one column; the hashes are column 0."""
         everything = np.array([[0, len(self.hashes)]], dtype=np.int64)
         self._bring(list(self.layouts[index].spans(everything)))
 
@@ -127,7 +129,9 @@ class RangedRows:
         ]
 
     def _rough(self, where: Intervals) -> Spans:
-        """Rows between which each interval's first row, and the one behind its last, must lie."""
+        """Return rows between which each interval's first row, and the one after its last, must
+        be.
+        """
         rows = len(self.hashes)
         if not len(self.marks):
             return np.array([[0, rows]] * len(where.spans), dtype=np.int64).reshape(-1, 2)
@@ -144,7 +148,7 @@ class RangedRows:
         return first + int(begin), first + int(end)
 
     def _all_here(self, rows: Spans) -> npt.NDArray[np.bool_]:
-        """Whether all columns of each span of rows were checked."""
+        """Return whether all columns of each span of rows were checked."""
         good = self.check.good
         here = np.ones(len(rows), dtype=np.bool_)
         for layout in self.layouts:
@@ -160,13 +164,13 @@ class RangedRows:
             blocks = spans // size
             blocks[:, 1] = np.maximum((spans[:, 1] - 1) // size, blocks[:, 0])
             here &= ~_any_false(good, blocks[:, 0], blocks[:, 1])
-        asked = np.flatnonzero(here)  # offsets that were not checked are not read
+        asked = np.flatnonzero(here)  # do not read offsets that were not checked
         for child, inner in layout.inner(self.file, rows[asked]):
             here[asked] &= self._layout_here(child, inner, good)
         return here
 
     def _bring(self, spans: Sequence[Spans]) -> npt.NDArray[np.int64]:
-        """Fetch and check the blocks behind byte spans; which they are."""
+        """Fetch and check the blocks of byte spans. Returns the blocks."""
         if not spans:
             return np.empty(0, dtype=np.int64)
         blocks = self.check.blocks_of(np.concatenate(spans))
@@ -179,7 +183,7 @@ class RangedRows:
 def _any_false(
     flags: npt.NDArray[np.bool_], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Whether any flag from `first` to `last`, both included, is false. Shape of `first`."""
+    """Return whether any flag from `first` to `last`, both included, is false. Shape of `first`."""
     below = np.concatenate(([0], np.cumsum(~flags)))
     return np.asarray(
         below[np.minimum(last + 1, len(flags))] > below[np.minimum(first, len(flags))]
@@ -187,7 +191,7 @@ def _any_false(
 
 
 def row_spans(rows: npt.NDArray[np.integer] | slice, count: int) -> Spans:
-    """Row numbers, or a slice of `count` rows without a step, as spans."""
+    """Return row numbers, or a slice of `count` rows without a step, as spans."""
     if isinstance(rows, slice):
         start, stop, _ = rows.indices(count)
         return np.array([[start, max(start, stop)]], dtype=np.int64)

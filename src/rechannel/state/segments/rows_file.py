@@ -1,4 +1,5 @@
-"""Outbox files: rows of one task as an Arrow IPC file with the same checksummed trailer as a segment.
+"""Sink buffers: rows of one task as an Arrow IPC file with the same checksummed trailer as a
+segment.
 
 They are read once, from front to back, so everything is checked when a file is opened.
 """
@@ -15,19 +16,20 @@ from rechannel.state.segments.blocks import BlockCheck, Trailer, checksum
 from rechannel.state.store import Store
 
 FORMAT = 2
-"""Version of the format of an outbox file with several batches; readers refuse later ones."""
+"""Version of the format of a sink buffer with several batches; readers reject later ones."""
 
 ONE_BATCH = 1
 """Version of the format of a file with one batch, which older readers know."""
 
 BATCH_BYTES = 128 << 20
-"""Up to so many bytes, batches become one: a file with one batch is read at once."""
+"""Up to this size, batches are combined into one: a file with one batch is read at once."""
 
 
 def write_rows(store: Store, key: str, batches: Sequence[pa.RecordBatch]) -> int:
-    """Write batches (at least one, all with the same columns), as one where they are small; the size in bytes.
+    """Write batches (at least one, all with the same columns), combined into one if they are
+    small.
 
-    Raises StorageError when the store refuses.
+    Returns the size in bytes. Raises StorageError if the store fails.
     """
     if len(batches) > 1 and sum(batch.nbytes for batch in batches) <= BATCH_BYTES:
         batches = [pa.concat_batches(batches)]
@@ -39,7 +41,7 @@ def write_rows(store: Store, key: str, batches: Sequence[pa.RecordBatch]) -> int
 
 
 def read_rows(store: Store, key: str) -> pa.RecordBatch:
-    """Read and check a whole file as one batch. Raises what `read_batches` does."""
+    """Read and check a whole file as one batch. Raises as `read_batches` does."""
     batches = read_batches(store, key)
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
@@ -50,9 +52,12 @@ def read_batches(store: Store, key: str) -> list[pa.RecordBatch]:
     start = footer_start([file])
     trailer = Trailer.decode(file, start)
     if trailer is None:
-        raise _damaged(key, "it is cut short or overwritten (its trailer cannot be read)")
+        raise _damaged(key, "it is truncated or overwritten (its trailer cannot be read)")
     if trailer.version > FORMAT:
-        msg = f"outbox file {key} has format {trailer.version}; this version reads up to {FORMAT}"
+        msg = (
+            f"sink buffer {key} has format {trailer.version}; this version of Rechannel reads up to"
+            f" {FORMAT}. Use the version that wrote it, or a later one"
+        )
         raise NewerFormatError(msg)
     if checksum([file[start:]]) != trailer.footer:
         raise _damaged(key, "its footer does not match its checksum")
@@ -65,7 +70,7 @@ def read_batches(store: Store, key: str) -> list[pa.RecordBatch]:
 
 def _damaged(key: str, what: str) -> DamagedStateError:
     msg = (
-        f"outbox file {key} is damaged: {what}. Restore it from a copy of the state directory; "
-        "the job refuses to guess its rows"
+        f"sink buffer {key} is damaged: {what}. Its rows cannot be reconstructed: restore the file from a copy of"
+        " the state directory"
     )
     return DamagedStateError(msg)

@@ -1,15 +1,15 @@
 """Segments: immutable Arrow IPC files of rows sorted by key hash, checked when first touched.
 
-One segment is what one attempt of one task wrote in one timestep: a single record batch with the
-columns `_hash` (uint64, ascending), the key columns, the state columns and, only where a key was
-dropped, `_dropped` (bool: the row says that its key has no state any more). Any Arrow reader can
-read it. Checksums lie in a trailer between the last Arrow message and the footer, where Arrow
-readers do not look (see `blocks` and docs/formats/segment.md).
+A segment is written by one attempt of one task in one timestep: a single record batch with the
+columns `_hash` (uint64, ascending), the key columns, the state columns and, only if a key was
+dropped, `_dropped` (bool: the key no longer has state). Any Arrow reader can read it. Checksums
+are in a trailer between the last Arrow message and the footer, where Arrow readers do not look
+(see `blocks` and docs/formats/segment.md).
 
 A reader maps the file. Opening checks the head, the footer and the hashes; everything else is
-checked block by block at the first touch in a process: `touch` comes before values are used. Of a
-file of which only some bytes are here (`store.Ranges`), nothing but head and footer is read when it
-is opened: `slices`, `search` and `touch` fetch what they are asked about (see `ranged`).
+checked block by block when a process first touches it: call `touch` before using values. If only
+some bytes of a file are here (`store.Ranges`), opening reads only head and footer: `slices`,
+`search` and `touch` fetch what they need (see `ranged`).
 """
 
 from __future__ import annotations
@@ -42,49 +42,50 @@ from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
 from rechannel.state.store import Ranges, Store
 
 FORMAT = 2
-"""Version of the format of a segment; readers refuse later ones."""
+"""Version of the format of a segment; readers reject later ones."""
 
 _SEGMENTS_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMeta:
-    """Who wrote a segment.
-
-    operator: its name. timestep, task, attempt: which attempt of which task wrote it, and when.
-    logic: version of the operator's function. schema: fingerprint of key and state columns.
-    """
+    """The writer of a segment."""
 
     operator: str
+    """Name of the operator."""
     timestep: int
     task: int
     attempt: str
     logic: int
+    """Version of the operator's function."""
     schema: str
+    """Fingerprint of key and state columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A segment that was written. size: in bytes. digest: of its content, for those that will open it."""
+    """A segment that was written."""
 
     size: int
+    """Bytes."""
     digest: str
+    """Digest of its content, for those who will open it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
-    """An open segment. Its arrays are views of the mapped file and never written to.
-
-    hashes: shape (rows,), ascending; in a partial segment only those that `slices` or `search` told
-    of may be read. size: bytes of the file. digest: of its content. memo: what readers derive from
-    the rows and want to keep as long as the segment is open.
-    """
+    """An open segment. Its arrays are views of the mapped file and are never written to."""
 
     key: str
     meta: SegmentMeta
     hashes: HashArray
+    """Ascending, shape (rows,). In a partial segment, only those that `slices` or `search`
+    returned may be read.
+    """
     size: int
+    """Bytes of the file."""
     digest: str
+    """Digest of its content."""
     _batch: pa.RecordBatch
     _tombstones: bool
     _columns: tuple[Column, ...]
@@ -93,6 +94,7 @@ class Segment:
     _ranges: Ranges | None = None
     _ranged: RangedRows | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+    """What readers derive from the rows and keep while the segment is open."""
 
     @property
     def rows(self) -> int:
@@ -112,7 +114,9 @@ class Segment:
 
     @property
     def dropped(self) -> npt.NDArray[np.bool_] | None:
-        """Where the key's state ended, shape (rows,); None when nowhere. Checked when asked."""
+        """Rows that end their key's state, shape (rows,); None if there are none. Checked on
+        access.
+        """
         if not self._tombstones:
             return None
         if self._ranged is None:
@@ -124,11 +128,13 @@ class Segment:
         return bits
 
     def column(self, index: int) -> pa.Array:
-        """Key or state column `index`, counted from 0 behind the hash. Zero-copy."""
+        """Return key or state column `index`, counted from 0 after the hash. Zero-copy."""
         return self._batch.column(index + 1)
 
     def slices(self, where: Intervals) -> list[slice]:
-        """Rows of each interval that has any; their hashes may be read. Raises DamagedStateError."""
+        """Return the rows of each interval that has any; their hashes may be read. Raises
+        DamagedStateError.
+        """
         if self._ranged is None:
             return list(where.slices(self.hashes))
         return [slice(first, last) for first, last in self._ranged.windows(where) if first < last]
@@ -136,16 +142,17 @@ class Segment:
     def search(
         self, asked: HashArray, where: Intervals, side: Literal["left", "right"] = "left"
     ) -> npt.NDArray[np.int64]:
-        """First row whose hash is not below each needle, or ("right") is above it; that row's hash may be read.
+        """Return the first row whose hash is not below each needle, or ("right") is above it.
 
-        asked: shape (needles,), ascending, all in the intervals. Raises DamagedStateError.
+        That row's hash may be read. asked: shape (needles,), ascending, all in the intervals.
+        Raises DamagedStateError.
         """
         if self._ranged is None:
             return np.searchsorted(self.hashes, asked, side)
         return self._ranged.search(asked, where, side)
 
     def bring(self, where: Intervals) -> int:
-        """Have all columns of the intervals here; how many bytes they take, in whole blocks.
+        """Fetch all columns of the intervals. Returns the bytes that they take, in whole blocks.
 
         Raises DamagedStateError, MissingFileError, StorageError.
         """
@@ -155,14 +162,14 @@ class Segment:
         spans = np.array(rows, dtype=np.int64)
         if self._ranged is None:
             buffers = [buffer for column in self._columns for buffer in column.buffers]
-            behind = np.concatenate([buffer.spans(spans) for buffer in buffers])
-            return self._check.total(self._check.blocks_of(behind))
+            taken = np.concatenate([buffer.spans(spans) for buffer in buffers])
+            return self._check.total(self._check.blocks_of(taken))
         if self._tombstones:
             self._ranged.touch_column(len(self._columns) - 1)
         return self._ranged.bring(spans)
 
     def touch(self, rows: npt.NDArray[np.integer] | slice) -> None:
-        """Check what lies behind these rows and was not yet checked in this process.
+        """Check the blocks of these rows that were not yet checked in this process.
 
         rows: row numbers in any order, or a slice without a step. Raises DamagedStateError.
         """
@@ -202,7 +209,7 @@ class Segment:
             self._batch.validate(full=True)
         except pa.ArrowInvalid as error:
             raise segment_damaged(
-                self.key, f"its columns are no valid Arrow data ({error})"
+                self.key, f"its columns are not valid Arrow data ({error})"
             ) from error
 
 
@@ -215,11 +222,11 @@ def write_segment(
     *,
     dropped: npt.NDArray[np.bool_] | None = None,
 ) -> Written:
-    """Write one segment. Column buffers are not copied on the way.
+    """Write one segment, without copying column buffers.
 
-    hashes: shape (rows,), ascending. columns: key columns, then state columns, rows in the order
-    of the hashes; no dictionary-encoded ones. dropped: shape (rows,), rows that end their key.
-    Raises ValueError for what is no segment, StorageError when the store refuses.
+    hashes: shape (rows,), ascending. columns: key columns, then state columns, rows ordered by
+    hash, none dictionary-encoded. dropped: shape (rows,), rows that end their key. Raises
+    ValueError for invalid columns, StorageError if the store fails.
     """
     parts = in_pieces(batch_of(hashes, columns, {"format": FORMAT, **asdict(meta)}, dropped))
     data, footer = cut(parts, footer_start(parts))
@@ -231,8 +238,8 @@ def write_segment(
 def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
     """Open a segment, or return the one that this process has open.
 
-    digest: what the journal says of its content; None where it says nothing, as it did before.
-    Raises MissingFileError, DamagedStateError, NewerFormatError.
+    digest: of its content, as recorded in the journal; None if it is not recorded, as in older
+    journals. Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
     ranges = _ranges_of(store, key)
     file = store.read(key) if ranges is None else ranges.view
@@ -249,7 +256,8 @@ def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
 
 
 def verify_segment(store: Store, key: str, digest: str | None = None) -> Segment:
-    """Read and check every byte of a segment, whatever was checked before. digest: as for `open_segment`.
+    """Read and check every byte of a segment, including what was checked earlier. digest: as for
+    `open_segment`.
 
     Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
@@ -262,13 +270,13 @@ _segments: Lru[tuple[Store, str], Segment] = Lru(_SEGMENTS_KEPT)
 
 
 def _ranges_of(store: Store, key: str) -> Ranges | None:
-    """The file in parts, if the store brings parts."""
+    """Return the file in parts, if the store fetches parts."""
     ranges: Callable[[str], Ranges | None] | None = getattr(store, "ranges", None)
     return None if ranges is None else ranges(key)
 
 
 def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
-    """Whether a cached segment of this store was deleted; other stores are not asked."""
+    """Return whether a cached segment of this store was deleted; other stores are not queried."""
     if at[0] != store:
         return False
     if held._ranges is not None:
@@ -281,7 +289,7 @@ def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
 
 
 def _load_ranges(store: Store, key: str, ranges: Ranges, digest: str | None) -> Segment:
-    """Open a file of which some bytes are here; what is damaged here is fetched once more."""
+    """Open a file of which some bytes are here; damaged parts are fetched again."""
     try:
         return _load(key, ranges.view, ranges, digest=digest)
     except DamagedStateError:
@@ -305,7 +313,7 @@ def _load(
     need(Trailer.place(file, start), len(file))
     trailer = Trailer.decode(file, start)
     if trailer is None:
-        raise segment_damaged(key, "it is cut short or overwritten (its trailer cannot be read)")
+        raise segment_damaged(key, "it is truncated or overwritten (its trailer cannot be read)")
     if trailer.version > FORMAT:
         msg = (
             f"segment {key} has format {trailer.version}; this version of Rechannel reads up to"
@@ -316,8 +324,8 @@ def _load(
         raise segment_damaged(key, "its footer does not match its checksum")
     if digest not in {None, trailer.digest}:
         what = (
-            "it is a segment, but another one than was written: the journal names"
-            f" its content {digest}, it has {trailer.digest}"
+            "it is an intact segment, but not the one that was written: its digest is"
+            f" {trailer.digest}, and the journal has {digest}"
         )
         raise segment_damaged(key, what)
     check = BlockCheck(file, trailer, ranges)

@@ -1,7 +1,9 @@
-"""Whether the keys of an object store can be found at all: without them every request waits for minutes and then fails.
+"""Whether credentials for an object store can be found: without them, every request waits for
+minutes and then fails.
 
-Keys come from the environment of the driver and of every worker, or from the machine itself: in the large clouds a
-service at one and the same address hands them out. Files such as `~/.aws/credentials` are not read.
+Credentials come from the environment of the driver and of every worker, or from the machine
+itself: in the large clouds, a service at one fixed address hands them out. Files such as
+`~/.aws/credentials` are not read.
 """
 
 from __future__ import annotations
@@ -42,15 +44,16 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("AZURE_SKIP_SIGNATURE",),
     ),
 }
-"""By kind of store, environment variables that are keys together."""
+"""Environment variables that form a complete set of credentials, by kind of store."""
 
 _KINDS = {"s3a": "s3", "adl": "az", "azure": "az", "abfs": "az", "abfss": "az"}
 
 
 def missing(url: str, environment: Mapping[str, str], on_machine: Callable[[], bool]) -> str | None:
-    """What keys are missing for a store, in a sentence; None where some can be found, or none are needed.
+    """Return a sentence with the missing credentials of a store; None if some can be found, or
+    none are needed.
 
-    on_machine: whether the machine hands out keys; asked only where the environment has none.
+    on_machine: whether the machine hands out credentials; called only if the environment has none.
     """
     scheme = url.partition("://")[0]
     sets = _KEYS.get(_KINDS.get(scheme, scheme), ())
@@ -62,15 +65,16 @@ def missing(url: str, environment: Mapping[str, str], on_machine: Callable[[], b
     names = (halves or [sets[0]])[0]
     absent = " and ".join(name for name in names if not environment.get(name))
     return (
-        f"no credentials for {url}: set {absent} in the environment of the driver and of all workers (files as"
-        " ~/.aws/credentials are not read)"
+        f"no credentials for {url}: set {absent} in the environment of the driver and of all workers (files such"
+        " as ~/.aws/credentials are not read)"
     )
 
 
 def machine_hands_out(request: Callable[[], object]) -> bool:
-    """Whether the machine hands out keys, as a first request to the store shows.
+    """Return whether the machine hands out credentials, as a first request to the store shows.
 
-    The service may be there and have none for this machine: then the request fails with the service's answer.
+    The service may exist and have none for this machine: the request then fails with the service's
+    answer.
     """
     if not machine_answers():
         return False
@@ -82,7 +86,7 @@ def machine_hands_out(request: Callable[[], object]) -> bool:
 
 
 def machine_answers() -> bool:
-    """Whether this machine runs where a service may hand out keys."""
+    """Return whether this machine runs where a service may hand out credentials."""
     try:
         with socket.create_connection(_MACHINE, _MACHINE_SECONDS):
             return True

@@ -1,9 +1,9 @@
 """A store that fails on command: the scripted half of a simulation.
 
-Every write (put, create, delete) takes the next item of the script: None lets it through, a `Fault`
-does not. There is no chance in here; the author of the script decides. After a crash the store is
-dead for the process that holds it, as files are for a dead process: every later call raises `Crash` again.
-The restarted process is another `FaultyStore` around the same inner store.
+Every write (put, create, delete) takes the next item of the script: None lets it through, a
+`Fault` does not. There is no randomness in here; the author of the script decides. After a crash,
+the store is dead for the process that holds it, as files are for a dead process: every later call
+raises `Crash` again. The restarted process is another `FaultyStore` around the same inner store.
 """
 
 from __future__ import annotations
@@ -22,35 +22,32 @@ T = TypeVar("T")
 
 
 class Crash(BaseException):
-    """The process that used the store died here. A death, not an error: no handler stops it."""
+    """The process that used the store died here. It is a death, not an error: no handler stops it."""
 
 
 class FaultKind(StrEnum):
-    """What goes wrong with one write.
-
-    TORN: the machine dies while a put is under way and a prefix stays under the key (what a store
-        without fsync may leave after a power failure). A create is atomic in every store and never
-        tears: for it, as for a delete, TORN is BEFORE.
-    BEFORE: the process dies before the write happened.
-    AFTER: the process dies after the write happened, before it heard of it.
-    FULL: nothing is written, StorageError; the process lives on.
-    """
+    """What goes wrong with one write."""
 
     TORN = "torn"
+    """The machine dies during a put, and a prefix stays under the key, as may happen after a power
+    failure in a store without fsync. A create is atomic in every store and never tears: for it,
+    as for a delete, TORN is BEFORE.
+    """
     BEFORE = "before"
+    """The process dies before the write happened."""
     AFTER = "after"
+    """The process dies after the write happened, before it received the answer."""
     FULL = "full"
+    """Nothing is written, and StorageError is raised; the process lives on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong.
-
-    kept: the fraction of the bytes that a torn put leaves, in [0, 1].
-    """
+    """One thing that goes wrong."""
 
     kind: FaultKind
     kept: float = 0.5
+    """The fraction of the bytes that a torn put leaves, in [0, 1]."""
 
     def __post_init__(self) -> None:
         """Check the fraction."""
@@ -61,13 +58,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """The store is away for a while: a write and the calls after it, reads included, raise StorageError.
-
-    calls: how many fail, the write included. written: whether the write itself arrived, and only its answer was lost.
+    """The store does not answer for a while: a write and the following calls, reads included,
+    raise StorageError.
     """
 
     calls: int = 1
+    """How many calls fail, the write included."""
     written: bool = False
+    """Whether the write itself arrived, and only its answer was lost."""
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -82,7 +80,7 @@ class FaultyStore:
     def __init__(self, inner: Store, script: Iterable[Fault | Outage | None] = ()) -> None:
         """Take one item of the script per write; when it ends, nothing fails any more.
 
-        outages: counts the calls that failed because the store was away.
+        outages: counts the calls that failed because of an outage.
         """
         self.outages = 0
         self._away = 0
@@ -96,7 +94,7 @@ class FaultyStore:
         return self._alive().read(key, start, length)
 
     def ranges(self, key: str) -> Ranges | None:
-        """A file in parts, if the inner store brings parts."""
+        """Return a file in parts, if the inner store fetches parts."""
         ranges: Callable[[str], Ranges] | None = getattr(self._alive(), "ranges", None)
         return None if ranges is None else ranges(key)
 

@@ -1,9 +1,9 @@
-"""The store on a local (or mounted) directory.
+"""The store in a local (or mounted) directory.
 
-- A file appears whole: it is written under a temporary name in its own directory and then renamed
-  (put) or linked (create). A link fails where the name exists, on any number of processes and
-  hosts: that is create-if-absent.
-- Readers map files into memory (see `maps`).
+- A file appears atomically: it is written under a temporary name in its own directory and then
+  renamed (put) or linked (create). A link fails if the name exists, across any number of processes
+  and hosts: that is create-if-absent.
+- Readers map files into memory (see `cache.mapped_files`).
 - Small records (`*.json`) are read, not mapped: they may be replaced, and there are many.
 
 Paths are strings here, not `Path` objects: this is on the latency path of every task.
@@ -37,7 +37,7 @@ _serial = itertools.count()
 
 
 class _NotAFileError(OSError):
-    """What a path names cannot be read to an end."""
+    """A path names something that cannot be read to an end."""
 
 
 class Durability(StrEnum):
@@ -56,9 +56,9 @@ class LocalStore:
     """A store in the directory `root`, which is made on the first write. A value: pickled to
     workers.
 
-    Raises StorageError, naming the path and the free space, when the file system refuses
-    (NotPermittedError where waiting does not help);
-    ValueError for a key that is not a relative path below the root.
+    Raises StorageError, with the path and the free space, if the file system fails
+    (NotPermittedError if waiting does not help); ValueError for a key that is not a relative path
+    below the root.
     """
 
     root: Path
@@ -70,7 +70,7 @@ class LocalStore:
         object.__setattr__(self, "durability", Durability(self.durability))
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Bytes [start, start + length) of a key. See `Store.read`."""
+        """Return bytes [start, start + length) of a key. See `Store.read`."""
         path = self._path(key)
         try:
             whole = _read_record(path) if key.endswith(_RECORD) else map_file(path)
@@ -79,7 +79,7 @@ class LocalStore:
         return whole[start : None if length is None else start + length]
 
     def facts(self, key: str) -> Facts:
-        """Size and version of a file. See `Backing.facts`."""
+        """Return size and version of a file. See `Backing.facts`."""
         path = self._path(key)
         try:
             found = os.stat(path)
@@ -89,10 +89,10 @@ class LocalStore:
         return Facts(found.st_size, version)
 
     def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
-        """Copies of byte ranges. See `Backing.fetch`.
+        """Return copies of byte ranges. See `Backing.fetch`.
 
-        Not through a map: a file on a network file system that another host deletes while its map
-        is read would end the process.
+        Maps are not used here: if another host deletes a file of a network file system while its
+        map is read, the process dies.
         """
         path = self._path(key)
         try:
@@ -105,7 +105,7 @@ class LocalStore:
             raise self._refusal("read", path, error) from error
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
-        """Write a key whole. See `Store.put`."""
+        """Write a key atomically. See `Store.put`."""
         path = self._path(key)
         parts = data if isinstance(data, list) else [memoryview(data)]
         try:
@@ -135,7 +135,7 @@ class LocalStore:
         return won
 
     def delete(self, key: str) -> None:
-        """Remove a key if it is there."""
+        """Remove a key if it exists."""
         path = self._path(key)
         try:
             _remove(path)
@@ -150,7 +150,7 @@ class LocalStore:
         return self._walk(folder + "/" if folder else "", start)
 
     def size(self, key: str) -> int:
-        """Length of a key in bytes."""
+        """Return the length of a key in bytes."""
         path = self._path(key)
         try:
             return os.stat(path).st_size
@@ -158,10 +158,10 @@ class LocalStore:
             raise self._refusal("read", path, error) from error
 
     def sweep_temporaries(self) -> int:
-        """Remove what crashed writers left; how many files that were.
+        """Remove the files of crashed writers. Returns their number.
 
-        A write that is under way elsewhere then fails. So: call it when a driver has taken over,
-        before it starts work.
+        A write that is running elsewhere then fails, so a driver calls this after it has taken
+        over and before it starts work.
         """
         swept = 0
         for folder, _, names in os.walk(self.root):
@@ -215,13 +215,13 @@ class LocalStore:
             try:
                 return os.open(temporary, flags, 0o644), temporary
             except FileExistsError:
-                # Left by a dead process, or held on another host, under our process id.
+                # Left by a dead process, or in use on another host, with our process id.
                 continue
             except FileNotFoundError:
                 self._make(folder)
 
     def _make(self, folder: str) -> None:
-        """Make a directory and its parents, each one durable in the one above."""
+        """Make a directory and its parents, each one durable in its parent."""
         parent = folder.rpartition("/")[0]
         if parent and not os.path.isdir(parent):
             self._make(parent)
@@ -241,21 +241,23 @@ class LocalStore:
     def _refusal(self, verb: str, path: str, error: OSError) -> StorageError | DamagedStateError:
         if isinstance(error, _NotAFileError):
             msg = (
-                f"{path} is a directory, a pipe or another thing in place of a file: put back the"
+                f"{path} is a directory, a pipe or something else instead of a file: restore the"
                 " file from a copy of the state directory"
             )
             return DamagedStateError(msg)
         if error.errno in _NO_SUCH_FILE and verb == "read":
             missing = (
                 f"{path} is missing. If the journal names it, restore it from a copy of the state"
-                " directory; the job cannot go on without it"
+                " directory; the job cannot continue without it"
             )
             return MissingFileError(missing)
-        return refusal(verb, path, error, "What is committed stays.")
+        return refusal(verb, path, error, "Committed timesteps are safe.")
 
 
 def directory_of(store: Store) -> LocalStore | None:
-    """The directory that a store, or the one behind it, keeps its files in; None when in none."""
+    """Return the directory in which a store, or its backing store, keeps its files; None if there
+    is none.
+    """
     found: object = store
     while found is not None and not isinstance(found, LocalStore):
         found = getattr(found, "backing", None)
@@ -276,7 +278,9 @@ def _read_record(path: str) -> memoryview:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a file, and nothing else: to open a pipe waits for a writer, and its bytes may never end."""
+    """Open a regular file, and nothing else: opening a pipe waits for a writer, and its bytes may
+    never end.
+    """
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -301,8 +305,8 @@ def _link(temporary: str, path: str) -> bool:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # A network file system may repeat a link whose answer was lost: then the name that exists
-        # is ours.
+        # A network file system may repeat a link whose answer was lost: the existing name is then
+        # ours.
         return os.stat(temporary).st_nlink > 1
     return True
 

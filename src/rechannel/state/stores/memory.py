@@ -1,4 +1,4 @@
-"""The store in memory: a dict behind a lock, for tests, teaching and simulation."""
+"""The store in memory: a dict with a lock, for tests, teaching and simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rechannel.state.keys import check_key
 
 
 class MemoryStore:
-    """Keeps what is put into it until it is collected. Nothing survives the process."""
+    """Keeps everything until it is garbage-collected. Nothing survives the process."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -18,12 +18,12 @@ class MemoryStore:
         self._lock = Lock()
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Bytes [start, start + length) of a key. See `Store.read`."""
+        """Return bytes [start, start + length) of a key. See `Store.read`."""
         stop = None if length is None else start + length
         return memoryview(self._get(key))[start:stop]
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
-        """Write a key whole. See `Store.put`."""
+        """Write a key. See `Store.put`."""
         whole = b"".join(data) if isinstance(data, list) else bytes(data)
         with self._lock:
             self._data[check_key(key)] = whole
@@ -37,7 +37,7 @@ class MemoryStore:
             return True
 
     def delete(self, key: str) -> None:
-        """Remove a key if it is there."""
+        """Remove a key if it exists."""
         with self._lock:
             self._data.pop(check_key(key), None)
 
@@ -48,7 +48,7 @@ class MemoryStore:
         yield from found
 
     def size(self, key: str) -> int:
-        """Length of a key in bytes."""
+        """Return the length of a key in bytes."""
         return len(self._get(key))
 
     def _get(self, key: str) -> bytes:

@@ -1,12 +1,13 @@
-"""The store in a bucket of an object store (S3, Google Cloud Storage, Azure, ...), through `obstore`.
+"""The store in a bucket of an object store (S3, Google Cloud Storage, Azure, ...), through
+`obstore`.
 
-- A put is whole or not at all, and durable when it returns: object stores promise that.
-- Create-if-absent is the store's own conditional put. An answer may be lost and the request sent
-  again by the client below us; then the object that exists is ours. It is told by a word that only
-  this create has drawn, where the store keeps attributes of objects.
-- Keys are listed by folder, as object stores do, and put in the order of keys.
+- A put is atomic, and durable when it returns: object stores promise that.
+- Create-if-absent is the store's own conditional put. An answer may be lost and the client may
+  repeat the request; the existing object is then ours. It is recognised by a random word of this
+  create, if the store keeps attributes of objects.
+- Keys are listed by folder, as object stores do, and sorted.
 
-Every read is a request of milliseconds: segments are to be read through `shared.SharedStore`.
+Every read is a request of milliseconds: segments should be read through `shared.SharedStore`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RETRY_SECONDS = 20.0
-"""How long the client repeats a request by itself, from its first attempt on; one attempt takes 30 s at most.
+"""How long the client repeats a request by itself, from its first attempt on; one attempt takes 30
+s at most.
 
-What bears longer outages is above it: a command ends within a minute, and a job that is told to stop is not held up.
+Longer outages are handled by the callers: a command ends within a minute, and a job can be stopped
+without delay.
 """
 
 _CREATOR = "rechannel-creator"
@@ -44,22 +47,22 @@ _buckets: dict[ObjectStore, Bucket] = {}
 class ObjectStore:
     """A store below a URL ("s3://bucket/folder"). A value: pickled to workers.
 
-    options: (name, value) as `obstore.store.from_url` takes them ("region", "endpoint", ...); what is
-    not given comes from the environment of each worker, credentials above all. "memory://..." is one
-    store per process and URL, for tests.
-
-    Raises SetUpError when `obstore` is missing, StorageError, naming the key, when the store refuses.
+    "memory://..." is one store per process and URL, for tests. Raises SetUpError if `obstore` is
+    missing, StorageError, with the key, if the store fails.
     """
 
     url: str
     options: tuple[tuple[str, str], ...] = ()
+    """Pairs (name, value) as in `obstore.store.from_url` ("region", "endpoint", ...). Everything
+    else, above all credentials, comes from the environment of each worker.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse to be where it could do nothing."""
+        """Check that `obstore` is installed. Raises SetUpError."""
         obstore()
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Bytes [start, start + length) of a key, copied. See `Store.read`."""
+        """Return a copy of bytes [start, start + length) of a key. See `Store.read`."""
         check_key(key)
         if start == 0 and length is None:
             return self._try("read", key, lambda: _get(self._bucket(), key))
@@ -72,7 +75,7 @@ class ObjectStore:
     def fetch(
         self, key: str, spans: Sequence[tuple[int, int]]
     ) -> builtins.list[bytes | memoryview]:
-        """Byte ranges, several at a time. See `Backing.fetch`."""
+        """Return several byte ranges. See `Backing.fetch`."""
         check_key(key)
         starts, ends = [start for start, _ in spans], [stop for _, stop in spans]
         return self._try(
@@ -87,14 +90,14 @@ class ObjectStore:
         )
 
     def facts(self, key: str) -> Facts:
-        """Size and version of an object. See `Backing.facts`."""
+        """Return size and version of an object. See `Backing.facts`."""
         check_key(key)
         meta = self._try("read", key, lambda: obstore().head(self._bucket(), key))
         changed = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
         return Facts(meta["size"], f"{self.url}\0{key}\0{changed}\0{meta['size']}")
 
     def put(self, key: str, data: bytes | memoryview | builtins.list[memoryview]) -> None:
-        """Write a key whole. See `Store.put`."""
+        """Write a key atomically. See `Store.put`."""
         check_key(key)
         whole = _joined(data)
         self._try("write", key, lambda: obstore().put(self._bucket(), key, whole))
@@ -114,7 +117,7 @@ class ObjectStore:
         return True
 
     def delete(self, key: str) -> None:
-        """Remove a key if it is there."""
+        """Remove a key if it exists."""
         check_key(key)
         try:
             obstore().delete(self._bucket(), key)
@@ -136,7 +139,7 @@ class ObjectStore:
         yield from sorted(key for key in keys if key.startswith(prefix))
 
     def size(self, key: str) -> int:
-        """Length of a key in bytes."""
+        """Return the length of a key in bytes."""
         return self.facts(key).size
 
     def _is_from(self, key: str, creator: str) -> bool:
@@ -164,16 +167,16 @@ class ObjectStore:
         if _is_missing(error) and verb in ("read", "list"):
             msg = (
                 f"{self.url}/{key} is missing. If the journal names it, restore it from a copy of the"
-                " state; the job cannot go on without it"
+                " state; the job cannot continue without it"
             )
             raise MissingFileError(msg) from error
         said = str(error).partition("\n")[0]
-        msg = f"cannot {verb} {self.url}/{key}: {said}. What is committed stays"
+        msg = f"cannot {verb} {self.url}/{key}: {said}. Committed timesteps are safe"
         raise StorageError(msg) from error
 
 
 def obstore() -> ModuleType:
-    """The package. Raises SetUpError with the command that installs it."""
+    """Import the package. Raises SetUpError with the command that installs it."""
     try:
         import obstore as package
         import obstore.exceptions
@@ -196,5 +199,5 @@ def _joined(data: bytes | memoryview | list[memoryview]) -> bytes:
 
 
 def _is_missing(error: Exception) -> bool:
-    # A store in a local directory names a file in the place of a folder in its own words.
+    # A store in a local directory has its own message for a file in place of a folder.
     return isinstance(error, FileNotFoundError) or "NotADirectory" in str(error)

@@ -1,4 +1,4 @@
-"""Which store a job's `state=` means."""
+"""From a job's `state=` to a store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
 def open_store(
     state: str | os.PathLike[str], *, durability: Durability, cache: str | None, cache_bytes: int
 ) -> Store:
-    """The store at a path or URL, behind a cache per host where there is to be one.
+    """Return the store at a path or URL, with a cache per host if there should be one.
 
-    cache: directory on every host, or None. A directory needs none; a bucket is always read through
-    one, by default below the temporary directory, per user. Raises RefusedError for a URL of an unknown
-    kind and for a cache on this host that other users can change, SetUpError when the package for it is missing.
+    cache: directory on every host, or None. A directory needs no cache; a bucket is always read
+    through one, by default below the temporary directory, per user. Raises RefusedError for a URL
+    of an unknown kind and for a cache on this host that other users can change, SetUpError if the
+    package for it is missing.
     """
     backing = open_backing(state, durability)
     if isinstance(backing, ObjectStore) and cache is None:
@@ -37,24 +38,24 @@ def open_store(
 
 
 def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backing:
-    """What is at a path or URL, read where it lies. Raises RefusedError, SetUpError."""
+    """Return the store at a path or URL, without a cache. Raises RefusedError, SetUpError."""
     text = os.fspath(state)
     scheme = urlsplit(text).scheme if "://" in text else "file"
     if scheme == "file":
-        # A directory, not an object store of one: what it has written is synced.
+        # A directory, not an object store in a directory: its writes are synced.
         path = unquote(urlsplit(text).path) if "://" in text else text
         return LocalStore(Path(path), durability)
     if scheme not in _SCHEMES:
         msg = (
-            f"state {text!r}: a directory, file:// or one of"
-            f" {', '.join(f'{known}://' for known in _SCHEMES)} can be opened"
+            f"state {text!r} cannot be opened: it must be a directory, file:// or one of"
+            f" {', '.join(f'{known}://' for known in _SCHEMES)}"
         )
         raise RefusedError(msg)
     return ObjectStore(text.rstrip("/") if scheme != "memory" else text)
 
 
 def check_keys(store: Store) -> None:
-    """Raise SetUpError where a bucket's keys cannot be found, before anything waits for them."""
+    """Raise SetUpError if a bucket's credentials cannot be found, before anything waits for them."""
     backing = store.backing if isinstance(store, SharedStore) else store
     if isinstance(backing, ObjectStore) and not backing.options:
         bucket = backing

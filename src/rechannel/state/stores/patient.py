@@ -1,10 +1,13 @@
-"""A store that bears outages of another one: what fails is tried again, where that is safe, until patience ends.
+"""A store that tolerates outages of another one: it retries what is safe to retry, until patience
+ends.
 
-A full disk is borne too, since space can be freed. Missing permission is not: nothing but a user changes it.
+A full disk is tolerated too, since space can be freed. Missing permission is not: only a user
+changes it.
 
-Every call may be repeated: keys are written whole. A create whose outcome is in doubt (the request may have arrived,
-the answer has not) is resolved by reading: what is there is ours if it is what we wrote, to the byte. What is created
-through this store must therefore name its writer: journal entries have the epoch, an `Opened` the id of its opening.
+Every call may be repeated: keys are written atomically. If the outcome of a create is in doubt
+(the request may have arrived, and the answer was lost), reading resolves it: the existing value is
+ours if it equals ours byte for byte. What is created through this store must therefore identify
+its writer: journal entries have the epoch, an `Opened` the id of its opening.
 """
 
 from __future__ import annotations
@@ -22,30 +25,33 @@ from rechannel.state.store import Store
 T = TypeVar("T")
 
 
-def nobody(error: StorageError | None) -> None:
-    """Tell no one."""
+def ignore(error: StorageError | None) -> None:
+    """Ignore a failure."""
 
 
 def _endless() -> float:
-    """Nothing but patience ends the tries."""
+    """Return infinity: only patience ends the retries."""
     return math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientStore:
-    """The few files that a driver itself reads and writes. Its calls block for as long as patience lasts.
-
-    left: seconds for which anything may still be tried again, whatever patience says: few when the job is to end.
-    tell: told of every failure that is tried again, and then of the success (None). sleep: waits for seconds.
-    clock: seconds; only differences count.
+    """The few files that a driver itself reads and writes. Its calls block for as long as patience
+    lasts.
     """
 
     inner: Store
     patience: Patience
-    tell: Callable[[StorageError | None], None] = nobody
+    tell: Callable[[StorageError | None], None] = ignore
+    """Called with every failure that is retried, and then with None on success."""
     left: Callable[[], float] = _endless
+    """Returns the seconds for which retries are still allowed, whatever patience says; few when
+    the job is about to end.
+    """
     sleep: Callable[[float], None] = time.sleep
+    """Waits for seconds."""
     clock: Callable[[], float] = time.monotonic
+    """Returns seconds; only differences count."""
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """See `Store.read`."""
@@ -56,7 +62,7 @@ class PatientStore:
         self._again(lambda: self.inner.put(key, data))
 
     def create(self, key: str, data: bytes) -> bool:
-        """See `Store.create`. What an attempt wrote that seemed to fail is ours."""
+        """See `Store.create`. A value that a seemingly failed attempt wrote is ours."""
         doubts: list[StorageError] = []
 
         def attempt() -> bool:
@@ -95,7 +101,7 @@ class PatientStore:
                 if wait is None:
                     raise
                 if left <= 0:
-                    msg = f"{error}; it is not tried any more, since the job is to end"
+                    msg = f"{error}; it is not retried, since the job is stopping"
                     raise StorageError(msg) from error
                 self.tell(error)
                 self.sleep(min(wait / 1e3, left))

@@ -1,15 +1,15 @@
 """A store that several hosts share, with a cache on each of them.
 
     backing: every byte, for all hosts, durable        (a mounted directory, or a bucket)
-    cache:   some bytes of segments, for this host     (see `hostcache`)
+    cache:   some bytes of segments, for this host     (see `host_cache`)
 
-A task that writes a segment puts it into the backing store and keeps a copy in its host's cache. One that
-reads one asks for `ranges`, and fetches the bytes that it touches and that its host does not have.
-Everything else (journal, outboxes, the order of events) is the backing store's, unchanged: `read`
-never looks into the cache, so that what is verified is what is durable.
+A task that writes a segment puts it into the backing store and keeps a copy in its host's cache. A
+task that reads one uses `ranges`, and fetches the bytes that it touches and that its host does not
+have. Everything else (journal, sink buffers, the order of events) goes to the backing store
+unchanged: `read` never uses the cache, so that what is verified is what is durable.
 
-A segment is not looked up again in the backing store while a process has it open: it is never
-changed, and a journal that names it is what says that it still counts.
+While a process has a segment open, it does not look it up in the backing store again: segments
+never change, and the journal says whether one still counts.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ _FILES_KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class SharedStore:
-    """A store of several hosts. A value: pickled to workers, which use their own host's cache.
-
-    backing: where everything is. cache: directory of the cache on every host; the environment variable
-    RECHANNEL_CACHE_DIR of a worker goes before it. cache_bytes: how much a host's cache may hold.
-    """
+    """A store of several hosts. A value: pickled to workers, which use their own host's cache."""
 
     backing: Backing
+    """Where everything is."""
     cache: str
+    """Directory of the cache on every host; a worker's environment variable RECHANNEL_CACHE_DIR
+    overrides it.
+    """
     cache_bytes: int = 32 << 30
+    """How much a host's cache may hold."""
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Bytes of the backing store. See `Store.read`."""
+        """Return bytes of the backing store. See `Store.read`."""
         return self.backing.read(key, start, length)
 
     def ranges(self, key: str) -> CacheFile:
-        """A segment of which only some bytes are on this host. Raises MissingFileError."""
+        """Return a segment of which only some bytes are on this host. Raises MissingFileError."""
         cache = self._cache()
         at = (self, cache, key)
         file = _files.get(at)
@@ -60,7 +61,9 @@ class SharedStore:
         self.backing.put(key, data)
         if key.startswith(SEGMENTS):
             parts = data if isinstance(data, list) else [memoryview(data)]
-            with suppress(StorageError, MissingFileError):  # it is written; a copy is a help
+            with suppress(
+                StorageError, MissingFileError
+            ):  # it is durable; the copy is an optimisation
                 self._cache().keep(self.backing, key, parts)
 
     def create(self, key: str, data: bytes) -> bool:
@@ -68,7 +71,7 @@ class SharedStore:
         return self.backing.create(key, data)
 
     def delete(self, key: str) -> None:
-        """Remove a key from the backing store. Caches drop it when they need room."""
+        """Remove a key from the backing store. Caches evict it when they need room."""
         self.backing.delete(key)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -76,12 +79,12 @@ class SharedStore:
         return self.backing.list(prefix)
 
     def size(self, key: str) -> int:
-        """Length of a key in bytes."""
+        """Return the length of a key in bytes."""
         return self.backing.size(key)
 
     @property
     def directory_here(self) -> str:
-        """The cache's directory on this host, as this process is told."""
+        """The cache's directory on this host, as this process sees it."""
         return self._cache().directory
 
     def _cache(self) -> HostCache:

@@ -85,7 +85,7 @@ def test_missing_permission_ends_the_job_at_once(tmp_path, disk, where, code):
     job, rows = started(tmp_path)
     push(job, rows)
     disk.refuse(code, where, times=1_000_000)
-    with pytest.raises(NotPermittedError, match=r"cannot \w+ /.*Waiting does not change that"):
+    with pytest.raises(NotPermittedError, match=r"cannot \w+ /.*Waiting does not help"):
         push(job, rows)
     assert job.status.retries == 0
     assert disk.refused

@@ -99,9 +99,9 @@ def test_a_forged_segment_of_the_store_itself_is_damage(tmp_path):
     digest = written(local)
     local.put(KEY, forged())
     for one in (local, SharedStore(local, str(tmp_path / "cache"))):
-        with pytest.raises(DamagedStateError, match=r"another one than was written.*copy"):
+        with pytest.raises(DamagedStateError, match=r"not the one that was written.*copy"):
             open_segment(one, KEY, digest)
-    with pytest.raises(DamagedStateError, match="another one than was written"):
+    with pytest.raises(DamagedStateError, match="not the one that was written"):
         verify_segment(local, KEY, digest)
     assert verify_segment(local, KEY).column(1).to_pylist() == [100, 999_999]
 

@@ -43,7 +43,7 @@ def test_every_flipped_byte_is_found() -> None:
         damaged = bytearray(whole)
         damaged[place] ^= 0x55
         store.put(KEY, bytes(damaged))
-        with pytest.raises((DamagedStateError, NewerFormatError), match="outbox file"):
+        with pytest.raises((DamagedStateError, NewerFormatError), match="sink buffer"):
             read_rows(store, KEY)
 
 

@@ -207,7 +207,7 @@ def test_any_prefix_is_noticed(data):
     size = write_segment(store, KEY, hashes(50), columns(50), META).size
     part = bytes(store.read(KEY))[: data.draw(st.integers(0, size - 1))]
     store.put(KEY, part)
-    with pytest.raises(DamagedStateError, match="cut short or overwritten"):
+    with pytest.raises(DamagedStateError, match="truncated or overwritten"):
         open_segment(store, KEY)
 
 

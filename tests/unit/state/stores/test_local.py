@@ -212,7 +212,7 @@ def test_what_is_no_file_is_told_and_not_waited_for(store, root, make, key):
     root.mkdir(parents=True)
     make(root / key)
     before = open_descriptors()
-    with pytest.raises(DamagedStateError, match="in place of a file"):
+    with pytest.raises(DamagedStateError, match="instead of a file"):
         store.read(key, 0, 3) if key.endswith("json") else store.fetch(key, [(0, 3)])
     assert open_descriptors() == before
 
@@ -239,5 +239,5 @@ def test_what_waiting_does_not_mend_is_told_apart(monkeypatch, store, root, code
         store.put("a.json", b"1")
     assert isinstance(raised.value, NotPermittedError) is not mends
     assert ("MiB are free there" in str(raised.value)) is mends
-    said = "tries again for as long" if mends else "Waiting does not change that"
+    said = "retries as long" if mends else "Waiting does not help"
     assert said in str(raised.value)
