@@ -59,7 +59,9 @@ def test_a_bucket_that_does_not_answer_is_named(store, monkeypatch):
         lambda: list(store.list("a")),
         lambda: store.delete("a.arrow"),
     ):
-        with pytest.raises(StorageError, match=r"cannot \w+ memory://.*no route to host\. Committed timesteps"):
+        with pytest.raises(
+            StorageError, match=r"cannot \w+ memory://.*no route to host\. Committed timesteps"
+        ):
             request()
     assert len(said) == 6
 

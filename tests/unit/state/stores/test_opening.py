@@ -43,7 +43,8 @@ def test_a_bucket_always_has_a_cache():
 
 def test_other_urls_are_refused():
     with pytest.raises(
-        RefusedError, match=r"state 'ftp://x' cannot be opened: it must be a directory, file:// or one of s3://"
+        RefusedError,
+        match=r"state 'ftp://x' cannot be opened: it must be a directory, file:// or one of s3://",
     ):
         opened("ftp://x")
 
