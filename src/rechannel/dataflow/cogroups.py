@@ -11,11 +11,11 @@ import pyarrow as pa
 from rechannel.dataflow.graph import Node
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.pairing import On, both_sides, need_sides, operator_over, pairs_of, time_of
-from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
 from rechannel.model.ddl import schema_of
 from rechannel.operators.join.cogroup_spec import CogroupSpec
 from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.kinds import Timed
 from rechannel.operators.window.logic import END, START
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from rechannel.dataflow.durations import Duration, microseconds
 from rechannel.dataflow.graph import Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.pairing import On, both_sides, need_sides, operator_over, pairs_of, time_of
-from rechannel.dataflow.window_kinds import Timed, Windows
 from rechannel.errors import DataflowError
 from rechannel.operators.join.logic import OUTER
 from rechannel.operators.join.spec import Between, JoinSpec
+from rechannel.operators.window.kinds import Timed, Windows
 from rechannel.operators.window.logic import END, START
 
 if TYPE_CHECKING:

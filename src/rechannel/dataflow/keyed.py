@@ -18,8 +18,6 @@ from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import arranged
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import number_of, order_of
-from rechannel.dataflow.window_kinds import Windows
-from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream, windowed
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import OnError
@@ -38,6 +36,8 @@ from rechannel.operators.process.track import (
 from rechannel.operators.process.track import Initialise as InitState
 from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
 from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.window.kinds import Windows
+from rechannel.operators.window.terms import Every
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from rechannel.dataflow.joins import How, Within, join
 from rechannel.dataflow.lookups import Found, lookup
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.pairing import On
-from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
+from rechannel.operators.window.kinds import Timed
 from rechannel.sources.table import Table
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from rechannel.dataflow.keyed import check_numbers
 from rechannel.dataflow.naming import caller
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
-from rechannel.dataflow.window_kinds import Timed
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Sided
 from rechannel.operators.checks import need_columns
 from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.window.kinds import Timed
 from rechannel.operators.window.logic import START, AssignWindows
 
 if TYPE_CHECKING:

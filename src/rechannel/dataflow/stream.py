@@ -32,8 +32,6 @@ from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
 from rechannel.dataflow.timing import declared_column
-from rechannel.dataflow.window_kinds import Windows
-from rechannel.dataflow.window_terms import Every
 from rechannel.dataflow.windowed import WindowedStream
 from rechannel.dataflow.writer import Flow, Writer
 from rechannel.errors import DataflowError
@@ -45,6 +43,8 @@ from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.ddl import schema_of
 from rechannel.operators.checks import need_columns
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
+from rechannel.operators.window.kinds import Windows
+from rechannel.operators.window.terms import Every
 
 Columns: TypeAlias = pa.Schema | str
 """Columns as an Arrow schema or as Spark DDL text."""

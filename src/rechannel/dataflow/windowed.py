@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from rechannel.dataflow.durations import Duration
-from rechannel.dataflow.graph import MapBatches
+from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.former import emission_hint
+from rechannel.dataflow.graph import MapBatches, Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name, stateless_name
 from rechannel.dataflow.runnings import arranged
+from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import number_of, order_of, ranking_of
-from rechannel.dataflow.window_kinds import Windows
-from rechannel.dataflow.window_terms import Asked, Every, Placed, Terms
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
 from rechannel.operators.aggregate.spec import AggregateSpec, named_aggregates
 from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.kinds import Windows
 from rechannel.operators.window.logic import START
 from rechannel.operators.window.spec import CombineSpec
+from rechannel.operators.window.terms import Asked, Before, Every, Placed, Terms
 
 if TYPE_CHECKING:
     from rechannel.dataflow.keyed import KeyedStream
@@ -108,15 +110,19 @@ class WindowedStream(Generic[Behind]):
 
         Sessions, lateness and emit="on_update" are refused.
         """
-        order = TopSpec(
+        whole = self.window.whole(f"top ({caller()})", self.terms)
+        spec = TopSpec(
             by=order_of(by, descending),
             n=number_of(n),
             ties=ties,
             ranking=ranking_of(ranking),
             rank=rank,
+            window_us=whole.size_us,
+            offset_us=whole.anchor_us,
+            every_us=whole.overlap_us,
+            column=whole.column,
         )
-        placed = self.window.ranked(f"top ({caller()})", order, self.terms)
-        return self._operator(placed, name, tasks, bins)
+        return self._operator(whole.with_rows(spec), name, tasks, bins)
 
     def apply_batches(
         self,
@@ -181,11 +187,30 @@ def windowed(
         raise DataflowError(msg)
     asked = Asked(
         what=what,
-        node=keyed.node,
+        before=_before(keyed.node),
         keys=keyed.keys,
         time_column=time_column,
-        lateness=lateness,
+        lateness_us=microseconds(lateness, f"{what}: lateness", least=0),
         emit=emit,
         time=time,
+        hint=emission_hint(emit),
     )
     return WindowedStream(keyed=keyed, window=window, terms=window.terms(asked))
+
+
+def _before(node: Node) -> Before:
+    """What is known of a node's rows before they get windows."""
+    specs = [each.spec for each in _nearest(node)]
+    return Before(
+        name=node.name,
+        time_column=declared_column(node),
+        sizes_us=frozenset(size for spec in specs if (size := spec.windows_us) is not None),
+        corrects=any(spec.corrects for spec in specs),
+    )
+
+
+def _nearest(node: Node) -> list[Stateful]:
+    """Operators that a node's rows come out of."""
+    if isinstance(node, Stateful):
+        return [node]
+    return [found for up in node.upstreams for found in _nearest(up)]

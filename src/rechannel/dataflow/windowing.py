@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rechannel.dataflow.counted import rows_of
 from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.dataflow.window_kinds import Count, Inherited, Session, Sliding, Timed, Tumbling
-from rechannel.dataflow.window_terms import Every
 from rechannel.errors import DataflowError
+from rechannel.operators.window.kinds import Count, Inherited, Session, Sliding, Timed, Tumbling
+from rechannel.operators.window.terms import Every
 
 
 def every(interval: Duration) -> Every:
@@ -66,3 +65,11 @@ def counting(size: int, every: int | None = None) -> Count:
         msg = f"windows of {size} rows every {every} would leave rows out: make them as long as they are apart"
         raise DataflowError(msg)
     return Count(size=length, every=step)
+
+
+def rows_of(number: int, what: str) -> int:
+    """A number of rows. Raises DataflowError unless it is a positive whole number."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        msg = f"{what} is a whole number of rows of at least 1, not {number!r}"
+        raise DataflowError(msg)
+    return number

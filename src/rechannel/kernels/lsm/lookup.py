@@ -55,16 +55,16 @@ class Hit:
     """Row of the run that each needle was found at."""
 
 
-Minor = Callable[[Columns], IntArray | None]
+RowOrder = Callable[[Columns], IntArray | None]
 """Returns the row order key, by which rows of one hash are sorted, from the last key column; None if there is none."""
 
 
-def no_minor(keys: Columns) -> None:
-    """Return None: rows of one hash are not sorted further. This is a `Minor`."""
+def unsorted(keys: Columns) -> None:
+    """Return None: rows of one hash are not sorted further. This is a `RowOrder`."""
 
 
 def find(
-    runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, row_order: Minor = no_minor
+    runs: Sequence[OpenRun], hashes: HashArray, keys: Columns, row_order: RowOrder = unsorted
 ) -> list[Hit]:
     """Return the newest row of each key, tombstones included. hashes: ascending; keys: distinct."""
     hits: list[Hit] = []
@@ -121,7 +121,7 @@ def _search(
     hashes: HashArray,
     keys: Columns,
     needles: IntArray,
-    row_order: Minor,
+    row_order: RowOrder,
     *,
     exact: bool,
 ) -> tuple[IntArray, IntArray]:
@@ -155,7 +155,7 @@ def _among(
     last: IntArray,
     *,
     among: IntArray,
-    row_order: Minor,
+    row_order: RowOrder,
     keys: int,
 ) -> tuple[IntArray, IntArray]:
     """Find the first row with each needle's hash and row order key, bisecting for all needles at once.
@@ -165,7 +165,7 @@ def _among(
     wanted = among[needles]
     low = bisect(segment, first, last, wanted, row_order=row_order, keys=keys)
     inside = np.flatnonzero(low < last)
-    found = inside[_minors(segment, low[inside], row_order, keys) == wanted[inside]]
+    found = inside[_orders(segment, low[inside], row_order, keys) == wanted[inside]]
     return needles[found], low[found]
 
 
@@ -175,7 +175,7 @@ def bisect(
     last: IntArray,
     wanted: IntArray,
     *,
-    row_order: Minor,
+    row_order: RowOrder,
     keys: int,
     after: bool = False,
 ) -> IntArray:
@@ -187,7 +187,7 @@ def bisect(
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) // 2
-        met = _minors(segment, middle, row_order, keys)
+        met = _orders(segment, middle, row_order, keys)
         below = met <= wanted[open_] if after else met < wanted[open_]
         low[open_[below]] = middle[below] + 1
         high[open_[~below]] = middle[~below]
@@ -195,11 +195,11 @@ def bisect(
     return low
 
 
-def _minors(segment: Segment, rows: IntArray, row_order: Minor, keys: int) -> IntArray:
+def _orders(segment: Segment, rows: IntArray, row_order: RowOrder, keys: int) -> IntArray:
     segment.touch(rows)
-    minors = row_order([fast_take(segment.column(keys - 1), rows)])
-    assert minors is not None  # noqa: S101 - the caller has checked that there is a row order key
-    return minors
+    orders = row_order([fast_take(segment.column(keys - 1), rows)])
+    assert orders is not None  # noqa: S101 - the caller has checked that there is a row order key
+    return orders
 
 
 def _same_keys(
@@ -208,7 +208,7 @@ def _same_keys(
     keys: Columns,
     needles: IntArray,
     rows: IntArray,
-    row_order: Minor,
+    row_order: RowOrder,
 ) -> tuple[IntArray, IntArray]:
     """Compare keys, not only hashes; a needle that shares its hash is compared with all rows that share it."""
     if not len(needles):
@@ -231,7 +231,7 @@ def _further(
     keys: Columns,
     needles: IntArray,
     rows: IntArray,
-    row_order: Minor,
+    row_order: RowOrder,
 ) -> tuple[IntArray, IntArray]:
     """Match needles whose first row has another key with the rows after it; each row is read once."""
     segment, width = run.segment, len(keys)

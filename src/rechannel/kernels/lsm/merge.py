@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import joined
 from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
-from rechannel.kernels.lsm.lookup import Minor, OpenRun, no_minor
+from rechannel.kernels.lsm.lookup import OpenRun, RowOrder, unsorted
 from rechannel.kernels.protocol.migrate import converted
 from rechannel.model.hashspace import HashArray, Intervals
 
@@ -76,7 +76,7 @@ def merge_rows(
     live: Live,
     *,
     bottom: bool,
-    row_order: Minor = no_minor,
+    row_order: RowOrder = unsorted,
     once: bool = False,
 ) -> Rows:
     """Merge parts, given newest first, into one sorted run; of equal keys the row of the first part stays.

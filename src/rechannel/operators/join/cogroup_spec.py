@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.operators.join.cogroup import CogroupLogic
-from rechannel.operators.join.columns import OfOneLength, sides_in
+from rechannel.operators.join.columns import sides_in
 from rechannel.operators.spec import OperatorSpec
 from rechannel.operators.window.apply_spec import need_free, need_function
 from rechannel.operators.window.group_frame import ApplyBatches
+from rechannel.operators.window.kinds import Timed
 from rechannel.operators.window.logic import END
 
 
@@ -28,7 +29,7 @@ class CogroupSpec(OperatorSpec):
     function: ApplyBatches
     schema: pa.Schema
     on: tuple[tuple[str, str], ...]
-    within: OfOneLength | None = None
+    within: Timed | None = None
     times: tuple[str, str] | None = None
     suffix: str = "_right"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,22 +12,6 @@ from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, ROW, Sid
 from rechannel.kernels.shuffle.watermarks import need_time
 from rechannel.operators.checks import suggest
 from rechannel.operators.join.two_inputs import SHOWN_SIDE
-
-
-class OfOneLength(Protocol):
-    """Windows of one length of time, in which rows of both sides meet."""
-
-    @property
-    def size_us(self) -> int:
-        """Their length."""
-
-    @property
-    def anchor_us(self) -> int | None:
-        """Windows begin then and every `size_us`, and at no other time; None = there are others."""
-
-    @property
-    def stored_as(self) -> str:
-        """What fingerprints call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

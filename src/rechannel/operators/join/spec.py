@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.operators.join.columns import OfOneLength, need_free_keys, sides_in
+from rechannel.operators.join.columns import need_free_keys, sides_in
 from rechannel.operators.join.logic import MATCHED, OUTER, JoinLogic
 from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.window.kinds import Timed
 from rechannel.operators.window.logic import END
 
 
@@ -31,7 +32,7 @@ class JoinSpec(OperatorSpec):
 
     how: str
     on: tuple[tuple[str, str], ...] = ()
-    within: Between | OfOneLength | None = None
+    within: Between | Timed | None = None
     times: tuple[str, str] | None = None
     suffix: str = "_right"
 
@@ -46,7 +47,7 @@ class JoinSpec(OperatorSpec):
         return None if self._windows is None else self._windows.size_us
 
     @property
-    def _windows(self) -> OfOneLength | None:
+    def _windows(self) -> Timed | None:
         """Windows in which rows meet."""
         return None if isinstance(self.within, Between) else self.within
 

@@ -9,7 +9,7 @@ A row whose own timer had gone off by the timestep before is *late*: whatever el
 does not depend on state, nor on what the function did with other rows.
 
 Runs say which timers they hold (`Run.due`), and no other run is looked at. What a run says of a key may be out of date,
-so all keys of which a timer seems to have gone off are looked up before that is believed (`StatefulLogic.together`).
+so all keys of which a timer seems to have gone off are looked up before that is believed (`Grouped.together`).
 """
 
 from __future__ import annotations

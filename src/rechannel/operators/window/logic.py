@@ -215,7 +215,7 @@ class WindowLogic(
         return [*self.inner.combine(values, groups), from_numpy(groups.sizes, ROWS.type)]
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """Merge what is in time into the state. Where windows are shown when complete, `due` says which are."""
+        """Merge what is in time into the state. Where windows are shown when complete, `due_range` says which are."""
         late = self._gone(arrivals.keys[-1], arrivals.clock.before)
         if not late.any():
             state = self._touched(self.inner.merged(self._inner(arrivals)), arrivals.timestep)

@@ -14,9 +14,9 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.dataflow.stream import dataflow_of
-from rechannel.dataflow.window_kinds import Sliding
 from rechannel.errors import DataflowError, RefusedError, TimestepError
 from rechannel.operators.window import incremental
+from rechannel.operators.window.kinds import Sliding
 from rechannel.operators.window.sliding import SlidingLogic
 from rechannel.state.manifest import CHANGES, TOTALS
 from rechannel.state.stores.memory import MemoryStore

@@ -10,8 +10,8 @@ import pytest
 
 import rechannel as rc
 from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.window_kinds import Count, Inherited, Session, Sliding, Tumbling
 from rechannel.errors import DataflowError
+from rechannel.operators.window.kinds import Count, Inherited, Session, Sliding, Tumbling
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 SECOND = 1_000_000

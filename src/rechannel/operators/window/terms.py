@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.dataflow.former import emission_hint
-from rechannel.dataflow.graph import Node, Stateful
-from rechannel.dataflow.timing import declared_column
 from rechannel.errors import DataflowError
 from rechannel.operators.spec import OperatorSpec
 from rechannel.operators.window.logic import END, START, AssignWindows
@@ -25,11 +21,31 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known of rows before they get windows."""
+
+    name: str
+    """Name of the node that brings them."""
+    time_column: str | None = None
+    """Column of event times that was declared for them."""
+    sizes_us: frozenset[int] = frozenset()
+    """Lengths of the windows that they come out of."""
+    corrects: bool = False
+    """Whether a window that they come out of may be shown more than once."""
+
+    def size_us(self, what: str) -> int:
+        """Length of the windows that the rows come out of. Raises DataflowError unless they have one."""
+        if len(self.sizes_us) != 1:
+            msg = f"{what}: rows of {self.name!r} do not come out of windows of one length"
+            raise DataflowError(msg)
+        return next(iter(self.sizes_us))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """How the rows of one stream get windows, and when these are shown. Checked."""
 
-    node: Node
-    """Brings the rows."""
+    before: Before
     keyed: bool
     """Whether rows have a key."""
     column: str | None
@@ -57,7 +73,7 @@ class Terms:
 
         of_windows: the rows are known to be windows, whatever the column of event times.
         """
-        if (of_windows or self.column in (START, END)) and corrects(self.node):
+        if (of_windows or self.column in (START, END)) and self.before.corrects:
             msg = (
                 f"{what}: the windows before it are shown again when rows come to them, and it would count them twice;"
                 " leave lateness= and emit= away there"
@@ -71,13 +87,14 @@ class Asked:
 
     what: str
     """Names the call in messages."""
-    node: Node
-    """Brings the rows."""
+    before: Before
     keys: tuple[str, ...]
     time_column: str | None
-    lateness: Duration
+    lateness_us: int
     emit: str | Every
     time: str
+    hint: str = ""
+    """Ends a message that refuses `emit`: what to write instead."""
 
     @property
     def early_ms(self) -> int | None:
@@ -114,7 +131,7 @@ class Asked:
 
     def in_processing_time(self, *, on_change: bool) -> Terms:
         """Terms of windows of processing time. on_change: they may be shown in every timestep."""
-        if self.time_column is not None or self.lateness:
+        if self.time_column is not None or self.lateness_us:
             raise self.not_in_processing_time()
         if not self.keys:
             msg = f"{self.what}: windows of processing time need a key; use key_by"
@@ -122,11 +139,11 @@ class Asked:
         if self.shown != ON_CLOSE and not (on_change and self.shown == ON_UPDATE):
             msg = (
                 f"{self.what}: emit is 'on_close' or, for windows that do not overlap, 'on_update',"
-                f" not {self.shown!r}{emission_hint(self.shown)}"
+                f" not {self.shown!r}{self.hint}"
             )
             raise DataflowError(msg)
         return Terms(
-            node=self.node,
+            before=self.before,
             keyed=True,
             column=None,
             on_close=self.shown == ON_CLOSE,
@@ -140,9 +157,26 @@ class Asked:
             " nothing is late for them; leave time_column= and lateness= out"
         )
 
+    def in_rows(self) -> Terms:
+        """Terms of windows of rows. Raises DataflowError for what these do not have."""
+        what = f"{self.what}: windows of rows"
+        if not self.keys:
+            msg = f"{what} need a key; use key_by"
+            raise DataflowError(msg)
+        if self.time != "event":
+            msg = f"{what} go by the order of the stream, or of the event times in time_column=; leave time= away"
+            raise DataflowError(msg)
+        if self.lateness_us:
+            msg = f"{what} have no end that rows could miss; leave lateness= away"
+            raise DataflowError(msg)
+        if self.shown != ON_CLOSE:
+            msg = f"{what} are shown when they are complete; leave emit={self.shown!r} away{self.hint}"
+            raise DataflowError(msg)
+        return Terms(before=self.before, keyed=True, column=self.time_column)
+
     def in_event_time(self, column: str | None = None) -> Terms:
         """Terms of windows of event time. column: of the event times; None = what the user or the stream says."""
-        column = column or self.time_column or declared_column(self.node)
+        column = column or self.time_column or self.before.time_column
         if column is None:
             msg = (
                 f"{self.what}: say which column has the event times, with time_column=, or before with"
@@ -152,17 +186,36 @@ class Asked:
         if self.shown not in (ON_CLOSE, ON_UPDATE):
             msg = (
                 f"{self.what}: emit is 'on_close', 'on_update' or rc.every(...), not {self.emit!r}"
-                f"{emission_hint(self.emit)}"
+                f"{self.hint}"
             )
             raise DataflowError(msg)
         return Terms(
-            node=self.node,
+            before=self.before,
             keyed=bool(self.keys),
             column=column,
-            lateness_us=microseconds(self.lateness, f"{self.what}: lateness", least=0),
+            lateness_us=self.lateness_us,
             on_close=self.shown == ON_CLOSE,
             early_ms=self.early_ms,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """Windows of one length that are shown once, with all of their rows."""
+
+    size_us: int
+    anchor_us: int | None
+    """Windows begin then and every `size_us`, and at no other time; None = there are others."""
+    overlap_us: int | None
+    """Of windows that overlap, from the begin of one to that of the next; None = they do not."""
+    column: str
+    """Event times."""
+    assign: AssignWindows | None
+    """Gives every row its windows; None = it has one."""
+
+    def with_rows(self, spec: OperatorSpec) -> Placed:
+        """An operator over these windows."""
+        return Placed(spec=spec, by_start=True, assign=self.assign)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,24 +237,3 @@ def not_shown_once(what: str) -> DataflowError:
         f"{what}: windows are of one length and of event time, are shown when complete, and take no lateness;"
         " use rc.windows.tumbling, rc.windows.sliding or rc.windows.same_window"
     )
-
-
-def size_of(what: str, node: Node) -> int:
-    """Length of the windows that a node's rows come out of. Raises DataflowError where there are none."""
-    sizes = {size for each in _nearest(node) if (size := each.spec.windows_us) is not None}
-    if len(sizes) != 1:
-        msg = f"{what}: rows of {node.name!r} do not come out of windows of one length"
-        raise DataflowError(msg)
-    return sizes.pop()
-
-
-def corrects(node: Node) -> bool:
-    """Whether windows that a node's rows come out of are shown more than once."""
-    return any(each.spec.corrects for each in _nearest(node))
-
-
-def _nearest(node: Node) -> list[Stateful]:
-    """Operators that a node's rows come out of."""
-    if isinstance(node, Stateful):
-        return [node]
-    return [found for up in node.upstreams for found in _nearest(up)]

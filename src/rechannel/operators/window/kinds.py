@@ -1,8 +1,8 @@
 """The kinds of windows: `Windows` is one of five, each with what tells its own windows apart and nothing else.
 
-A kind says which terms it can have (`terms`), and what becomes of rows in its windows: aggregates (`aggregated`), a
-function of all of them (`applied`), the first ones in an order (`ranked`). Each of those answers with an operator and
-what rows have to be given before it.
+A kind says which terms it can have (`terms`) and what becomes of rows in its windows: aggregates (`aggregated`) or the
+result of a function of all of them (`applied`). Each of those answers with an operator and what has to be done with
+rows before it. `whole` is for operators that need all rows of a window at once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.counted import check_counting
-from rechannel.dataflow.window_terms import Asked, Placed, Terms, not_shown_once, size_of
 from rechannel.errors import DataflowError
 from rechannel.operators.aggregate.spec import AggregateSpec
-from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.window.apply_spec import ApplySessionSpec, ApplySpec
 from rechannel.operators.window.counted_spec import CountedSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.logic import START, AssignWindows
 from rechannel.operators.window.session_spec import SessionSpec
 from rechannel.operators.window.spec import CombineSpec, WindowSpec
+from rechannel.operators.window.terms import Asked, Placed, Terms, Whole, not_shown_once
 
 MOST_WINDOWS = 1_000
 """Windows that a row may be in if each has rows of its own."""
@@ -116,30 +114,20 @@ class OfOneLength:
         assign = (self if spec.copies else inside).assign(what, terms.column)
         return Placed(spec=spec, by_start=True, assign=assign)
 
-    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
-        """What a function makes of the rows in each window, which holds rows of its own."""
+    def whole(self, what: str, terms: Terms) -> Whole:
+        """Windows that are shown once; each holds rows of its own. Raises DataflowError."""
         column = shown_once(what, terms)
-        spec = ApplySpec(
-            function=function,
-            schema=schema,
-            window_us=self.size_us,
-            offset_us=self.anchor_us,
-            every_us=self.overlap_us,
+        return Whole(
+            size_us=self.size_us,
+            anchor_us=self.anchor_us,
+            overlap_us=self.overlap_us,
             column=column,
+            assign=self.assign(what, column),
         )
-        return Placed(spec=spec, by_start=True, assign=self.assign(what, column))
 
-    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
-        """The first rows in each window, which holds rows of its own."""
-        column = shown_once(what, terms)
-        spec = replace(
-            order,
-            window_us=self.size_us,
-            offset_us=self.anchor_us,
-            every_us=self.overlap_us,
-            column=column,
-        )
-        return Placed(spec=spec, by_start=True, assign=self.assign(what, column))
+    def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
+        """What a function makes of the rows in each window."""
+        return applied(self.whole(what, terms), function, schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +190,7 @@ class Session:
         )
         return Placed(spec=spec)
 
-    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+    def whole(self, what: str, terms: Terms) -> Whole:
         """Raise DataflowError."""
         raise not_shown_once(what)
 
@@ -218,8 +206,7 @@ class Count:
     def terms(self, asked: Asked) -> Terms:
         """Shown when they are complete, in the order of the stream or of event time. Raises DataflowError."""
         asked.need_no_early()
-        check_counting(asked.keys, asked.lateness, asked.shown, asked.time)
-        return Terms(node=asked.node, keyed=True, column=asked.time_column)
+        return asked.in_rows()
 
     def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
         """Aggregates of the rows in each window."""
@@ -233,7 +220,7 @@ class Count:
         """Raise DataflowError."""
         raise not_shown_once(what)
 
-    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
+    def whole(self, what: str, terms: Terms) -> Whole:
         """Raise DataflowError."""
         raise not_shown_once(what)
 
@@ -250,32 +237,24 @@ class Inherited:
         if asked.time_column is not None:
             msg = f"{asked.what}: rc.windows.same_window() goes by the window that rows have; leave time_column= away"
             raise DataflowError(msg)
-        size_of(asked.what, asked.node)
+        asked.before.size_us(asked.what)
         return asked.in_event_time(START)
 
     def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
         """Aggregates of the rows that come out of each window."""
         terms.need_final_rows(what, of_windows=True)
-        spec = window_spec(aggregates, terms, size_us=size_of(what, terms.node), assigned=True)
+        spec = window_spec(aggregates, terms, size_us=terms.before.size_us(what), assigned=True)
         return Placed(spec=spec, by_start=True)
+
+    def whole(self, what: str, terms: Terms) -> Whole:
+        """Windows that are shown once, of rows that have the start of theirs. Raises DataflowError."""
+        column = shown_once(what, terms, of_windows=True)
+        size_us = terms.before.size_us(what)
+        return Whole(size_us=size_us, anchor_us=None, overlap_us=None, column=column, assign=None)
 
     def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:
         """What a function makes of the rows that come out of each window."""
-        column = shown_once(what, terms, of_windows=True)
-        spec = ApplySpec(
-            function=function,
-            schema=schema,
-            window_us=size_of(what, terms.node),
-            offset_us=None,
-            column=column,
-        )
-        return Placed(spec=spec, by_start=True)
-
-    def ranked(self, what: str, order: TopSpec, terms: Terms) -> Placed:
-        """The first rows that come out of each window."""
-        column = shown_once(what, terms, of_windows=True)
-        spec = replace(order, window_us=size_of(what, terms.node), column=column)
-        return Placed(spec=spec, by_start=True)
+        return applied(self.whole(what, terms), function, schema)
 
 
 Timed = Tumbling | Sliding
@@ -289,6 +268,19 @@ def shown_once(what: str, terms: Terms, *, of_windows: bool = False) -> str:
     terms.need_shown_once(what)
     terms.need_final_rows(what, of_windows=of_windows)
     return terms.column or START
+
+
+def applied(whole: Whole, function: ApplyBatches, schema: pa.Schema) -> Placed:
+    """What a function makes of all rows of each window."""
+    spec = ApplySpec(
+        function=function,
+        schema=schema,
+        window_us=whole.size_us,
+        offset_us=whole.anchor_us,
+        every_us=whole.overlap_us,
+        column=whole.column,
+    )
+    return whole.with_rows(spec)
 
 
 def window_spec(
