@@ -5,10 +5,11 @@ import pytest
 import rechannel as rc
 from tests.spark.test_join import PATIENCE, judged, sides
 
+# On Spark, stages of two sides are proven by `test_join` in every run.
+pytestmark = pytest.mark.slow
 
-@pytest.mark.parametrize(
-    ("tolerance", "how"), [(None, "left"), pytest.param(40, "inner", marks=pytest.mark.slow)]
-)
+
+@pytest.mark.parametrize(("tolerance", "how"), [(None, "left"), (40, "inner")])
 def test_what_rows_meet_is_what_a_batch_says(spark, tmp_path, tolerance, how):
     left, right = sides(spark)
     joined = left.asof_join(right, "k", tolerance=tolerance, how=how, name="joined")

@@ -1,7 +1,12 @@
 """Cogroup on Spark: what the function sees is what Spark SQL has of the same rows in one batch."""
 
+import pytest
+
 import rechannel as rc
 from tests.spark.test_join import PATIENCE, judged, sides
+
+# On Spark, stages of two sides are proven by `test_join` in every run.
+pytestmark = pytest.mark.slow
 
 FIELDS = "lefts BIGINT, total BIGINT, rights BIGINT, last BIGINT"
 

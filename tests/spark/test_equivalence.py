@@ -23,8 +23,12 @@ from rechannel import aggregates as agg
 from tests.spark.programs import as_bytes, published, run
 
 FILES, ROWS, PER_TIMESTEP = 6, 300, 2
-VARIANTS = list(product([1, 3], [1, 3]))
-"""(tasks per operator, timesteps in flight)."""
+
+
+@pytest.fixture
+def variants(thorough):
+    """(tasks per operator, timesteps in flight); fewer differ in both at once."""
+    return list(product([1, 3], [1, 3])) if thorough else [(1, 1), (3, 3)]
 
 
 def orders(number, rng):
@@ -76,7 +80,7 @@ def stream(place, files="*", name="orders"):
     return rc.read().files(f"{place}/{files}.parquet", per_timestep=PER_TIMESTEP, name=name)
 
 
-def streamed(spark, flows, tmp_path, operators, variants=VARIANTS):
+def streamed(spark, flows, tmp_path, operators, variants):
     """Run every variant of a dataflow; the last one, when all have the same state to the last bit.
 
     flows: makes the dataflow from where it may write.
@@ -166,7 +170,7 @@ AGGREGATES = {
 }  # fmt: skip
 
 
-def test_all_aggregates(spark, batch, place, tmp_path):
+def test_all_aggregates(spark, batch, place, tmp_path, variants):
     ours = {name: made for name, (made, _) in AGGREGATES.items()}
     plain = ", ".join(f"{text} as {name}" for name, (_, text) in AGGREGATES.items())
     keys = {"one": ["shop"], "three": ["shop", "item", "day"], "float": ["weight"]}
@@ -176,7 +180,7 @@ def test_all_aggregates(spark, batch, place, tmp_path):
         rows = stream(place)
         return [rows.key_by(*on).aggregate(ours, name=name) for name, on in keys.items()]
 
-    job, _ = streamed(spark, flows, tmp_path, list(keys))
+    job, _ = streamed(spark, flows, tmp_path, list(keys), variants)
     assert job.status.timestep == FILES // PER_TIMESTEP
     for name, on in keys.items():
         by = ", ".join(on)
@@ -194,7 +198,7 @@ CHANGES = """
 """What the first of two operators emits: the running values of the keys that a timestep changed."""
 
 
-def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, tmp_path):
+def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, tmp_path, variants):
     def flows(home):
         items = (
             stream(place)
@@ -213,7 +217,7 @@ def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, 
         behind = shops.transform(lambda df: df.where("shop <> ''").select("shop", "rows"))
         return [behind.write.parquet(home / "out")]
 
-    job, home = streamed(spark, flows, tmp_path, ["items", "shops"])
+    job, home = streamed(spark, flows, tmp_path, ["items", "shops"], variants)
     check(
         job.state("items"),
         batch(
@@ -241,7 +245,7 @@ def test_two_operators_in_a_row_with_functions_around_them(spark, batch, place, 
     )  # fmt: skip
 
 
-def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path):
+def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path, variants):
     """Fan-out to two operators, a sink and a union; a union of two sources, one filtered and sooner at its end."""
 
     def flows(home):
@@ -263,7 +267,7 @@ def test_one_stream_for_many_and_many_for_one(spark, batch, place, tmp_path):
         ]
 
     operators = ["both-by-shop", "both-by-day", "again-by-item"]
-    job, home = streamed(spark, flows, tmp_path, operators)
+    job, home = streamed(spark, flows, tmp_path, operators, variants)
     edge = 2 * ROWS
     batch(f"select * from orders where item is not null or seq >= {edge}").createOrReplaceTempView(
         "b"
@@ -336,7 +340,7 @@ def tracked(rows):
     return state
 
 
-def test_functions_of_the_user(spark, batch, place, tmp_path):
+def test_functions_of_the_user(spark, batch, place, tmp_path, variants):
     columns = "n BIGINT, total BIGINT, seq BIGINT"
     narrow = "shop STRING, big BIGINT, note STRING, seq BIGINT"
 
@@ -353,7 +357,7 @@ def test_functions_of_the_user(spark, batch, place, tmp_path):
         ]
 
     operators = ["track", "track-batches", "reduce", "reduce-rows"]
-    job, _ = streamed(spark, flows, tmp_path, operators)
+    job, _ = streamed(spark, flows, tmp_path, operators, variants)
     rows = batch("select cut, shop, big, seq from orders order by seq").toArrow().to_pylist()
     expected = tracked(rows)
     assert any(row["shop"] is None for row in rows)
@@ -368,7 +372,7 @@ def test_functions_of_the_user(spark, batch, place, tmp_path):
     check(job.state("reduce-rows"), reduced, "shop")
 
 
-def test_a_result_that_is_kept_is_the_same_for_everybody(spark, batch, place, tmp_path):
+def test_a_result_that_is_kept_is_the_same_for_everybody(spark, batch, place, tmp_path, variants):
     def flows(home):
         drawn = stream(place).transform(
             lambda df: df.withColumn("r", F.rand()), name="drawn", materialise=True
@@ -379,7 +383,7 @@ def test_a_result_that_is_kept_is_the_same_for_everybody(spark, batch, place, tm
             drawn.transform(lambda df: df.select("seq", "r")).write.parquet(home / "out"),
         ]
 
-    for tasks, in_flight in VARIANTS:
+    for tasks, in_flight in variants:
         home = tmp_path / f"{tasks}-{in_flight}"
         job = run(spark, flows(home), home / "state", tasks=tasks, in_flight=in_flight)
         written = spark.read.parquet(str(home / "out")).drop("timestep")
@@ -391,16 +395,24 @@ def test_a_result_that_is_kept_is_the_same_for_everybody(spark, batch, place, tm
     assert written.select("r").distinct().count() > 1
 
 
+SHUFFLING = {
+    "repartition": lambda df: df.repartition(3),
+    "by column": lambda df: df.repartition(3, "item"),
+    "sort": lambda df: df.orderBy("item"),
+    "join": lambda df: df.join(
+        df.sparkSession.range(-3, 3).withColumnRenamed("id", "item"), "item"
+    ),
+    "distinct": lambda df: df.select("shop", "item", "seq").distinct(),
+}
+FAST = ("repartition", "join")
+
+
 @pytest.mark.parametrize(
     "shuffling",
     [
-        lambda df: df.repartition(3),
-        lambda df: df.repartition(3, "item"),
-        lambda df: df.orderBy("item"),
-        lambda df: df.join(df.sparkSession.range(-3, 3).withColumnRenamed("id", "item"), "item"),
-        lambda df: df.select("shop", "item", "seq").distinct(),
+        pytest.param(function, id=name, marks=[] if name in FAST else pytest.mark.slow)
+        for name, function in SHUFFLING.items()
     ],
-    ids=["repartition", "by column", "sort", "join", "distinct"],
 )
 def test_order_behind_a_shuffle_does_not_depend_on_the_run(spark, place, tmp_path, shuffling):
     """First and last behind functions that lose the order of rows: any order, and always the same."""
@@ -421,7 +433,7 @@ def test_order_behind_a_shuffle_does_not_depend_on_the_run(spark, place, tmp_pat
     assert job.state("ends").count() > 1
 
 
-def test_every_timestep_is_written_once(spark, place, tmp_path):
+def test_every_timestep_is_written_once(spark, place, tmp_path, variants):
     """The output of a timestep does not depend on how it was run either."""
 
     def flows(home):
@@ -430,8 +442,8 @@ def test_every_timestep_is_written_once(spark, place, tmp_path):
         )
         return [counts.write.parquet(home / "out")]
 
-    streamed(spark, flows, tmp_path, ["counts"])
-    first, *others = [published(tmp_path / f"{t}-{f}" / "out") for t, f in VARIANTS]
+    streamed(spark, flows, tmp_path, ["counts"], variants)
+    first, *others = [published(tmp_path / f"{t}-{f}" / "out") for t, f in variants]
     assert len(first) == FILES // PER_TIMESTEP
     assert all(set(rows.values()) == {1} for rows in first.values())
     assert all(other == first for other in others)

@@ -312,7 +312,7 @@ def test_over_finished_input_every_window_is_complete(window):
 
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
 def test_many_windows_leave_nothing_behind(emit, thorough):
-    windows = 2_000 if thorough else 400
+    windows = 2_000 if thorough else 160
     bench = Bench(settings=Settings(tasks=1, bins=2), emit=emit)
     sizes = []
     for number in range(windows):

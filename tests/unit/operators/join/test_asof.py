@@ -135,15 +135,16 @@ def test_late_rows_of_both_sides_are_told():
     ]
 
 
-def test_of_rows_that_event_time_has_passed_one_of_a_key_stays():
+def test_of_rows_that_event_time_has_passed_one_of_a_key_stays(thorough):
+    steps = 150 if thorough else 75
     merging = MergePolicy(fan=2)
     bench = Bench(settings=rc.Settings(tasks=1, bins=2, merging=merging))
     sizes, shown = [], 0
-    for number in range(150):
+    for number in range(steps):
         shown += len(bench.step([(number % 5, "l", 4 * number)], [(number % 7, 1, 4 * number)]))
         sizes.append(len(bench.state()))
     assert max(sizes) <= 7 + 3
-    assert shown == 149
+    assert shown == steps - 1
     runs = bench.harness.journal_state().manifests["joined"].runs
     assert sum(run.rows for run in runs) < 100
 

@@ -161,7 +161,7 @@ def test_a_stream_meets_itself():
 def test_many_rows_leave_nothing_behind(thorough):
     bench = Bench("left", NEAR, settings=rc.Settings(tasks=1, bins=2))
     sizes, shown = [], 0
-    steps = 600 if thorough else 200
+    steps = 600 if thorough else 100
     for number in range(steps):
         shown += len(
             bench.step([(number % 5, "l", 4 * number)], [(number % 7, "r", 1, 4 * number)])
