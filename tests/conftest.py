@@ -42,6 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="many more examples, schedules and crashes per test (make test-all)",
     )
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write what the stories of tests/scenarios/{loop,coordinator} lead to into their files",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

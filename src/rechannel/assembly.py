@@ -20,8 +20,15 @@ from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Note, Opened
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.this_driver import ledger_of
+from rechannel.engine.loop.core.state import position_of
+from rechannel.engine.loop.core.stream_time import StreamTime
+from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import Housekeeper, Thread
+from rechannel.engine.loop.outside import Inbox, Outside
+from rechannel.engine.loop.published import Published
+from rechannel.engine.loop.recovering import first_state
+from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.opening import opening
 from rechannel.engine.program.restarting import elsewhere
@@ -33,6 +40,7 @@ from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.history import History
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparer import Preparer
+from rechannel.engine.reconfigure.reconfigurer import Reconfigurer, abilities
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
 from rechannel.engine.stages.loading import Tables, initial_state, load_initial
 from rechannel.engine.stages.runner import Runner
@@ -150,6 +158,8 @@ class Parts:
     journal: Journal
     housekeeper: Housekeeper
     driver: Driver
+    changes: Reconfigurer
+    measured: Measured
     publisher: Publisher
     runner: Runner
     lease: Any
@@ -338,27 +348,35 @@ class _Assembly:
             thread=seams.thread,
             trouble=hub.troubles,
         )
-        measured = Measured(lambda: journal.state.manifests)
-        driver = Driver(
-            exchange=exchange,
+        state = first_state(journal.state, current.plan, configuration, seams.sized(settings))
+        inbox, measured = Inbox(), Measured(lambda: journal.state.manifests)
+        history = History(borne, measured)
+        outside = Outside(
             journal=journal,
+            switch=exchange,
             runner=runner,
             publisher=publisher,
-            configuration=configuration,
-            settings=seams.sized(settings),
-            clock=seams.clock,
-            steady=seams.steady,
-            waits=seams.waits,
-            trouble=hub.troubles,
-            listener=hub,
-            housekeep=housekeeper.tick,
-            executor=seams.executor,
+            sources=self._sources(current, hub),
+            changes=Reconfigurer(
+                journal=journal,
+                measured=measured,
+                preparer=seams.preparer(exchange, cluster, runner),
+                limits=cluster,
+                wake=inbox.wake,
+                executor=seams.executor,
+                tell=history.over,
+            ),
             measured=measured,
-            history=History(borne, measured),
-            preparer=seams.preparer(exchange, cluster, runner),
-            limits=cluster,
-            stopping=stopping,
+            history=history,
+            listener=hub,
+            draining=Draining(inbox.wake),
+            inbox=inbox,
+            published=Published(position_of(state, 0, journal.state.coordination)),
+            sweep=housekeeper.tick,
+            clock=seams.clock,
+            waits=seams.waits or seams.steady or seams.clock,
         )
+        outside.changes.know(*abilities(current.plan, current.readers))
         return Parts(
             name=self.name,
             store=seams.store,
@@ -367,11 +385,32 @@ class _Assembly:
             publisher=publisher,
             opener=opener,
             housekeeper=housekeeper,
-            driver=driver,
+            changes=outside.changes,
+            measured=measured,
+            driver=Driver(outside, state, stopping=stopping, executor=seams.executor),
             runner=runner,
             lease=lease,
             hub=hub,
             view=view,
             held=held,
             session=seams.session,
+        )
+
+    def _sources(self, current: Ready, hub: Hub) -> SourceTracker:
+        """The sources, where the journal says that they are."""
+        state, settings = self.journal.state, self.settings
+        intents = state.open_intents
+        time = StreamTime(
+            now_ms=intents[-1].now_ms if intents else state.now_ms,
+            jump_ms=settings.clock_jump_ms,
+            downtime_ms=settings.downtime_ms,
+        )
+        return SourceTracker(
+            current.readers,
+            state.offsets,
+            time,
+            self.seams.clock,
+            self.seams.sized(settings).timestep_bytes,
+            steady=self.seams.steady,
+            trouble=hub.troubles,
         )

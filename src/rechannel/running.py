@@ -15,6 +15,7 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
+from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import waited
 from rechannel.engine.reconfigure.history import read_history, read_one, summary
 from rechannel.engine.reconfigure.latencies import Latencies
@@ -91,6 +92,7 @@ class RunningJob:
         self._parts = parts
         self._serve = serve
         self._driver = parts.driver
+        self._changes = parts.changes
         self._hub = parts.hub
         self._life = Life(
             parts.name,
@@ -128,8 +130,8 @@ class RunningJob:
             active=self.is_active,
             message=message,
             timestep=self._parts.journal.state.last_committed or 0,
-            configuration=self._driver.configuration.version,
-            retries=self._driver.retrying.total,
+            configuration=self._driver.position.configuration.version,
+            retries=self._driver.position.tries,
             troubles=dict(self._hub.troubles.current),
         )
 
@@ -151,7 +153,7 @@ class RunningJob:
     @property
     def configuration(self) -> Configuration:
         """What the next timestep runs under."""
-        return self._driver.configuration
+        return self._driver.position.configuration
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -229,11 +231,11 @@ class RunningJob:
         Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
         """
         how = strategy_of(strategy)
-        now = waited(self._driver.changes.look(self._driver.place), "the question for a plan")
-        state = self._driver.changes.coordination
-        cost = self._driver.measured.ms_per_byte
+        now = waited(self._changes.look(), "the question for a plan")
+        state = self._changes.coordination
+        cost = self._parts.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
-        with looking(change_set(change), exchange, opener, self._driver.place()) as made:
+        with looking(change_set(change), exchange, opener, self._driver.position) as made:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
@@ -271,7 +273,7 @@ class RunningJob:
         check_at(at)
         check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
-        place = self._driver.place()
+        place = self._driver.position
         with asking(change_set(wanted), exchange, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
@@ -283,13 +285,13 @@ class RunningJob:
                 steps=fixed.steps if fixed else None,
                 supersede=supersede,
             )
-            answer = self._driver.changes.ask(request, self._driver.place)
+            answer = self._changes.ask(request)
             return Reconfiguration(self, waited(answer, "the request for a reconfiguration"))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
         check_words(reason, "reason")
-        answer = self._driver.changes.cancel(id_, reason, self._driver.place)
+        answer = self._changes.cancel(id_, reason)
         waited(answer, f"the abort of {id_}")
 
     def history(self, last: int | None = None) -> list[ReconfigurationSummary]:
@@ -298,7 +300,7 @@ class RunningJob:
         Args:
             last: only this many of the newest; None = all that are kept. One file is read for each.
         """
-        known = self._driver.changes.coordination.records
+        known = self._changes.coordination.records
         found = read_history(self._parts.store, known, last)
         return [ReconfigurationSummary.from_dict(fields) for fields in found]
 
@@ -311,9 +313,7 @@ class RunningJob:
     @property
     def open_reconfigurations(self) -> list[Reconfiguration]:
         """Handles on the reconfigurations that are not over, oldest first."""
-        return [
-            Reconfiguration(self, record.id) for record in self._driver.changes.coordination.open
-        ]
+        return [Reconfiguration(self, record.id) for record in self._changes.coordination.open]
 
     def serve(
         self,
@@ -392,7 +392,7 @@ class Reconfiguration:
     @property
     def record(self) -> Record:
         """How far it is, as the journal says. Raises NotReadyError when it has been over for long: see `summary`."""
-        return self._job._driver.changes.coordination.find(self.id)
+        return self._job._changes.coordination.find(self.id)
 
     @property
     def phase(self) -> str:
@@ -401,7 +401,7 @@ class Reconfiguration:
 
     def summary(self) -> ReconfigurationSummary:
         """Return what it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        fields = self._fields(self._job._driver.measured.latencies)
+        fields = self._fields(self._job._parts.measured.latencies)
         return ReconfigurationSummary.from_dict(fields)
 
     def _fields(self, latencies: Latencies | None = None) -> dict[str, Any]:
@@ -410,7 +410,7 @@ class Reconfiguration:
             return summary(self.record, latencies)
         except NotReadyError:
             job = self._job
-            return read_one(job._parts.store, self.id, job._driver.changes.coordination.records)
+            return read_one(job._parts.store, self.id, job._changes.coordination.records)
 
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.
@@ -418,9 +418,19 @@ class Reconfiguration:
         Raises RefusedError when it ended otherwise (with the reason), NotReadyError after `timeout` seconds, and what
         the job failed with.
         """
-        driver = self._job._driver
+        driver, changes = self._job._driver, self._job._changes
+
+        def over(position: StreamPosition) -> bool:
+            """Whether the job shows that it is over: what it runs under is shown then, too."""
+            if driver.finished.is_set():
+                return True
+            shown = (
+                record.id == self.id and not record.open for record in position.coordination.records
+            )
+            return not changes.coordination.find(self.id).open and any(shown)
+
         with suppress(NotReadyError):  # it may have been over for long
-            driver.changes.wait(self.id, timeout, driver.finished.is_set)
+            driver.wait_for(over, timeout)
         told = self._fields()
         if (phase := told["phase"]) in OPEN:
             self._job._raise()

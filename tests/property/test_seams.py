@@ -268,7 +268,7 @@ class Schedule:
         change: Any = rc.changes.set_in_flight(self.rng.randint(1, 3))
         if self.rng.random() < 0.1:
             change = rc.changes.combine("sums", self.rng.choice(("on", "off", "auto")))
-            at = process.driver.place().timestep + self.rng.randint(1, 8)
+            at = process.position.timestep + self.rng.randint(1, 8)
         open_ = process.journal.state.coordination.open
         waiting = [record.id for record in open_ if "sums" in record.touches]
         try:

@@ -11,8 +11,8 @@ import pytest
 
 from rechannel import assembly
 from rechannel.engine.journal import state
+from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.heartbeat import Heartbeat
-from rechannel.engine.loop.stream_time import StreamTime
 from rechannel.engine.publish import lane, publisher
 from rechannel.errors import FencedError
 from rechannel.reconfigure import coordination

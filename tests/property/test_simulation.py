@@ -186,7 +186,7 @@ class Disturbed:
             try:
                 return self.drive(process, calm=calm)
             finally:
-                self.happened["ran again"] += process.driver.retrying.total
+                self.happened["ran again"] += process.position.tries
         except Crash:
             self.happened[f"store {faults[-1].kind}"] += 1
         except StorageError:
@@ -237,15 +237,15 @@ class Disturbed:
 
     def change(self, process: Process) -> None:
         """Ask for something, or take something back, now and then."""
-        open_ = process.driver.changes.coordination.open
+        open_ = process.changes.coordination.open
         try:
             if self.rng.random() < 0.04:
                 dataflow = process.exchange.current.program.dataflow
                 process.reconfigure(random_edit(self.rng, dataflow), random_strategy(self.rng))
                 self.happened["program asked"] += 1
             elif self.rng.random() < 0.15:
-                configuration = process.driver.configuration
-                place = process.driver.place()
+                configuration = process.position.configuration
+                place = process.position
                 last = place.timestep
                 process.reconfigure(
                     random_change(self.rng, configuration, self.program.sources),

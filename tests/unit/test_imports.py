@@ -22,11 +22,11 @@ WORKER_ROOMS = ("dataflow", "kernels", "model", "operators", "state")
 HEAVY = {"matplotlib", "pandas", "polars", "psutil", "pyspark", "rich", "typer"}
 
 # Rooms that decide and do nothing else: clocks, randomness and ids are arguments there.
-PURE_ROOMS = ("dataflow", "model", "profiling/model", "reconfigure")
+PURE_ROOMS = ("dataflow", "engine/loop/core", "model", "profiling/model", "reconfigure")
 # A plan knows how to save and load itself; everything else of `reconfigure` works on values.
 READS_FILES = {"rechannel/reconfigure/plan.py": {"pathlib.Path"}}
 IMPURE_MODULES = {
-    "http", "random", "secrets", "shutil", "socket", "subprocess", "tempfile", "threading",
+    "concurrent", "http", "queue", "random", "secrets", "shutil", "socket", "subprocess", "tempfile", "threading",
     "time", "urllib", "uuid",
 }  # fmt: skip
 IMPURE_CALLS = {

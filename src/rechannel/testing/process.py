@@ -14,7 +14,9 @@ from rechannel.engine.journal.entries import Closed
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import sweep
+from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.errors import DamagedStateError
@@ -139,6 +141,17 @@ class Process:
         return self.parts.driver
 
     @property
+    def position(self) -> StreamPosition:
+        """Where the stream stands now: the test is in the driver's thread."""
+        self.driver.publish()
+        return self.driver.position
+
+    @property
+    def changes(self) -> Reconfigurer:
+        """What reconfigures the stream."""
+        return self.parts.changes
+
+    @property
     def journal(self) -> Journal:
         """The journal as this driver writes it."""
         return self.parts.journal
@@ -173,11 +186,11 @@ class Process:
         first = self.choose(len(possible))
         if any(happens() for happens in possible[first:] + possible[:first]):
             return True
-        due_ms = self.driver.retrying.due_ms
+        due_ms = self.driver.position.next_try_ms
         if due_ms is None:
             return False
         self.wait_until(due_ms)  # what has failed is tried again then
-        return self.driver.step() or self.driver.retrying.due_ms != due_ms
+        return self.driver.step() or self.driver.position.next_try_ms != due_ms
 
     def reconfigure(
         self,
@@ -188,9 +201,10 @@ class Process:
         supersede: bool = False,
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
-        place = self.driver.place()
-        asked = change_set(change)
-        with asking(asked, self.exchange, self.opener, place, supersede=supersede) as made:
+        changes = change_set(change)
+        with asking(
+            changes, self.exchange, self.opener, self.position, supersede=supersede
+        ) as made:
             request = Request(
                 change=made,
                 strategy=strategy_of(strategy),
@@ -198,11 +212,11 @@ class Process:
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
-            return self.driver.changes.accept(request, self.driver.place())
+            return self.changes.accept(request, self.position)
 
     def abort(self, id_: str) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
-        self.driver.changes.abort(id_, "aborted by a test", self.driver.place())
+        self.changes.abort(id_, "aborted by a test", self.position)
 
     def run(self) -> None:
         """Step until nothing can happen: all input is committed and published."""

@@ -338,7 +338,7 @@ def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete(
     tasks = []
     for seconds in (1, 24, 25, 26):
         bench.step(row("ann", seconds))
-        tasks.append(process.driver.configuration.operators["windows"].tasks)
+        tasks.append(process.position.configuration.operators["windows"].tasks)
     # The row of 25 s ends 20 s; the stream is idle behind it, so the change needs no timestep to come.
     assert tasks == [2, 2, 1, 1]
     assert process.journal.state.coordination.find("r1").taken[0].timestep == 4

@@ -81,8 +81,7 @@ class Zoo:
             strategy=strategies.all_at_once(),
             at_ms=at_ms,
         )
-        driver = self.process.driver
-        driver.changes.accept(request, driver.place())
+        self.process.changes.accept(request, self.process.position)
 
     def at(self, now_ms: int, *rows: tuple[str, int]) -> None:
         """Let time come, and rows with it."""
@@ -93,7 +92,7 @@ class Zoo:
 
     def owner(self, animal: str) -> int:
         """The task that owns an animal's bin from now on."""
-        routing = self.process.driver.configuration.operators["sums"].routing
+        routing = self.process.position.configuration.operators["sums"].routing
         assert routing is not None
         return routing.owners[bin_of(animal)]
 

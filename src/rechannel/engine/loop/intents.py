@@ -7,7 +7,7 @@ from typing import Any
 
 from rechannel.engine.journal.entries import Committed, Intent, SourceRange
 from rechannel.engine.journal.incarnations import SOURCES, incarnation
-from rechannel.engine.loop.in_flight import InFlight
+from rechannel.engine.loop.core.state import InFlight
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration

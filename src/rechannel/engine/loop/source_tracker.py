@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from rechannel.engine.failures.blame import blame_of
-from rechannel.engine.loop.stream_time import StreamTime
+from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
@@ -17,15 +17,9 @@ from rechannel.telemetry.troubles import Trouble, unheard
 CLOCK = "clock"
 """Topic of the troubles that the wall clock makes."""
 
-POLL_SHARE = 4
-"""An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
-LONGEST_POLL_MS = 1000.0
 CATCH_UP_MS, CATCH_UP_INTERVALS = 60_000, 2
 """A timestep takes at most the rows of so much time, or of so many intervals: what a source that goes by the clock owes
 after a pause comes in several timesteps, and they still gain on it."""
-
-BORDER_MS = 1000.0
-"""How long a change waits for the next timestep where only the interval keeps it back."""
 
 
 class SourceTracker:
@@ -56,8 +50,6 @@ class SourceTracker:
         self.polled_ms = 0.0
         self._clock = clock
         self._timestep_bytes = timestep_bytes
-        self._next_due = 0.0
-        self._looked = 0.0
         self._complaining: set[str] = set()
         self._untidy: set[str] = set()
         self._to_forget: dict[str, Callable[[], None]] = {}
@@ -72,23 +64,6 @@ class SourceTracker:
         if bool(after.ahead_ms) != bool(before.ahead_ms):
             self._trouble(CLOCK, after.problem)
         return after.now_ms
-
-    def may_begin(self, now: float, interval_ms: int) -> bool:
-        """Whether the interval admits another timestep."""
-        return not 0 < self._next_due - now <= interval_ms
-
-    def rested(self, now: float) -> bool:
-        """Whether an interval has kept timesteps back for so long that changes are made without one; once a second."""
-        if 0 <= now - self._looked < BORDER_MS:
-            return False
-        self._looked = now
-        return True
-
-    def pause(self, configuration: Configuration, poll_ms: int) -> float:
-        """How long an idle loop may sleep, milliseconds."""
-        pause = max(poll_ms, min(POLL_SHARE * self.polled_ms, LONGEST_POLL_MS))
-        due = self._next_due - self._clock()
-        return max(1, min(pause, due)) if configuration.interval_ms and due > 0 else pause
 
     def look(self, now_ms: int, configuration: Configuration) -> dict[str, SourceSlice] | None:
         """What a timestep under a Configuration would read; None when there is nothing."""
@@ -141,10 +116,8 @@ class SourceTracker:
         }
         return replace(decided, slices=slices)
 
-    def take(self, decided: Timestep, began: float) -> None:
-        """A timestep was decided: go on behind it. began: when, for the next one's interval."""
-        self._next_due = _next_due(self._next_due, began, decided.configuration.interval_ms)
-        self._looked = began
+    def take(self, decided: Timestep) -> None:
+        """Go on after a timestep that was decided."""
         self._time = self._time.taken(decided.now_ms)
         self.pass_over(decided)
 
@@ -211,9 +184,3 @@ def bound_of(configuration: Configuration, source: str, share: int | None) -> Bo
         bytes=configuration.byte_bounds.get(source, share),
         span_ms=max(CATCH_UP_MS, CATCH_UP_INTERVALS * configuration.interval_ms),
     )
-
-
-def _next_due(due: float, now: float, interval_ms: int) -> float:
-    """When the timestep behind one that starts now is due: on the grid, or, where that is lost, an interval
-    from now."""
-    return due + interval_ms if due <= now < due + interval_ms else now + interval_ms

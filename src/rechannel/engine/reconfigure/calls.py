@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
+from rechannel.engine.program.position import StreamPosition
 from rechannel.errors import NoAnswerError, RefusedError
 
 T = TypeVar("T")
 
-Judge: TypeAlias = Callable[[], Callable[[], Any]]
-"""Raises what is wrong with a call; what it returns does it, and gives the answer."""
+Judge: TypeAlias = Callable[[StreamPosition], Callable[[], Any]]
+"""Raises what is wrong with a call where the stream stands; what it returns does it, and gives the answer."""
 
 ANSWER_SECONDS = 120.0
 """A driver answers between two timesteps; a caller that waits longer than this hears that it hangs."""
@@ -54,12 +55,12 @@ class Calls:
         self._wake()
         return answer
 
-    def answer(self) -> bool:
+    def answer(self, position: StreamPosition) -> bool:
         """Answer all that wait; whether there were any. The driver's thread does."""
         happened = False
         while not self._waiting.empty():
             happened = True
-            _answer(self._waiting.get())
+            _answer(self._waiting.get(), position)
         return happened
 
     def close(self) -> None:
@@ -72,12 +73,12 @@ class Calls:
                 answer.set_exception(RefusedError(_ENDED))
 
 
-def _answer(call: _Call) -> None:
+def _answer(call: _Call, position: StreamPosition) -> None:
     if not call.answer.set_running_or_notify_cancel():
         return
     do: Callable[[], Any] | None = None
     try:
-        do = call.judge()
+        do = call.judge(position)
         call.answer.set_result(do())
     except BaseException as error:
         call.answer.set_exception(error)

@@ -6,7 +6,6 @@ preparation, which runs in a thread of its own and comes back as an event.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -85,7 +84,6 @@ class Reconfigurer:
         self._preparations = Preparations(self._preparer, wake, executor)
         self._turns: dict[str, int] = {}
         self._tell = tell
-        self._over = threading.Condition()
 
     # What other threads may call -----------------------------------------------------------------
 
@@ -94,37 +92,22 @@ class Reconfigurer:
         """All reconfigurations."""
         return self._journal.state.coordination
 
-    def ask(self, request: Request, place: Callable[[], StreamPosition]) -> Future[str]:
+    def ask(self, request: Request) -> Future[str]:
         """Hand a request to the driver's thread; the future is its id, or why it was refused."""
-        return self._calls.submit(lambda: self._judge(request, place()))
+        return self._calls.submit(lambda position: self._judge(request, position))
 
-    def cancel(self, id_: str, reason: str, place: Callable[[], StreamPosition]) -> Future[None]:
+    def cancel(self, id_: str, reason: str) -> Future[None]:
         """Hand an abort to the driver's thread."""
-        return self._calls.submit(lambda: self._judge_abort(id_, reason, place()))
+        return self._calls.submit(lambda position: self._judge_abort(id_, reason, position))
 
-    def look(self, place: Callable[[], StreamPosition]) -> Future[Now]:
+    def look(self) -> Future[Now]:
         """What a request would be judged by, as the driver's thread sees it."""
 
-        def judge() -> Callable[[], Now]:
-            now = self.now(place())
+        def judge(position: StreamPosition) -> Callable[[], Now]:
+            now = self.now(position)
             return lambda: now
 
         return self._calls.submit(judge)
-
-    def wait(self, id_: str, timeout: float | None, given_up: Callable[[], bool]) -> Record:
-        """The record once it is over, or as it is after `timeout` seconds or when the driver has ended."""
-
-        def over() -> bool:
-            return given_up() or not self.coordination.find(id_).open
-
-        with self._over:
-            self._over.wait_for(over, timeout)
-        return self.coordination.find(id_)
-
-    def wake_waiters(self) -> None:
-        """Those who wait look again: something is over, or the driver is."""
-        with self._over:
-            self._over.notify_all()
 
     # The driver's thread -------------------------------------------------------------------------
 
@@ -188,7 +171,7 @@ class Reconfigurer:
 
     def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
-        happened = self._calls.answer()
+        happened = self._calls.answer(place)
         for event in self._preparations.came(lambda: self.coordination, place.timestep):
             # It was prepared while timesteps went on: what counts is now.
             self._append(replace(event, time_ms=place.time_ms))
@@ -239,12 +222,11 @@ class Reconfigurer:
         }
         return {id_: why for id_, why in looks.items() if why is not None}
 
-    def may_exchange(self, place: StreamPosition, against: Mapping[str, str]) -> bool:
-        """Whether another version of the program begins here. Where not, what wanted it has failed."""
+    def fail(self, place: StreamPosition, against: Mapping[str, str]) -> None:
+        """End changes that cannot begin. against: why, by change."""
         for id_, why in against.items():
             now = self.now(place, measured=False)
             self._append(finished(self.coordination.find(id_), now, "failed", why))
-        return not against
 
     def journal(self, decision: Decision) -> None:
         """What has to be in the journal before the intent of the timestep."""
@@ -334,10 +316,8 @@ class Reconfigurer:
         record = self.coordination.find(id_)
         self._preparer.finished(record)
         self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
-        self.wake_waiters()
 
     def close(self) -> None:
         """No call is answered any more."""
         self._preparations.close()
         self._calls.close()
-        self.wake_waiters()

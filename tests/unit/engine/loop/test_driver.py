@@ -13,7 +13,7 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.log import Journal
-from rechannel.engine.loop.in_flight import kept_of
+from rechannel.engine.loop.core.in_flight import kept_of
 from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import (
     FencedError,
@@ -98,8 +98,8 @@ def test_a_replay_is_the_same_timestep_under_the_same_configuration():
     before = harness.journal_state().open_intents
     clock.advance(500)
     process = harness.start(settings=Settings(tasks=1, bins=1))
-    assert process.driver.configuration == before[0].configuration
-    assert process.driver.configuration.operators["sums"].tasks == 3
+    assert process.position.configuration == before[0].configuration
+    assert process.position.configuration.operators["sums"].tasks == 3
     process.run()
     assert harness.journal_state().versions[1].now_ms == 1_000
     assert harness.journal_state().versions[2].now_ms == 1_000
@@ -205,7 +205,7 @@ def test_automatic_combining_is_a_change_of_configuration():
     until(
         harness,
         lambda: (
-            seen.append(process.driver.configuration.operators["sums"].combining)
+            seen.append(process.position.configuration.operators["sums"].combining)
             or harness.journal_state().last_committed == 4
         ),
     )

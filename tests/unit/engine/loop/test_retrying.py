@@ -57,8 +57,8 @@ def test_a_timestep_that_fails_runs_again_under_the_same_intent(undisturbed):
     process = harness.start(task_faults=faults)
     process.run()
     assert harness.injected["after"] == 16
-    assert process.driver.retrying.total == 4
-    assert process.driver.retrying.due_ms is None
+    assert process.position.tries == 4
+    assert process.position.next_try_ms is None
     assert told(harness) == undisturbed
     assert harness.journal_state().last_committed == TIMESTEPS
     assert harness.journal_state().epoch == 1
@@ -74,7 +74,7 @@ def test_a_try_waits_for_its_time():
     process = harness.start(task_faults=deaths(("sums", 3)))
     process.run()
     assert harness.journal_state().last_committed == 2
-    assert process.driver.retrying.due_ms == clock() + 500
+    assert process.position.next_try_ms == clock() + 500
     clock.advance(499)
     process.run()
     assert harness.journal_state().last_committed == 2
@@ -107,13 +107,13 @@ def test_a_clock_that_is_set_while_something_waits_changes_nothing(
     process = harness.start(task_faults=deaths(*units, tries=2))
     process.run()
     assert harness.journal_state().last_committed == 2
-    assert process.driver.retrying.total == 1
+    assert process.position.tries == 1
     clock.advance(set_by_ms)
     process.run()
     assert harness.journal_state().last_committed == 2  # nor does it begin before its time
     steady.advance(500)
     process.run()
-    assert process.driver.retrying.total == 2  # patience is not exhausted either
+    assert process.position.tries == 2  # patience is not exhausted either
     steady.advance(1_000)
     process.run()
     assert told(harness)[1] == undisturbed[1]
@@ -131,7 +131,7 @@ def test_later_timesteps_that_are_under_way_run_again_too(seed, undisturbed):
     )
     process = harness.start(task_faults=faults)
     process.run()
-    assert process.driver.retrying.total >= 1
+    assert process.position.tries >= 1
     assert sum(harness.injected.values()) >= 4
     assert told(harness)[1] == undisturbed[1]
     assert harness.journal_state().last_committed == TIMESTEPS
@@ -142,7 +142,7 @@ def test_exhausted_patience_ends_the_job_and_says_how_often_it_was_tried():
     process = harness.start(task_faults=deaths(("sums", 2), tries=1000))
     with pytest.raises(TaskDied, match=r"timestep 2 failed \d+ times in 20 s.*task 0 failed 4"):
         process.run()
-    assert process.driver.retrying.total > 3
+    assert process.position.tries > 3
     assert harness.journal_state().last_committed == 1
     harness.start().run()
     assert harness.journal_state().last_committed == TIMESTEPS
@@ -171,7 +171,7 @@ def test_an_error_of_the_user_is_raised_at_once():
     process = harness.start()
     with pytest.raises(UserFunctionError, match="no luck"):
         process.run()
-    assert process.driver.retrying.total == 0
+    assert process.position.tries == 0
 
 
 def test_a_source_that_cannot_be_looked_at_is_asked_again(undisturbed, monkeypatch):
@@ -188,8 +188,8 @@ def test_a_source_that_cannot_be_looked_at_is_asked_again(undisturbed, monkeypat
     harness = chained()
     process = harness.start()
     process.run()
-    assert process.driver.retrying.total == len(away)
-    assert process.driver.retrying.due_ms is None
+    assert process.position.tries == len(away)
+    assert process.position.next_try_ms is None
     assert told(harness) == undisturbed
 
 
@@ -218,7 +218,7 @@ def test_what_a_sink_stages_before_the_commit_is_staged_again():
     process = harness.start()
     process.run()
     assert away.tries == 6
-    assert process.driver.retrying.total == 2
+    assert process.position.tries == 2
     assert [table.num_rows for table in away.published.values()] == [6] * 4
 
 
@@ -237,7 +237,7 @@ def test_attempts_that_are_counted_end_the_job_also_before_the_commit():
     with pytest.raises(StorageError, match="is away"):
         process.run()
     assert away.tries == 1
-    assert process.driver.retrying.total == 0
+    assert process.position.tries == 0
 
 
 def test_a_driver_that_is_given_up_puts_no_sink_in_quarantine():

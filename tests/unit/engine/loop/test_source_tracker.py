@@ -9,13 +9,8 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine.loop.source_tracker import (
-    LONGEST_POLL_MS,
-    POLL_SHARE,
-    SourceTracker,
-    bound_of,
-)
-from rechannel.engine.loop.stream_time import StreamTime
+from rechannel.engine.loop.core.stream_time import StreamTime
+from rechannel.engine.loop.source_tracker import SourceTracker, bound_of
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
@@ -68,9 +63,8 @@ def intake(
     return SourceTracker(readers, offsets or {}, time, clock or ManualClock(1_000), **more)  # type: ignore[arg-type]
 
 
-def decided(slices: dict[str, SourceSlice], now_ms: int = 1_000, interval_ms: int = 0) -> Timestep:
-    configuration = Configuration(interval_ms=interval_ms)
-    return Timestep(number=1, now_ms=now_ms, configuration=configuration, slices=slices)
+def decided(slices: dict[str, SourceSlice], now_ms: int = 1_000) -> Timestep:
+    return Timestep(number=1, now_ms=now_ms, configuration=Configuration(), slices=slices)
 
 
 # Time ----------------------------------------------------------------------------------------------
@@ -82,64 +76,17 @@ def test_time_never_goes_back():
     assert stream.now_ms() == 2_000
     clock.now_ms = 2_500.9
     assert stream.now_ms() == 2_500
-    stream.take(decided({}, 2_500), 2_500.9)
+    stream.take(decided({}, 2_500))
     clock.now_ms = 1_000.0
     assert stream.now_ms() == 2_500
 
 
-def test_without_an_interval_a_timestep_may_always_begin():
-    stream = intake()
-    stream.take(decided({}), 1_000)
-    assert stream.may_begin(1_000, 0)
-    assert stream.may_begin(0, 0)
-
-
-def test_timesteps_begin_on_the_grid_of_the_interval():
-    stream = intake()
-    assert stream.may_begin(1_000, 100)
-    stream.take(decided({}, interval_ms=100), 1_000)
-    assert [stream.may_begin(now, 100) for now in (1_000, 1_099, 1_100)] == [False, False, True]
-    stream.take(decided({}, interval_ms=100), 1_130)  # late, and still on the grid
-    assert [stream.may_begin(now, 100) for now in (1_199, 1_200)] == [False, True]
-    stream.take(decided({}, interval_ms=100), 5_000)  # the grid is lost
-    assert [stream.may_begin(now, 100) for now in (5_099, 5_100)] == [False, True]
-
-
-def test_a_shorter_interval_holds_at_once():
-    stream = intake()
-    stream.take(decided({}, interval_ms=10_000), 1_000)
-    assert not stream.may_begin(1_500, 10_000)
-    assert stream.may_begin(1_500, 100)
-    assert stream.may_begin(1_500, 0)
-
-
-def test_an_idle_loop_asks_its_sources_for_a_share_of_the_time():
+def test_a_look_that_finds_nothing_is_timed():
     clock = ManualClock(1_000)
     slow = Reader(clock=clock, takes_ms=30)
     stream = intake(clock=clock, one=slow)
-    free = Configuration()
-    assert stream.pause(free, 10) == 10
     assert stream.look(1_000, Configuration()) is None
     assert stream.polled_ms == 30
-    assert stream.pause(free, 10) == POLL_SHARE * 30
-    assert stream.pause(free, 500) == 500
-    slow.takes_ms = 10_000
-    stream.look(1_000, Configuration())
-    assert stream.pause(free, 10) == LONGEST_POLL_MS
-
-
-def test_an_idle_loop_wakes_when_the_next_timestep_is_due():
-    clock = ManualClock(1_000)
-    stream = intake(clock=clock)
-    timed = Configuration(interval_ms=100)
-    stream.take(decided({}, interval_ms=100), 1_000)
-    assert stream.pause(timed, 500) == 100
-    assert stream.pause(timed, 20) == 20
-    clock.now_ms = 1_099
-    assert stream.pause(timed, 500) == 1
-    # Where it has been due for long there is nothing to read, and sources are asked as often as without an interval.
-    clock.now_ms = 1_250
-    assert stream.pause(timed, 500) == 500
 
 
 # Reading -------------------------------------------------------------------------------------------
@@ -156,7 +103,7 @@ def test_a_timestep_reads_what_every_source_has():
     assert one.asked == [({"rows": 0}, 1_234, None)]
     # A look takes nothing.
     assert stream.look(1_234, Configuration()) == slices
-    stream.take(decided(slices), 1_000)
+    stream.take(decided(slices))
     assert stream.look(1_234, Configuration()) is None
 
 
@@ -182,7 +129,6 @@ def test_what_runs_again_is_not_read_twice():
     slices = stream.look(0, Configuration())
     assert slices is not None
     assert slices["one"].start == {"rows": 8}
-    assert stream.may_begin(0, 100)  # it did not begin now
 
 
 def test_a_source_hears_what_it_may_forget():
@@ -201,7 +147,7 @@ def test_sources_that_stay_go_on_and_those_that_go_are_closed():
     stream = intake(stays=stays, goes=goes)
     slices = stream.look(0, Configuration(bounds={"stays": 4, "goes": 4}))
     assert slices is not None
-    stream.take(decided(slices), 0)
+    stream.take(decided(slices))
     again = Reader(there=9)
     stream.exchange(
         {"stays": stays, "new": new, "again": again}, {"again": {"rows": 6}, "stays": {"rows": 0}}

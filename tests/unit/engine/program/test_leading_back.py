@@ -265,7 +265,7 @@ def test_the_same_change_made_again_is_another_era():
 
 
 def version_of(harness: Harness) -> str:
-    return str(harness.process.driver.configuration.dataflow)
+    return str(harness.process.position.configuration.dataflow)
 
 
 def test_what_was_given_up_is_led_back_to_in_turn(rules):

@@ -160,7 +160,7 @@ def test_a_timestep_that_runs_again_reads_nothing_of_a_source_that_was_not_there
     harness = Harness(counted(one), store=store)
     process = harness.start()
     rows.push([{"k": "a"}])
-    process.driver._open_timesteps()  # intended, and not committed
+    process.driver.step()  # intended, and not committed
     assert [intent.timestep for intent in harness.journal_state().open_intents] == [1]
     more, two = stream("two")
     more.push([{"k": "b"}])

@@ -70,8 +70,8 @@ def test_added_aggregates_count_from_the_change_on():
     process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 3))
     assert table(harness) == {"a": {"n": 2, "total": 3}, "b": {"n": 1, "total": None}}
-    assert process.driver.configuration.dataflow == 2
-    assert process.driver.configuration.operators["counts"].logic == 2
+    assert process.position.configuration.dataflow == 2
+    assert process.position.configuration.operators["counts"].logic == 2
 
 
 def test_the_journal_keeps_what_it_must_know_and_no_code():
@@ -215,7 +215,7 @@ def test_what_is_removed_is_gone_with_its_state():
     feed(words, process, ("a", 1))
     state = harness.journal_state()
     assert "more-counts" not in state.manifests
-    assert "more-counts" not in process.driver.configuration.operators
+    assert "more-counts" not in process.position.configuration.operators
     with pytest.raises(UnknownOperatorError, match="more-counts"):
         harness.state("more-counts")
 
@@ -253,7 +253,7 @@ def test_one_change_of_the_program_at_a_time():
     process.abort("r1")
     process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
-    assert process.driver.configuration.dataflow == 3  # no number is given twice
+    assert process.position.configuration.dataflow == 3  # no number is given twice
 
 
 def test_what_is_prepared_too_late_takes_nothing_from_the_next_one():
@@ -261,7 +261,7 @@ def test_what_is_prepared_too_late_takes_nothing_from_the_next_one():
     process = harness.start()
     feed(words, process, ("a", 1))
     first = process.reconfigure(rc.changes.change_logic("counts", BOTH))
-    process.driver.changes.turn(process.driver.place(), dict)  # its preparation is under way
+    process.changes.turn(process.position, dict)  # its preparation is under way
     process.abort(first)
     second = process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
@@ -307,7 +307,7 @@ def test_a_new_operator_begins_with_the_state_it_is_given():
     asked = process.reconfigure(totals(process, ("a", 100), ("c", 300)))
     feed(words, process, ("a", 3), ("d", 4))
     assert begun(harness) == {"a": 103, "c": 300, "d": 4}
-    shown = process.driver.changes.coordination.find(asked)
+    shown = process.changes.coordination.find(asked)
     assert shown.change.loaded == {"totals": 2}
 
 
@@ -401,7 +401,7 @@ def meanwhile(process: Process, happens) -> Process:
 
 
 def phases(process: Process) -> list[str]:
-    return [str(record.phase) for record in process.driver.changes.coordination.records]
+    return [str(record.phase) for record in process.changes.coordination.records]
 
 
 def test_a_version_is_made_anew_when_another_one_begins_meanwhile():
@@ -413,7 +413,7 @@ def test_a_version_is_made_anew_when_another_one_begins_meanwhile():
     slow.reconfigure(rc.changes.remove("late"), supersede=True)
     feed(words, process, ("a", 1))
     assert phases(process) == ["done", "done"]
-    assert process.driver.configuration.dataflow == 3
+    assert process.position.configuration.dataflow == 3
     assert table(harness) == {"a": {"n": 3, "total": 2}}
 
 
@@ -450,13 +450,13 @@ def test_a_version_that_was_made_from_another_one_is_refused():
     feed(words, process, ("a", 1))
     process.reconfigure(rc.changes.change_logic("counts", BOTH), at=2)
     late = change_set(rc.changes.add(process_stream(process).write.memory("late", name="late")))
-    place = process.driver.place()
+    place = process.position
 
     def ask():
         with asking(late, process.exchange, process.opener, place, supersede=True) as made:
             feed(words, process, ("a", 1))
             request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
-            process.driver.changes.accept(request, process.driver.place())
+            process.changes.accept(request, process.position)
 
     with pytest.raises(RefusedError, match=r"made from version 1 .* the present version is 2"):
         ask()
@@ -470,7 +470,7 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     process = harness.start()
     feed(words, process, ("a", 1))
     asked = change_set(rc.changes.change_logic("counts", BOTH))
-    with looking(asked, process.exchange, process.opener, process.driver.place()) as made:
+    with looking(asked, process.exchange, process.opener, process.position) as made:
         assert not process.exchange.busy
         process.reconfigure(rc.changes.change_logic("counts", BOTH))
         assert made.version == 2
@@ -483,11 +483,11 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
     words, harness = bench()
     process = harness.start()
     feed(words, process, ("a", 1))
-    asked, place = change_set(rc.changes.change_logic("counts", BOTH)), process.driver.place()
+    asked, place = change_set(rc.changes.change_logic("counts", BOTH)), process.position
 
     def ask():
         with asking(asked, process.exchange, process.opener, place) as made:
-            process.driver.changes.accept(
+            process.changes.accept(
                 Request(change=made, strategy=rc.strategies.all_at_once()), place
             )
             raise KeyboardInterrupt
@@ -505,7 +505,7 @@ def test_a_change_whose_version_is_gone_fails_at_its_border_and_nothing_else():
     process.reconfigure(rc.changes.change_logic("counts", BOTH))
     process.exchange.withdraw(2)
     feed(words, process, ("a", 1))
-    record = process.driver.changes.coordination.find("r1")
+    record = process.changes.coordination.find("r1")
     assert record.phase == "failed"
     assert record.reason.startswith("its functions and streams are not in this driver's memory")
     assert table(harness) == {"a": {"n": 2}}

@@ -134,7 +134,7 @@ def test_the_first_timesteps_begin_anew_with_the_settings_of_the_next_driver():
     store = stuck()
     again = Harness(flows(5), store=store, settings=Settings(tasks=3, bins=8))
     again.start(replan=True).run()
-    routing = again.process.driver.configuration.operators["sums"].routing
+    routing = again.process.position.configuration.operators["sums"].routing
     assert routing is not None
     assert (routing.tasks, routing.bins) == (3, 8)
     assert totals(again) == RIGHT
@@ -179,7 +179,7 @@ def test_a_change_that_rode_on_it_holds_from_the_timestep_in_its_place(in_flight
 def test_what_it_was_to_write_anew_is_written_by_the_one_in_its_place():
     harness, id_ = changed(rc.changes.rewrite("sums"))
     process = harness.start(replan=True)
-    assert process.driver.changes.rewrite(2)
+    assert process.changes.rewrite(2)
     process.run()
     state = harness.journal_state()
     assert state.coordination.find(id_).phase is Phase.DONE

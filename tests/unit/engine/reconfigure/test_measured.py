@@ -119,16 +119,16 @@ def test_a_running_stream_knows_the_rows_of_its_bins_and_forgets_them_when_bins_
     harness = Harness(counts.write.memory("out"), settings=Settings(bins=8), configure=apart)
     process = harness.start()
     process.run()
-    measured, routing = process.driver.measured, Routing.even(bins=8, tasks=1)
+    measured, routing = process.parts.measured, Routing.even(bins=8, tasks=1)
     hashes = np.sort(hash_columns([pa.array(keys, pa.int64())]))
     expected = tuple(map(float, routing.rows_per_bin(hashes)))
-    assert measured.loads(process.driver.configuration) == {"counts": expected}
+    assert measured.loads(process.position.configuration) == {"counts": expected}
     process.reconfigure(changes.split("counts", 0))
     process.run()
-    assert measured.loads(process.driver.configuration) == {}
+    assert measured.loads(process.position.configuration) == {}
     connector.push([{"k": 1}] * 5)
     process.run()
-    assert sum(measured.loads(process.driver.configuration)["counts"]) == 5.0
+    assert sum(measured.loads(process.position.configuration)["counts"]) == 5.0
 
 
 @pytest.mark.parametrize("which", ["the hot one", "another one"])
@@ -139,8 +139,8 @@ def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
     process = harness.start()
     process.run()
     (hot,) = hash_columns([pa.array([1], pa.int64())]).tolist()
-    assert process.driver.measured.hot(process.driver.configuration) == {"counts": {hot: 302.0}}
-    routing = process.driver.configuration.operators["counts"].routing
+    assert process.parts.measured.hot(process.position.configuration) == {"counts": {hot: 302.0}}
+    routing = process.position.configuration.operators["counts"].routing
     spans = [routing.span(number) for number in range(4)]
     (at,) = [number for number, (lo, hi) in enumerate(spans) if lo <= hot < hi]
     process.reconfigure(changes.split("counts", at if which == "the hot one" else (at + 1) % 4))

@@ -111,7 +111,7 @@ class Hands:
         request = Request(
             change=change, strategy=more.pop("strategy", strategies.all_at_once()), **more
         )
-        return self.changes.ask(request, lambda: self.here)
+        return self.changes.ask(request)
 
     def turn(self) -> bool:
         return self.changes.turn(self.here, dict)
@@ -164,21 +164,14 @@ def test_a_refusal_goes_to_who_asked_and_the_driver_goes_on(change, error):
 
 def test_what_nobody_expected_goes_to_who_asked_and_the_driver_goes_on():
     hands = Hands()
-
-    def broken() -> StreamPosition:
-        raise KeyError("place")
-
     hands.asked()
     answers = [
-        hands.changes.look(broken),
         hands.ask(strategy=strategies.fluid),
         hands.ask(cause=None),
-        hands.changes.cancel("r1", None, lambda: hands.here),
+        hands.changes.cancel("r1", None),
     ]
     hands.asked()
-    for answer, error in zip(
-        answers, (KeyError, TypeError, RefusedError, RefusedError), strict=True
-    ):
+    for answer, error in zip(answers, (TypeError, RefusedError, RefusedError), strict=True):
         with pytest.raises(error):
             answer.result(0)
     assert hands.asked() == "r3"
@@ -250,8 +243,8 @@ def test_a_call_that_itself_ran_out_of_time_says_so_in_its_own_words():
 def test_an_abort_is_answered_too():
     hands = Hands()
     hands.asked()
-    done = hands.changes.cancel("r1", "no more", lambda: hands.here)
-    again = hands.changes.cancel("r1", "no more", lambda: hands.here)
+    done = hands.changes.cancel("r1", "no more")
+    again = hands.changes.cancel("r1", "no more")
     hands.turn()
     assert done.result(0) is None
     with pytest.raises(RefusedError, match="r1 is aborted"):
@@ -262,7 +255,7 @@ def test_an_abort_is_answered_too():
 def test_a_look_sees_what_a_request_would_be_judged_by():
     hands = Hands()
     hands.changes.know(frozenset({"counts"}), frozenset({"in"}))
-    seen = hands.changes.look(lambda: hands.here)
+    seen = hands.changes.look()
     hands.turn()
     now = seen.result(0)
     assert (now.timestep, now.time_ms, now.configuration) == (1, 100, two())
@@ -272,7 +265,7 @@ def test_a_look_sees_what_a_request_would_be_judged_by():
 
 def test_whoever_waits_for_an_answer_when_the_job_ends_is_refused():
     hands = Hands()
-    answers = [hands.ask(), hands.changes.look(lambda: hands.here)]
+    answers = [hands.ask(), hands.changes.look()]
     hands.changes.close()
     for answer in answers:
         with pytest.raises(RefusedError, match="the job has ended"):
@@ -721,45 +714,6 @@ def test_where_nothing_has_to_be_prepared_everything_can_be_taken_up():
     assert (nothing.prepare(record, now, {}), nothing.impossible(record)) == ({}, None)
 
 
-# Waiting -------------------------------------------------------------------------------------------
-
-
-def test_whoever_waits_hears_of_the_end():
-    hands, heard = Hands(), []
-    ready(hands)
-    waiting = threading.Thread(
-        target=lambda: heard.append(hands.changes.wait("r1", 60, lambda: False))
-    )
-    waiting.start()
-    hands.changes.idle(hands.here)
-    waiting.join(60)
-    assert [record.phase for record in heard] == [Phase.DONE]
-
-
-def test_whoever_waits_too_long_sees_how_far_it_is():
-    hands = Hands()
-    hands.asked()
-    assert hands.changes.wait("r1", 0, lambda: False).phase is Phase.WAITING
-
-
-def test_whoever_waits_when_the_job_ends_sees_how_far_it_is():
-    hands, ended, heard = Hands(), threading.Event(), []
-    hands.asked()
-    waiting = threading.Thread(
-        target=lambda: heard.append(hands.changes.wait("r1", 60, ended.is_set))
-    )
-    waiting.start()
-    ended.set()
-    hands.changes.close()
-    waiting.join(60)
-    assert [record.phase for record in heard] == [Phase.WAITING]
-
-
-def test_nobody_waits_for_what_was_never_asked_for():
-    with pytest.raises(NotReadyError, match="no reconfiguration 'r9'"):
-        Hands().changes.wait("r9", 0, lambda: False)
-
-
 # In a driver ---------------------------------------------------------------------------------------
 
 ROWS = [[{"k": k, "v": 1} for k in range(20)] for _ in range(4)]
@@ -793,8 +747,8 @@ def test_a_running_stream_is_changed_step_by_step_and_computes_the_same():
     assert totals(harness) == dict.fromkeys(range(20), 4)
     state = harness.journal_state()
     assert {str(record.phase) for record in state.coordination.records} == {"done"}
-    assert process.driver.configuration.operators["counts"].routing.owners == (1,) * 8
-    assert process.driver.configuration.in_flight == 2
+    assert process.position.configuration.operators["counts"].routing.owners == (1,) * 8
+    assert process.position.configuration.in_flight == 2
     versions = [configuration.version for _, configuration in state.configurations]
     assert versions == sorted(set(versions))
     assert list(harness.outputs()) == [1, 2, 3, 4]
@@ -803,13 +757,13 @@ def test_a_running_stream_is_changed_step_by_step_and_computes_the_same():
 def test_an_abort_leads_a_running_stream_back():
     harness = counted(settings=EIGHT)
     process = harness.start()
-    before = process.driver.configuration.operators["counts"].routing
+    before = process.position.configuration.operators["counts"].routing
     process.reconfigure(HALF, strategies.fluid())
     until(harness, lambda: (harness.journal_state().last_committed or 0) >= 2)
-    assert process.driver.configuration.operators["counts"].routing != before
+    assert process.position.configuration.operators["counts"].routing != before
     process.abort("r1")
     process.run()
-    assert process.driver.configuration.operators["counts"].routing == before
+    assert process.position.configuration.operators["counts"].routing == before
     assert str(harness.journal_state().coordination.find("r1").phase) == "undone"
     assert totals(harness) == dict.fromkeys(range(20), 4)
 
@@ -820,7 +774,7 @@ def test_a_driver_answers_while_a_timestep_is_under_way():
     process.driver.step()
     assert len(process.executor)
     request = Request(change=HALF, strategy=strategies.all_at_once())
-    answer = process.driver.changes.ask(request, process.driver.place)
+    answer = process.changes.ask(request)
     assert not answer.done()
     process.driver.step()
     assert answer.result(0) == "r1"
@@ -847,7 +801,7 @@ def test_a_driver_may_die_at_any_write_of_a_reconfiguration(write: int, kind: Fa
     gently(harness)
     (record,) = harness.journal_state().coordination.records
     assert (record.phase, [taken.bins for taken in record.taken]) == (Phase.DONE, [2, 2])
-    assert harness.process.driver.configuration.operators["counts"].routing.owners == (1,) * 8
+    assert harness.process.position.configuration.operators["counts"].routing.owners == (1,) * 8
     assert totals(harness) == dict.fromkeys(range(20), 4)
     assert list(harness.outputs()) == [1, 2, 3, 4]
     assert list(harness.store.list(RECONFIGURATIONS)) == [f"{RECONFIGURATIONS}r1.json"]

@@ -115,7 +115,7 @@ def test_a_change_without_a_migration_tries_nothing(rules):
 def late(rules: Any) -> tuple[Harness, Any, str]:
     """A row that cannot be converted comes after the preparation and before the border."""
     harness, source = running(rows=49)
-    id_ = change(harness, rules(WRONG), at=harness.process.driver.place().timestep + 1)
+    id_ = change(harness, rules(WRONG), at=harness.process.position.timestep + 1)
     while harness.journal_state().coordination.find(id_).phase is Phase.WAITING:
         assert harness.process.step()
     source.push([{"k": "k0", "v": 0}])
@@ -148,11 +148,11 @@ def test_a_store_that_is_away_at_the_border_is_asked_again(rules, where, monkeyp
 
     monkeypatch.setattr(room, name, once)
     harness, source = running()
-    id_ = change(harness, rules(RIGHT), at=harness.process.driver.place().timestep)
+    id_ = change(harness, rules(RIGHT), at=harness.process.position.timestep)
     source.push([{"k": "k1", "v": 1}])
     harness.process.run()
     assert len(away) == 1
-    assert harness.process.driver.retrying.total == 1
+    assert harness.process.position.tries == 1
     record = harness.journal_state().coordination.find(id_)
     assert (record.phase, len(record.taken)) == (Phase.DONE, 1)
     inverses = {row["k"]: row["inverse"] for row in harness.state("op").to_pylist()}
@@ -161,7 +161,7 @@ def test_a_store_that_is_away_at_the_border_is_asked_again(rules, where, monkeyp
 
 def test_a_change_that_begins_before_it_is_prepared_is_tried_at_the_border(rules):
     harness, source = running()
-    id_ = change(harness, rules(WRONG), at=harness.process.driver.place().timestep)
+    id_ = change(harness, rules(WRONG), at=harness.process.position.timestep)
     source.push([{"k": "k1", "v": 1}])
     harness.process.driver.step()  # the preparation does not get its turn
     record = harness.journal_state().coordination.find(id_)
@@ -173,7 +173,7 @@ def test_a_change_that_begins_before_it_is_prepared_is_tried_at_the_border(rules
 def failed(rules: Any) -> tuple[Harness, Any]:
     """A job that died of a row that there was no time to try."""
     harness, source = running(rows=49)
-    change(harness, rules(WRONG), at=harness.process.driver.place().timestep + 1)
+    change(harness, rules(WRONG), at=harness.process.position.timestep + 1)
     harness.process.driver.step()
     source.push([{"k": "k0", "v": 0}])
     harness.process.run()

@@ -69,11 +69,11 @@ def step_by_step() -> Restarts:
 
 
 def moving(harness: Harness) -> Record:
-    return harness.process.driver.changes.coordination.find("r2")
+    return harness.process.changes.coordination.find("r2")
 
 
 def placement(harness: Harness) -> dict[int, str]:
-    return dict(harness.process.driver.configuration.operators["counts"].placement)
+    return dict(harness.process.position.configuration.operators["counts"].placement)
 
 
 def test_executors_are_asked_for_again_and_places_of_another_application_forgotten(caplog):
@@ -121,12 +121,12 @@ def test_what_waits_to_put_a_task_on_an_executor_of_another_application_fails():
     for task, executor in ((0, "1"), (1, None)):
         first.process.reconfigure(rc.changes.place("counts", task, executor), at=99)
     again = made.on(cluster("two"))
-    found = again.process.driver.changes.coordination
+    found = again.process.changes.coordination
     assert found.find("r1").reason == (
         "rolled back: it names executors of another application; ask again"
     )
     assert [str(record.phase) for record in found.records] == ["failed", "waiting"]
-    assert made.on(cluster("two")).process.driver.changes.coordination.find("r2").open
+    assert made.on(cluster("two")).process.changes.coordination.find("r2").open
 
 
 def test_in_the_same_application_changes_go_on_with_their_places():

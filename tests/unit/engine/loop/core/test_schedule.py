@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.engine.loop.schedule import Needs, Schedule, Unit
+from rechannel.engine.loop.core.schedule import Needs, Schedule, Unit
 
 CHAIN = {
     "front": Needs(stages=(), stateful=False),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.source_tracker import CLOCK
-from rechannel.engine.loop.stream_time import StreamTime
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.testing import Harness, ManualClock, MemoryStore, script

@@ -1,0 +1,203 @@
+"""Carries out what happens at a timestep boundary: changes, another program, sources, the intent.
+
+Whatever is decided here is in the journal before it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rechannel.engine.journal.entries import ConfigurationChanged, Note
+from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
+from rechannel.engine.journal.incarnations import OPERATORS, counted, ids, members_of
+from rechannel.engine.loop.core.messages import (
+    AnswerChanges,
+    Around,
+    AskCoordinator,
+    ChangesAnswered,
+    Decided,
+    FailChanges,
+    IdleSettled,
+    JournalIntent,
+    LookAround,
+    LookAtVersion,
+    LookFailed,
+    Offered,
+    OpenAgain,
+    Opened,
+    PollSources,
+    ReadState,
+    SettleIdle,
+    StateRead,
+    Switched,
+    SwitchProgram,
+    VersionLooked,
+)
+from rechannel.engine.loop.core.state import InFlight, LoopState
+from rechannel.engine.loop.intents import intent_of
+from rechannel.engine.loop.outside import Outside
+from rechannel.engine.program.early import early_note
+from rechannel.engine.program.versions import NOTE, noted
+from rechannel.engine.reconfigure.reconfigurer import abilities
+from rechannel.engine.stages.runner import Timestep
+from rechannel.telemetry.ranges import range_of
+
+
+class Boundary:
+    """Commands between two timesteps."""
+
+    def __init__(self, outside: Outside) -> None:
+        """outside: what they are carried out on."""
+        self._out = outside
+
+    def read_state(self, command: ReadState, state: LoopState) -> StateRead:
+        """See `ReadState`."""
+        del command, state
+        committed = self._out.journal.state
+        return StateRead(manifests=committed.manifests, times=committed.times)
+
+    def answer_changes(self, command: AnswerChanges, state: LoopState) -> ChangesAnswered:
+        """See `AnswerChanges`."""
+        del command
+        out = self._out
+        position = out.position(state)
+        happened = out.changes.turn(position, lambda: out.published.position.manifests)
+        return ChangesAnswered(happened=happened)
+
+    def look_around(self, command: LookAround, state: LoopState) -> Around:
+        """See `LookAround`."""
+        del command, state
+        room = self._out.publisher.has_room()
+        now_ms = self._out.clock()
+        return Around(now_ms=now_ms, time_ms=self._out.sources.now_ms(), room=room)
+
+    def ask_coordinator(self, command: AskCoordinator, state: LoopState) -> Decided:
+        """See `AskCoordinator`."""
+        position = self._out.position(state, command.time_ms)
+        return Decided(
+            decision=self._out.changes.decide(position),
+            now_ms=command.now_ms,
+            time_ms=command.time_ms,
+        )
+
+    def settle_idle(self, command: SettleIdle, state: LoopState) -> IdleSettled:
+        """See `SettleIdle`."""
+        position = self._out.position(state, command.time_ms)
+        configuration, moving = self._out.changes.idle(position)
+        return IdleSettled(configuration=configuration, moving=moving, kept_back=command.kept_back)
+
+    # Another program -----------------------------------------------------------------------------
+
+    def look_at_version(
+        self, command: LookAtVersion, state: LoopState
+    ) -> VersionLooked | LookFailed:
+        """See `LookAtVersion`."""
+        decision, time_ms = command.decision, command.time_ms
+        position = self._out.position(state, time_ms)
+        record: Mapping[str, Any] = {}
+        try:
+            against = self._out.changes.against(decision, position, state.operators.manifests)
+            if not against:
+                record = self._out.switch.record(decision.configuration.dataflow, time_ms)
+        except Exception as error:
+            what = "a change of the program"
+            return LookFailed(what=what, error=error, at_ms=self._out.waits())
+        return VersionLooked(decision=decision, time_ms=time_ms, against=against, record=record)
+
+    def fail_changes(self, command: FailChanges, state: LoopState) -> None:
+        """See `FailChanges`."""
+        position = self._out.position(state, command.time_ms)
+        self._out.changes.fail(position, command.against)
+
+    def switch_program(self, command: SwitchProgram, state: LoopState) -> Switched:
+        """See `SwitchProgram`."""
+        journal, switch = self._out.journal, self._out.switch
+        decision, number = command.decision, state.last + 1
+        version = decision.configuration.dataflow
+        self._out.changes.journal(decision)
+        known = journal.state.notes.get(NOTE) or {}
+        members = members_of(switch.dataflow(version))
+        count = counted(journal.state.notes.get(INCARNATIONS), members, number)
+        note = noted(known, version, {**command.record, "incarnations": ids(count, OPERATORS)})
+        journal.append(Note(kind=NOTE, body=note))
+        journal.append(
+            ConfigurationChanged(
+                from_timestep=number,
+                configuration=decision.configuration,
+                cause=decision.steps[-1].id,
+                steps=decision.steps,
+                edits=switch.loaded(version),
+                notes={INCARNATIONS: count},
+            )
+        )
+        ready = switch.begin(version)
+        self._out.sources.exchange(ready.readers, journal.state.offsets)
+        journal_early(self._out)
+        self._out.changes.know(*abilities(ready.plan, ready.readers))
+        return Switched(
+            configuration=decision.configuration,
+            plan=ready.plan,
+            manifests=journal.state.manifests,
+            times=journal.state.times,
+        )
+
+    # A timestep ----------------------------------------------------------------------------------
+
+    def poll_sources(self, command: PollSources, state: LoopState) -> Offered | LookFailed:
+        """See `PollSources`."""
+        del state
+        sources = self._out.sources
+        try:
+            slices = sources.look(command.time_ms, command.decision.configuration)
+        except Exception as error:
+            return LookFailed(what="reading the sources", error=error, at_ms=self._out.waits())
+        return Offered(
+            decision=command.decision,
+            now_ms=command.now_ms,
+            time_ms=command.time_ms,
+            slices=slices,
+            nothing=sources.nothing() if slices is None else {},
+        )
+
+    def journal_intent(self, command: JournalIntent, state: LoopState) -> Opened:
+        """See `JournalIntent`."""
+        del state
+        decided, decision, journal = command.decided, command.decision, self._out.journal
+        self._out.changes.journal(decision)
+        known, notes = journal.state.configurations, journal.state.notes
+        journal.append(intent_of(decided, decision.steps, known, notes))
+        self._out.sources.take(decided)
+        return self._opened(decided, command.began_ms, fresh=True)
+
+    def open_again(self, command: OpenAgain, state: LoopState) -> Opened:
+        """See `OpenAgain`."""
+        del state
+        return self._opened(command.decided, command.began_ms, fresh=False)
+
+    def _opened(self, decided: Timestep, began_ms: float, *, fresh: bool) -> Opened:
+        out, number = self._out, decided.number
+        flight = InFlight(
+            decided=decided,
+            began_ms=began_ms,
+            decided_ms=out.clock(),
+            moved=out.changes.coordination.moved_at(number),
+            rewrite=out.changes.rewrite(number),
+        )
+        out.runner.open(decided)
+        out.listener.started(
+            number,
+            now_ms=decided.now_ms,
+            at_ms=began_ms,
+            offsets={n: range_of(part.start, part.end) for n, part in decided.slices.items()},
+            configuration=decided.configuration.version,
+        )
+        return Opened(flight=flight, fresh=fresh)
+
+
+def journal_early(outside: Outside) -> None:
+    """Journal, before the program runs, which of its sinks show timesteps that are not committed."""
+    sinks = outside.switch.current.plan.sinks
+    note = early_note(outside.journal.state, sinks)
+    if note is not None:
+        outside.journal.append(note)

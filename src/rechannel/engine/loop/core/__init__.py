@@ -1,0 +1,1 @@
+"""The loop of timesteps: what it decides (pure), and the driver that carries that out."""

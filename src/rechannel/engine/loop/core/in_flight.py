@@ -1,0 +1,108 @@
+"""What the reports of a unit make of its timestep and of its operator's state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from rechannel.engine.loop.core.schedule import Unit
+from rechannel.engine.loop.core.state import InFlight, LoopState, Operators
+from rechannel.engine.program.steps import edit_of, stage_step, states_of, timed, times_of
+from rechannel.errors import TimestepError
+from rechannel.kernels.protocol.program import StageStep
+from rechannel.kernels.tasks.report import TaskReport
+from rechannel.model.eventtime import Times
+from rechannel.state.manifest import Manifest
+
+
+def step_of(state: LoopState, unit: Unit) -> StageStep:
+    """Return what the tasks of a unit are told."""
+    name, number = unit
+    flight, stage = state.in_flight[number], state.plan.stage(name)
+    step = stage_step(
+        state.plan,
+        stage,
+        flight.decided.configuration,
+        timestep=number,
+        now_ms=flight.decided.now_ms,
+        manifest=state.operators.manifests.get(name, Manifest()),
+        policy=state.rules.merging,
+        rewrite=flight.rewrite.get(name),
+    )
+    step = timed(step, stage, state.operators.times.get(name, Times()), flight.seen)
+    return replace(step, memory=state.rules.task_bytes)
+
+
+def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopState:
+    """Return the state after a unit has come back with its reports. Raises TimestepError where some are missing."""
+    name, number = unit
+    flight = state.in_flight[number]
+    flight = replace(flight, reports=(*flight.reports, *reports), seen=_seen(flight.seen, reports))
+    operators = state.operators
+    if state.plan.stage(name).logic is not None:
+        flight, operators = _applied(flight, operators, name, reports)
+    return replace(
+        state,
+        schedule=state.schedule.finish(unit),
+        operators=operators,
+        in_flight={**state.in_flight, number: flight},
+    )
+
+
+def _seen(before: Mapping[str, int], reports: Iterable[TaskReport]) -> Mapping[str, int]:
+    out = dict(before)
+    for report in reports:
+        for input_, latest in report.emitted.event_times.items():
+            out[input_] = max(latest, out.get(input_, latest))
+    return out
+
+
+def _applied(
+    flight: InFlight, operators: Operators, name: str, reports: Sequence[TaskReport]
+) -> tuple[InFlight, Operators]:
+    """Apply the edit of an operator's manifest, and take its event time."""
+    edit = edit_of(reports, name)
+    expected = flight.decided.configuration.operators[name].tasks
+    arrived = sum(report.operator == name for report in reports)
+    if arrived != expected:
+        msg = (
+            f"operator {name!r}, timestep {flight.decided.number}: {arrived} of {expected} tasks"
+            " reported"
+        )
+        raise TimestepError(msg)
+    manifest = operators.manifests.get(name, Manifest()).apply(edit)
+    times = times_of(reports, name)
+    own = {} if times is None else {name: times}
+    operators = Operators(
+        manifests={**operators.manifests, name: manifest},
+        times={**operators.times, **own},
+        first_timers={**operators.first_timers, name: first_timers(reports, name)},
+    )
+    flight = replace(flight, edits={**flight.edits, name: edit}, times={**flight.times, **own})
+    return flight, operators
+
+
+def first_timers(reports: Iterable[TaskReport], operator: str) -> dict[str, int]:
+    """Return, by segment that tasks looked at, the first time after this timestep that a row waits for."""
+    out: dict[str, int] = {}
+    for state in states_of(reports, operator):
+        for segment, at in state.first_timers.items():
+            out[segment] = min(at, out.get(segment, at))
+    return out
+
+
+def kept_of(reports: Iterable[TaskReport]) -> dict[str, list[str]]:
+    """Return the files of sink buffers by node, in the order of their tasks."""
+    out: dict[str, list[tuple[int, str]]] = {}
+    for report in reports:
+        for node, file in report.emitted.buffered.items():
+            out.setdefault(node, []).append((report.task, file.key))
+    return {node: [key for _, key in sorted(files)] for node, files in out.items()}
+
+
+def reporting(reports: Iterable[TaskReport]) -> tuple[str, ...]:
+    """Return the operators that have reported.
+
+    A source stage that runs with its first reader has not run yet; its reports come with the reader's.
+    """
+    return tuple(dict.fromkeys(report.operator for report in reports))

@@ -1,0 +1,143 @@
+"""Which timestep is opened next, and how it begins. Pure.
+
+    room? --> one that has to run again
+          --> coordinator --> another program? --> switch, and look again
+                          --> interval? sources? --> intent --> in flight, and look again
+
+The loop goes round until as many timesteps are in flight as the Configuration admits, or there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rechannel.engine.loop.core.messages import (
+    Around,
+    AskCoordinator,
+    Command,
+    Decided,
+    FailChanges,
+    IdleSettled,
+    JournalIntent,
+    LookAround,
+    LookAtVersion,
+    Offered,
+    Open,
+    OpenAgain,
+    Opened,
+    PollSources,
+    SettleIdle,
+    Switched,
+    SwitchProgram,
+    VersionLooked,
+)
+from rechannel.engine.loop.core.pace import Pace
+from rechannel.engine.loop.core.retrying import Outcome, look_succeeded
+from rechannel.engine.loop.core.state import InFlight, LoopState
+from rechannel.engine.loop.core.timers import timers_due
+from rechannel.engine.stages.runner import Timestep
+
+
+def opens(state: LoopState, event: Open) -> Outcome:
+    """Begin to look for timesteps, unless something has still to come back or to wait for its next try."""
+    return state, () if state.holds(event.at_ms) else _further(state)
+
+
+def _further(state: LoopState) -> tuple[Command, ...]:
+    """Look around for another timestep where there is room for one."""
+    return (LookAround(),) if len(state.in_flight) < state.configuration.in_flight else ()
+
+
+def looked_around(state: LoopState, event: Around) -> Outcome:
+    """Take a timestep that has to run again, or ask how the next one would begin."""
+    if not event.room:
+        return state, ()
+    if state.replay:
+        decided, *rest = state.replay
+        again = OpenAgain(decided=decided, began_ms=event.now_ms)
+        return replace(state, replay=tuple(rest)), (again,)
+    if state.stopping:
+        return state, ()
+    return state, (AskCoordinator(now_ms=event.now_ms, time_ms=event.time_ms),)
+
+
+def boundary_decided(state: LoopState, event: Decided) -> Outcome:
+    """Go on with a decision of the coordinator: nothing, another program, or a timestep if its interval admits it."""
+    decision = event.decision
+    if decision.hold:
+        return state, ()
+    if decision.configuration.dataflow != state.configuration.dataflow:
+        return state, (LookAtVersion(decision=decision, time_ms=event.time_ms),)
+    # The interval is that of the timestep itself: a change that shortens it takes effect at once.
+    if not state.pace.admits(event.now_ms, decision.configuration.interval_ms):
+        if not state.drained or not state.pace.rested(event.now_ms):
+            return state, ()
+        state = replace(state, pace=state.pace.looked(event.now_ms))
+        return state, (SettleIdle(time_ms=event.time_ms, kept_back=True),)
+    return state, (PollSources(decision=decision, now_ms=event.now_ms, time_ms=event.time_ms),)
+
+
+def version_looked(state: LoopState, event: VersionLooked) -> Outcome:
+    """Switch the program, or end the changes that want it where it cannot begin; then look again."""
+    state, told = look_succeeded(state)
+    todo: Command = SwitchProgram(
+        decision=event.decision, time_ms=event.time_ms, record=event.record
+    )
+    if event.against:
+        todo = FailChanges(against=event.against, time_ms=event.time_ms)
+    return state, (*told, todo, LookAround())
+
+
+def switched(state: LoopState, event: Switched) -> Outcome:
+    """Go by another version of the program. Nothing is in flight."""
+    state = state.follow(event.plan, event.manifests, event.times)
+    return replace(state, configuration=event.configuration), ()
+
+
+def offered(state: LoopState, event: Offered) -> Outcome:
+    """Decide on a timestep over what the sources offer, or over rows of state whose time has come."""
+    state, told = look_succeeded(state)
+    slices = event.slices
+    if slices is None and state.drained and _due(state, event.time_ms):
+        slices = event.nothing
+    if slices is None:
+        idle = (SettleIdle(time_ms=event.time_ms),) if state.drained else ()
+        return replace(state, seen_all=True), (*told, *idle)
+    timestep = Timestep(
+        number=state.last + 1,
+        now_ms=event.time_ms,
+        configuration=event.decision.configuration,
+        slices=slices,
+    )
+    intent = JournalIntent(decision=event.decision, decided=timestep, began_ms=event.now_ms)
+    return state, (*told, intent)
+
+
+def _due(state: LoopState, time_ms: int) -> bool:
+    return timers_due(state.plan, state.operators, time_ms)
+
+
+def idle_settled(state: LoopState, event: IdleSettled) -> Outcome:
+    """Go on under the Configuration that holds now, without a timestep."""
+    moving = event.moving and not event.kept_back
+    return replace(state, configuration=event.configuration, moving=moving), ()
+
+
+def opened(state: LoopState, event: Opened) -> Outcome:
+    """Have a timestep in flight; then look for the next one."""
+    flight = event.flight
+    decided = flight.decided
+    state = replace(
+        state,
+        in_flight={**state.in_flight, decided.number: flight},
+        schedule=state.schedule.open(decided.number),
+        happened=True,
+        configuration=decided.configuration if event.fresh else state.configuration,
+        last=max(state.last, decided.number),
+        pace=_paced(state, flight) if event.fresh else state.pace,
+    )
+    return state, _further(state)
+
+
+def _paced(state: LoopState, flight: InFlight) -> Pace:
+    return state.pace.began(flight.began_ms, flight.decided.configuration.interval_ms)

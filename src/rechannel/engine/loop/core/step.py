@@ -1,0 +1,249 @@
+"""The decisions of the loop: `step(state, event) -> (state, commands)`. Pure.
+
+The rules:
+
+- Everything that is decided of a timestep is in the journal before it happens: the intent before any unit runs, the
+  commit before anything is published, released or forgotten.
+- A unit runs when the units that feed it are done, and, if it has state, when it is done with the timestep before
+  (`schedule.py`).
+- Timesteps are committed in order, one per turn, each when all of its units are done.
+- A timestep that fails takes those after it with it (`retrying.py`).
+- Changes take effect between two timesteps (`opening.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rechannel.engine.loop.core.in_flight import folded, kept_of, reporting, step_of
+from rechannel.engine.loop.core.messages import (
+    Account,
+    AnswerChanges,
+    AnswerDrains,
+    Around,
+    AwaitEvent,
+    Begin,
+    ChangesAnswered,
+    Command,
+    Commit,
+    Committed,
+    Decided,
+    Event,
+    ForgetInput,
+    IdleSettled,
+    JournalCommit,
+    Keep,
+    LookFailed,
+    Offered,
+    Open,
+    Opened,
+    Publish,
+    Release,
+    ReportCommit,
+    ReportOperators,
+    ReportWell,
+    Rest,
+    Staged,
+    StageFailed,
+    StageSinks,
+    Start,
+    StartUnits,
+    StateRead,
+    Sweep,
+    Switched,
+    UnitDone,
+    UnitFailed,
+    VersionLooked,
+)
+from rechannel.engine.loop.core.opening import (
+    boundary_decided,
+    idle_settled,
+    looked_around,
+    offered,
+    opened,
+    opens,
+    switched,
+    version_looked,
+)
+from rechannel.engine.loop.core.retrying import (
+    Outcome,
+    look_failed,
+    taken_back,
+    timestep_failed,
+)
+from rechannel.engine.loop.core.state import LoopState
+from rechannel.engine.program.steps import resolve_combine
+from rechannel.kernels.tasks.report import TaskReport
+from rechannel.model.configuration import Configuration
+
+
+def step(state: LoopState, event: Event) -> Outcome:
+    """Return the state after an event, and what is to be done, in order.
+
+    Raises TimestepError for reports that no tasks can have sent.
+    """
+    return _STEPS[type(event)](state, event)
+
+
+def _happened(state: LoopState, happened: bool = True) -> LoopState:
+    """Note that something happened in this turn."""
+    return replace(state, happened=True) if happened and not state.happened else state
+
+
+# Units -------------------------------------------------------------------------------------------
+
+
+def _unit_done(state: LoopState, event: UnitDone) -> Outcome:
+    """Take the reports of a unit: state moves on, and sink buffers become readable."""
+    if state.halted:
+        return _dropped(state, event)
+    number = event.unit[1]
+    state = folded(state, event.unit, event.reports)
+    # All files of the timestep: a function after a union runs, and keeps rows, in several stages.
+    files = kept_of(state.in_flight[number].reports)
+    keep: tuple[Command, ...] = (Keep(number=number, files=files),) if files else ()
+    return state, (*keep, ReportOperators(number=number, operators=reporting(event.reports)))
+
+
+def _unit_failed(state: LoopState, event: UnitFailed) -> Outcome:
+    dropped = _dropped(state, event)
+    if state.halted:
+        return dropped
+    return timestep_failed(dropped[0], event.unit[1], event.error, event.at_ms)
+
+
+def _dropped(state: LoopState, event: UnitDone | UnitFailed) -> Outcome:
+    """A unit came back, and what it brings does not count."""
+    return replace(state, schedule=state.schedule.finish(event.unit)), ()
+
+
+def _start(state: LoopState, event: Start) -> Outcome:
+    """Start the units that may run."""
+    del event
+    ready = () if state.halted else state.schedule.ready()
+    if not ready:
+        return state, ()
+    alone = len(ready) == 1 and not state.schedule.running
+    units = {unit: step_of(state, unit) for unit in ready}
+    schedule = state.schedule
+    for unit in ready:
+        schedule = schedule.start(unit)
+    state = replace(state, schedule=schedule, happened=True)
+    return state, (StartUnits(units=units, alone=alone),)
+
+
+# A turn ------------------------------------------------------------------------------------------
+
+
+def _begin(state: LoopState, event: Begin) -> Outcome:
+    noted = state.happened or state.seen_all or state.moving
+    if noted or state.stopping is not event.stopping:
+        state = replace(
+            state, happened=False, seen_all=False, moving=False, stopping=event.stopping
+        )
+    state, commands = taken_back(state)
+    return state, (*commands, AnswerChanges())
+
+
+def _state_read(state: LoopState, event: StateRead) -> Outcome:
+    return state.follow(state.plan, event.manifests, event.times), ()
+
+
+def _changes_answered(state: LoopState, event: ChangesAnswered) -> Outcome:
+    return _happened(state, event.happened), ()
+
+
+def _rest(state: LoopState, event: Rest) -> Outcome:
+    """Wait for a unit where one runs; otherwise answer those who wait for all input, and sleep."""
+    if state.in_flight:
+        return state, (AwaitEvent(),)
+    quiet = state.seen_all and not state.moving and not event.fetching
+    answers: tuple[Command, ...] = ()
+    if quiet and not state.replay and event.published:
+        answers = (AnswerDrains(asked=event.asked),)
+    pause = state.pace.pause(
+        event.now_ms,
+        interval_ms=state.configuration.interval_ms,
+        poll_ms=state.rules.poll_ms,
+        polled_ms=event.polled_ms,
+    )
+    return state, (*answers, AwaitEvent(at_most_ms=pause))
+
+
+# Committing --------------------------------------------------------------------------------------
+
+
+def _commit(state: LoopState, event: Commit) -> Outcome:
+    """Commit the oldest timestep if all of its units are done; first come sinks that write before."""
+    del event
+    number = None if state.halted else state.schedule.committable()
+    if number is None:
+        return state, ()
+    return _happened(state), (StageSinks(number=number),)
+
+
+def _staged(state: LoopState, event: Staged) -> Outcome:
+    commit = JournalCommit(number=event.number, staged=event.staged, ran_ms=event.ran_ms)
+    return state, (commit,)
+
+
+def _stage_failed(state: LoopState, event: StageFailed) -> Outcome:
+    return timestep_failed(state, event.number, event.error, event.at_ms)
+
+
+def _committed(state: LoopState, event: Committed) -> Outcome:
+    """Everything that follows from a commit, in order."""
+    number = event.number
+    flight = state.in_flight[number]
+    tries = state.timesteps.well()
+    well: tuple[Command, ...] = (ReportWell(),) if tries is not state.timesteps else ()
+    state = replace(
+        state,
+        schedule=state.schedule.close(number),
+        in_flight={n: other for n, other in state.in_flight.items() if n != number},
+        timesteps=tries,
+        configuration=_combining(state, flight.reports),
+    )
+    return state, (
+        *well,
+        Publish(flight=flight, staged=event.staged),
+        Release(number=number),
+        ForgetInput(decided=flight.decided),
+        Account(flight=flight, committed_ms=event.committed_ms),
+        ReportCommit(flight=flight, ran_ms=event.ran_ms, committed_ms=event.committed_ms),
+        Sweep(),
+    )
+
+
+def _combining(state: LoopState, reports: Sequence[TaskReport]) -> Configuration:
+    """Return the next Configuration: operators combine, or not, by what the timestep has measured."""
+    resolved = resolve_combine(state.plan, state.configuration, reports)
+    if resolved is state.configuration:
+        return resolved
+    return replace(resolved, version=state.configuration.version + 1)
+
+
+_STEPS: Mapping[type[Event], Callable[[LoopState, Any], Outcome]] = {
+    UnitDone: _unit_done,
+    UnitFailed: _unit_failed,
+    Begin: _begin,
+    StateRead: _state_read,
+    ChangesAnswered: _changes_answered,
+    Open: opens,
+    Around: looked_around,
+    Decided: boundary_decided,
+    VersionLooked: version_looked,
+    Switched: switched,
+    Offered: offered,
+    LookFailed: look_failed,
+    IdleSettled: idle_settled,
+    Opened: opened,
+    Start: _start,
+    Commit: _commit,
+    Staged: _staged,
+    StageFailed: _stage_failed,
+    Committed: _committed,
+    Rest: _rest,
+}

@@ -1,0 +1,54 @@
+"""Whether a timestep without rows has something to do: rows of state whose time has come. Pure."""
+
+from __future__ import annotations
+
+from rechannel.engine.loop.core.state import Operators
+from rechannel.engine.program.physical import PhysicalPlan, Stage
+from rechannel.engine.program.steps import rowless
+from rechannel.model.eventtime import Clock, Times
+
+
+def timers_due(plan: PhysicalPlan, operators: Operators, now_ms: int) -> bool:
+    """Return whether anything waits for the time of a timestep, and it has come. Nothing is in flight.
+
+    Processing time goes by it, and it shows of an input of event time that it holds no operator back any more.
+    """
+    passed = rowless(plan, operators.times, now_ms)
+    return any(
+        _early(stage, operators, now_ms) or _waits(stage, operators, passed, now_ms)
+        for stage in plan.stages
+        if stage.can is not None
+    )
+
+
+def _waits(stage: Stage, operators: Operators, passed: dict[str, int], now_ms: int) -> bool:
+    """Whether a row of state waits for the watermark that a timestep without rows would bring."""
+    if stage.can is None or stage.name not in passed:
+        return False
+    before = operators.times.get(stage.name, Times()).watermark
+    watermark = passed[stage.name]
+    if watermark == before:
+        return False
+    due = stage.can.due_range(Clock(now_ms=now_ms, before=before, watermark=watermark))
+    if due is None:
+        return False
+    after, until = due
+    manifest = operators.manifests.get(stage.name)
+    first = operators.first_timers.get(stage.name, {})
+    return any(
+        run.waits(after, until) and first.get(run.segment, until) <= until
+        for run in (manifest.state if manifest else ())
+    )
+
+
+def _early(stage: Stage, operators: Operators, now_ms: int) -> bool:
+    """Whether it is time to emit early what has changed, and something has."""
+    times = operators.times.get(stage.name, Times())
+    every = None if stage.can is None else stage.can.early_ms
+    if every is None or times.beat is None or not times.beat.strikes(now_ms, every):
+        return False
+    manifest = operators.manifests.get(stage.name)
+    return any(
+        run.seq > times.beat.shown and run.due is not None and run.due[1] > times.watermark
+        for run in (manifest.state if manifest else ())
+    )

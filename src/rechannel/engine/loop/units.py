@@ -1,0 +1,63 @@
+"""Runs units: in the driver's thread where nothing else runs, otherwise in a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+from rechannel.engine.loop.core.messages import StartUnits, UnitDone, UnitFailed
+from rechannel.engine.loop.core.schedule import Unit
+from rechannel.engine.loop.outside import CameBack, Inbox
+from rechannel.engine.stages.runner import Runner
+from rechannel.kernels.protocol.program import StageStep
+
+MOST_THREADS = 512
+"""Of units: a thread is made only when it is needed, and waits for tasks for most of its life."""
+
+
+class Units:
+    """Starts units. They come back through the driver's inbox."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        inbox: Inbox,
+        executor: Executor | None,
+        waits: Callable[[], float],
+    ) -> None:
+        """executor: None = the calling thread where nothing else runs, and a pool. waits: dates failures."""
+        self._runner, self._inbox, self._executor, self._waits = runner, inbox, executor, waits
+        self._pool: ThreadPoolExecutor | None = None
+
+    def start(self, command: StartUnits) -> CameBack | None:
+        """Start units; return what one brought that ran here and now."""
+        if self._executor is None and command.alone:
+            ((unit, step),) = command.units.items()
+            return self._run(unit, step)
+        for unit, step in command.units.items():
+            self._workers().submit(self._run, unit, step).add_done_callback(self._ended)
+        return None
+
+    def _run(self, unit: Unit, step: StageStep) -> CameBack:
+        name, number = unit
+        try:
+            return UnitDone(unit=unit, reports=self._runner.run(number, name, step))
+        except Exception as error:
+            return UnitFailed(unit=unit, error=error, at_ms=self._waits())
+
+    def _ended(self, future: Future[CameBack]) -> None:
+        if not future.cancelled():
+            error = future.exception()
+            self._inbox.put(future.result() if error is None else error)
+
+    def _workers(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(MOST_THREADS, "rechannel-unit")
+        return self._pool
+
+    def shut_down(self) -> None:
+        """End the pool."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,317 @@
+"""A loop on paper: its decisions, carried out on nothing but a few numbers, and every command as a line of text."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import rechannel as rc
+from rechannel import aggregates as agg
+from rechannel.engine.failures.retries import Retries
+from rechannel.engine.loop.core import messages as m
+from rechannel.engine.loop.core.state import InFlight, LoopState, Rules, schedule_of
+from rechannel.engine.loop.core.step import step
+from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.stages.runner import SourceSlice, Timestep
+from rechannel.errors import ClusterError, RechannelError, StorageError, UserFunctionError
+from rechannel.kernels.tasks.report import StateReport
+from rechannel.model.configuration import Configuration
+from rechannel.model.patience import Patience
+from rechannel.reconfigure.coordinator import Decision
+from rechannel.state.manifest import Edit
+from rechannel.state.merging import MergePolicy
+from rechannel.testing import Harness, script
+from tests.support.reports import reported
+
+ERRORS: dict[str, type[RechannelError]] = {
+    "cluster": ClusterError,
+    "store": StorageError,
+    "user": UserFunctionError,
+}
+
+
+def chain() -> PhysicalPlan:
+    """Two operators with state, one after the other: in -> first -> second."""
+    rows = rc.read().memory(script("k long, v long", []), name="in")
+    first = rows.key_by("k").aggregate(v=agg.sum("v"), name="first")
+    second = first.key_by("v").aggregate(n=agg.count(), name="second")
+    return Harness(second.write.memory("out", name="out")).plan
+
+
+@dataclass(kw_only=True)
+class PaperLoop:
+    """A loop whose outside is a few numbers.
+
+    offers: batches that the source has and no timestep has read. change: what the coordinator decides next. lines: what
+    was done since the last look.
+    """
+
+    state: LoopState
+    now_ms: float = 1_000.0
+    read: int = 0
+    offers: int = 0
+    room: bool = True
+    stopping: bool = False
+    change: dict[str, Any] = field(default_factory=dict)
+    hold: bool = False
+    failing: dict[str, str] = field(default_factory=dict)
+    against: str = ""
+    moving: bool = False
+    asked: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, *, in_flight: int = 1, interval: int = 0, replay: int = 0, patience: float = 300
+    ) -> PaperLoop:
+        """A loop that begins, or that has timesteps to run again."""
+        plan = chain()
+        configuration = first_configuration(
+            plan, tasks=1, bins=1, interval_ms=interval, in_flight=in_flight
+        )
+        tries = Retries(patience=Patience(seconds=patience, first_seconds=1))
+        again = [_timestep(number, configuration, number - 1) for number in range(1, replay + 1)]
+        state = LoopState(
+            rules=Rules(merging=MergePolicy(), task_bytes=1 << 20, poll_ms=10),
+            plan=plan,
+            configuration=configuration,
+            last=replay,
+            schedule=schedule_of(plan),
+            replay=tuple(again),
+            timesteps=tries,
+            looks=tries,
+        )
+        return cls(state=state, read=replay)
+
+    # What happens --------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """A turn of the driver."""
+        self.react(m.Begin(stopping=self.stopping))
+        self.react(m.Open(at_ms=self.now_ms))
+        self.react(m.Start())
+        self.react(m.Commit())
+
+    def done(self, operator: str, timestep: int) -> None:
+        """A unit came back."""
+        state = None if operator == "in" else StateReport(edit=Edit())
+        report = reported(operator, state=state)
+        self.react(m.UnitDone(unit=(operator, timestep), reports=[report]))
+
+    def failed(self, operator: str, timestep: int, kind: str) -> None:
+        """A unit failed."""
+        error = ERRORS[kind](f"{operator} is broken")
+        self.react(m.UnitFailed(unit=(operator, timestep), error=error, at_ms=self.now_ms))
+
+    def rest(self, *, published: bool = True, fetching: bool = False) -> None:
+        """A turn is over in which nothing happened."""
+        self.react(
+            m.Rest(
+                asked=self.asked,
+                fetching=fetching,
+                published=published,
+                now_ms=self.now_ms,
+                polled_ms=0,
+            )
+        )
+
+    def react(self, event: m.Event) -> None:
+        """As `Driver._react`, on paper."""
+        self.state, commands = step(self.state, event)
+        agenda: deque[m.Command] = deque(commands)
+        while agenda:
+            answer = self.carried_out(agenda.popleft())
+            if answer is not None:
+                self.state, commands = step(self.state, answer)
+                agenda.extendleft(reversed(commands))
+
+    # What is done --------------------------------------------------------------------------------
+
+    def carried_out(self, command: m.Command) -> m.Event | None:
+        """Note a command, and answer it."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(command).__name__).lower()
+        made: tuple[str, m.Event | None] = getattr(self, f"on_{name}")(command)
+        text, answer = made
+        self.lines.append(text)
+        return answer
+
+    def on_read_state(self, command: m.ReadState) -> Any:
+        return "read committed state", m.StateRead(manifests={}, times={})
+
+    def on_answer_changes(self, command: m.AnswerChanges) -> Any:
+        return "answer changes", m.ChangesAnswered(happened=False)
+
+    def on_look_around(self, command: m.LookAround) -> Any:
+        around = m.Around(now_ms=self.now_ms, time_ms=int(self.now_ms), room=self.room)
+        return f"look around: {'room' if self.room else 'no room'}", around
+
+    def on_ask_coordinator(self, command: m.AskCoordinator) -> Any:
+        configuration = self.state.configuration
+        if self.change:
+            version = configuration.version + 1
+            configuration = replace(configuration, version=version, **self.change)
+        decision = Decision(configuration=configuration, hold=self.hold)
+        decided = m.Decided(decision=decision, now_ms=command.now_ms, time_ms=command.time_ms)
+        told = f"configuration {configuration.version}" + (", hold" if self.hold else "")
+        return f"ask the coordinator: {told}", decided
+
+    def on_look_at_version(self, command: m.LookAtVersion) -> Any:
+        if "program" in self.failing:
+            return "look at the program: fails", self._failure("program")
+        against = {"r1": self.against} if self.against else {}
+        looked = m.VersionLooked(
+            decision=command.decision, time_ms=command.time_ms, against=against, record={}
+        )
+        return f"look at the program: {self.against or 'it can begin'}", looked
+
+    def on_fail_changes(self, command: m.FailChanges) -> Any:
+        self.change = {}
+        return f"end changes: {dict(command.against)}", None
+
+    def on_switch_program(self, command: m.SwitchProgram) -> Any:
+        self.change = {}
+        configuration = command.decision.configuration
+        switched = m.Switched(
+            configuration=configuration, plan=self.state.plan, manifests={}, times={}
+        )
+        return f"journal and begin program {configuration.dataflow}", switched
+
+    def on_poll_sources(self, command: m.PollSources) -> Any:
+        if "sources" in self.failing:
+            return "poll the sources: fail", self._failure("sources")
+        slices = {"in": _slice(self.read)} if self.offers else None
+        offered = m.Offered(
+            decision=command.decision,
+            now_ms=command.now_ms,
+            time_ms=command.time_ms,
+            slices=slices,
+            nothing={},
+        )
+        return f"poll the sources: {'a batch' if slices else 'nothing'}", offered
+
+    def _failure(self, what: str) -> m.LookFailed:
+        error = ERRORS[self.failing[what]](f"the {what} cannot be looked at")
+        return m.LookFailed(what=f"looking at the {what}", error=error, at_ms=self.now_ms)
+
+    def on_settle_idle(self, command: m.SettleIdle) -> Any:
+        configuration = self.state.configuration
+        if self.change and "dataflow" not in self.change:
+            version = configuration.version + 1
+            configuration = replace(configuration, version=version, **self.change)
+            self.change = {}
+        settled = m.IdleSettled(
+            configuration=configuration, moving=self.moving, kept_back=command.kept_back
+        )
+        return f"change without a timestep: configuration {configuration.version}", settled
+
+    def on_journal_intent(self, command: m.JournalIntent) -> Any:
+        decided, self.change = command.decided, {}
+        self.read, self.offers = self.read + 1, self.offers - 1
+        told = f"journal the intent of {decided.number}, version {decided.configuration.version}"
+        return told, self._in_flight(decided, command.began_ms, fresh=True)
+
+    def on_open_again(self, command: m.OpenAgain) -> Any:
+        opened = self._in_flight(command.decided, command.began_ms, fresh=False)
+        return f"open {command.decided.number} again", opened
+
+    def _in_flight(self, decided: Timestep, began_ms: float, *, fresh: bool) -> m.Opened:
+        flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.now_ms)
+        return m.Opened(flight=flight, fresh=fresh)
+
+    def on_start_units(self, command: m.StartUnits) -> Any:
+        units = " ".join(f"{operator}@{number}" for operator, number in command.units)
+        return f"start {units}{' alone' if command.alone else ''}", None
+
+    def on_keep(self, command: m.Keep) -> Any:
+        return f"keep files of {command.number}: {command.files}", None
+
+    def on_report_operators(self, command: m.ReportOperators) -> Any:
+        return f"report {', '.join(command.operators)} of {command.number}", None
+
+    def on_stage_sinks(self, command: m.StageSinks) -> Any:
+        number = command.number
+        if "sinks" in self.failing:
+            error = ERRORS[self.failing["sinks"]]("a sink is broken")
+            failed = m.StageFailed(number=number, error=error, at_ms=self.now_ms)
+            return f"stage sinks for {number}: fails", failed
+        return (
+            f"stage sinks for {number}",
+            m.Staged(number=number, staged={}, ran_ms=self.now_ms),
+        )
+
+    def on_journal_commit(self, command: m.JournalCommit) -> Any:
+        committed = m.Committed(
+            number=command.number,
+            staged=command.staged,
+            ran_ms=command.ran_ms,
+            committed_ms=self.now_ms,
+        )
+        return f"journal the commit of {command.number}", committed
+
+    def on_publish(self, command: m.Publish) -> Any:
+        return f"publish {command.flight.decided.number}", None
+
+    def on_release(self, command: m.Release) -> Any:
+        return f"release {command.number}", None
+
+    def on_forget_input(self, command: m.ForgetInput) -> Any:
+        return f"forget the input of {command.decided.number}", None
+
+    def on_account(self, command: m.Account) -> Any:
+        return f"account for {command.flight.decided.number}", None
+
+    def on_report_commit(self, command: m.ReportCommit) -> Any:
+        return f"report the commit of {command.flight.decided.number}", None
+
+    def on_sweep(self, command: m.Sweep) -> Any:
+        return "sweep", None
+
+    def on_report_failure(self, command: m.ReportFailure) -> Any:
+        wait = f"failure {command.failures}, again in {command.wait_ms:g} ms"
+        return f"report: {command.what} failed ({command.error}): {wait}", None
+
+    def on_report_well(self, command: m.ReportWell) -> Any:
+        return "report: it works again", None
+
+    def on_cancel_units(self, command: m.CancelUnits) -> Any:
+        return "cancel what runs", None
+
+    def on_answer_drains(self, command: m.AnswerDrains) -> Any:
+        return f"all is processed that the first {command.asked} asked for", None
+
+    def on_await_event(self, command: m.AwaitEvent) -> Any:
+        limit = "" if command.at_most_ms is None else f" for {command.at_most_ms:g} ms"
+        return f"wait{limit}", None
+
+    def on_end(self, command: m.End) -> Any:
+        return f"end the job: {type(command.error).__name__}: {command.error}", None
+
+    # How it stands -------------------------------------------------------------------------------
+
+    def standing(self) -> str:
+        """The state in a line."""
+        state = self.state
+        units = sorted(f"{name}@{number}" for name, number in state.schedule.running)
+        parts = [f"in flight {_numbers(state.in_flight)}"]
+        parts += [f"running {' '.join(units)}"] if units else []
+        parts += [f"again {_numbers(t.number for t in state.replay)}"] if state.replay else []
+        flags = ("halted", "stopping", "seen_all", "moving", "happened")
+        parts += [flag.replace("_", " ") for flag in flags if getattr(state, flag)]
+        return "= " + "; ".join(parts)
+
+
+def _numbers(numbers: Any) -> str:
+    return " ".join(map(str, numbers)) or "nothing"
+
+
+def _slice(batch: int) -> SourceSlice:
+    return SourceSlice(start={"batches": batch}, end={"batches": batch + 1}, layout=())
+
+
+def _timestep(number: int, configuration: Configuration, batch: int) -> Timestep:
+    return Timestep(
+        number=number, now_ms=0, configuration=configuration, slices={"in": _slice(batch)}
+    )
