@@ -16,7 +16,7 @@ from rechannel.job import Job
     ("said", "told"),
     [
         ("or start with takeover=True to fence it", "or start with --takeover to fence it"),
-        ("go back on purpose with start(revert=True)", "go back on purpose with rechannel run FILE --revert"),
+        ("revert the change with start(revert=True)", "revert the change with rechannel run FILE --revert"),
         ("if that is meant, start(fresh=['a', 'b c'])", "if that is meant, rechannel run FILE --fresh a --fresh 'b c'"),
         ("start(fresh=['new'], without=['old'])", "rechannel run FILE --fresh new --without old"),
         ("remove it with start(remove_later_output=True)", "remove it with rechannel run FILE --remove-later-output"),

@@ -274,7 +274,10 @@ def test_what_cannot_be_is_refused():
             lambda: agg.cumulative(agg.count_distinct("price")),
             "count_distinct cannot be cumulative",
         ),
-        (lambda: keyed.running(x=agg.lag("price"), time_column="when"), "no column 'when'"),
+        (
+            lambda: keyed.running(x=agg.lag("price"), time_column="when"),
+            "no event-time column 'when'",
+        ),
         (lambda: keyed.running(x=agg.lag("price"), time_column="price"), "must be timestamps"),
         (lambda: keyed.running(x=agg.lag("price")).late, "has no late rows"),
         (lambda: keyed.running(x=agg.lag("price"), tasks=0), "at least 1"),

@@ -1,7 +1,7 @@
-"""How far a journal was known to go, told beside it: so that entries which are gone at its end are missed.
+"""Record the latest journal entry outside of the journal, so that entries missing at its end are noticed.
 
-A gap in the journal shows by itself, and an end that is cut off does not. So a driver says in `lease.json`, every time
-it gives a sign, and in `head.json`, when it ends, which entry was the latest. Neither is needed to go on.
+A gap in the journal is visible, a truncated end is not. So a driver writes the number of the latest entry to
+`lease.json` with every heartbeat and to `head.json` when it ends. Neither file is needed to continue.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ FORMAT = 1
 
 
 def write_head(store: Store, number: int) -> None:
-    """Say that the journal goes to an entry."""
+    """Record the latest entry of the journal."""
     store.put(HEAD, seal({"format": FORMAT, "number": number}))
 
 
 def read_head(store: Store) -> int:
-    """The entry that the driver which ended last knew of; 0 where nothing, or nothing intact, says so."""
+    """Return the latest entry that the last driver recorded; 0 if the file is missing or damaged."""
     try:
         number: int = unseal(store.read(HEAD), name=HEAD, newest=FORMAT)["number"]
     except DamagedStateError:

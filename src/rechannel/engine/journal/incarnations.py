@@ -1,15 +1,15 @@
-"""Incarnations: which source, sink or operator of a name is meant. Pure.
+"""Incarnations: which of several sources, sinks or operators with the same name is meant. Pure.
 
-A name comes back: a sink is removed while it owes timesteps, and another one is added under its name. So the journal
-counts those who bear names. The rules:
+Names are reused: a sink may be removed while it owes timesteps, and another one added under its name. So the journal
+numbers the members of a program. The rules:
 
-- A member that is new, at a start or at a change while the job runs, gets an id with the next serial ("sink-12").
-- An id stays as long as the name is in the program and, where a place is known (a path), as long as that is the same.
-- Removal forgets the id; no serial is ever given again.
+- A new member, at a start or at a live change, gets an id with the next serial ("sink-12"). - An id stays as long as
+the name is in the program and, if the member has a place (a path), as long as that is the same. - Removal forgets the
+id; no serial is used twice.
 
 The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "since": t}}, "sinks": {...},
-"operators": {...}}`. since: the first timestep that was planned with it, and is not withdrawn; 0 where
-the journal did not count yet.
+"operators": {...}}`. since: the first timestep that was planned with the member and not withdrawn; 0 in journals from
+before incarnations.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SOURCES, SINKS, OPERATORS = "sources", "sinks", "operators"
 _WORDS = {SOURCES: "source", SINKS: "sink", OPERATORS: "operator"}
 
 Members = Mapping[str, Mapping[str, Mapping[str, Json]]]
-"""By kind and name, what is told about the member of that name. `place` is part of who it is; the rest is not."""
+"""Facts about each member by kind and name. Only `place` is part of its identity."""
 
 
 def members_of(dataflow: Dataflow) -> Members:
-    """All who bear names in a dataflow: sources, sinks, operators with state."""
+    """Return the members of a dataflow: sources, sinks, operators with state."""
     return {
         SOURCES: {str(node.name): {} for node in dataflow.nodes if hasattr(node, "connector")},
         SINKS: {str(n.name): _place(n) for n in dataflow.nodes if isinstance(n, Sink)},
@@ -45,13 +45,13 @@ def members_of(dataflow: Dataflow) -> Members:
 
 
 def _place(sink: Sink) -> Mapping[str, Json]:
-    """Where files go; other sinks are what their name says."""
+    """Return the path of a file sink; other sinks have no place."""
     path = getattr(sink.outlet, "path", None)
     return {} if path is None else {"place": path}
 
 
 def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
-    """The note for a program. known: the note so far, or None. since: the first timestep that is planned with it."""
+    """Return the note for a program. known: the present note, or None. since: the first timestep planned with it."""
     serial = known["serial"] if known else 0
     note: dict[str, Json] = {}
     for kind, word in _WORDS.items():
@@ -67,7 +67,7 @@ def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
 
 
 def withdrawn(notes: Mapping[str, Json], from_timestep: int) -> dict[str, Json]:
-    """The notes when timesteps from one on are planned anew: with everything that the program has by then."""
+    """Return the notes after timesteps from one on were withdrawn: they are planned anew with all present members."""
     known = notes.get(NOTE)
     if known is None:
         return dict(notes)
@@ -81,9 +81,9 @@ def withdrawn(notes: Mapping[str, Json], from_timestep: int) -> dict[str, Json]:
 
 
 def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:
-    """The note of a driver that starts with a dataflow; None where the journal says so already.
+    """Return the note of a driver that starts with a dataflow; None if the journal has it already.
 
-    Raises RefusedError where a sink has another path and owes timesteps to the one before.
+    Raises RefusedError if a sink has a new path and owes timesteps to the old one.
     """
     known = state.notes.get(NOTE)
     note = counted(known, members_of(dataflow), (state.last_intended or 0) + 1)
@@ -96,31 +96,31 @@ def _check_moved(state: JournalState, known: Mapping[str, Json], note: Mapping[s
         before = known.get(SINKS, {}).get(name, one)
         if before["id"] != one["id"] and (left := sorted(owed(state, name, before["id"]))):
             msg = (
-                f"sink {name!r} writes to {one.get('place')} now, and has timesteps {left[0]} to {left[-1]} still to"
-                f" write to {before.get('place')}: start once with that path, so that it does, or give the sink another"
-                " name: then they are given up"
+                f"sink {name!r} has a new path, {one.get('place')}, but still has to write timesteps {left[0]} to"
+                f" {left[-1]} to {before.get('place')}: start once with that path, or give up these timesteps by giving"
+                " the sink another name"
             )
             raise RefusedError(msg)
 
 
 def ids(note: Mapping[str, Json], kind: str) -> dict[str, Json]:
-    """Ids of one kind, by name, as a note says."""
+    """Return the ids of one kind in a note, by name."""
     return {name: one["id"] for name, one in note[kind].items()}
 
 
 def operators_of(dataflow: Dataflow, notes: Mapping[str, Json]) -> dict[str, Json]:
-    """Ids of the operators of a dataflow that starts, by name."""
+    """Return the ids of the operators of a dataflow that starts, by name."""
     return ids(counted(notes.get(NOTE), members_of(dataflow), 0), OPERATORS)
 
 
 def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:
-    """Id of the member that bears a name now; "" where the journal does not say."""
+    """Return the id of the member that has a name now; "" if the journal has none."""
     found: str = _told(notes, kind, name).get("id", "")
     return found
 
 
 def since(notes: Mapping[str, Json], kind: str, name: str) -> int:
-    """The first timestep that was planned with the member that bears a name now; 0 where the journal does not say."""
+    """Return the first timestep that was planned with the member that has a name now; 0 if not recorded."""
     found: int = _told(notes, kind, name).get("since", 0)
     return found
 
@@ -128,7 +128,7 @@ def since(notes: Mapping[str, Json], kind: str, name: str) -> int:
 def inherited(
     offsets: Mapping[str, Json], before: Mapping[str, Json], after: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Offsets of the sources that bear their names before and after a note: those of others are forgotten."""
+    """Return the offsets of sources that keep their incarnation across a note; the others are forgotten."""
     if NOTE not in after:
         return dict(offsets)
     return {

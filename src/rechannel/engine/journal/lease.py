@@ -1,9 +1,9 @@
 """The lease: a courtesy between drivers, so that a second one is refused before it does harm.
 
-`lease.json` names the holder and when it last gave a sign. A second driver is refused while the
-holder gives signs, unless the holder is known to be dead (same host, process gone), or it insists
-(`takeover`). A holder without a sign for `FRESH_MS` counts as stopped, whether its process lives or
-not. The lease can be raced and proves nothing: what fences a driver is the journal.
+`lease.json` names the holder and its latest heartbeat. A second driver is refused while the holder
+sends heartbeats, unless the holder is known to be dead (same host, process gone), or the second
+driver insists (`takeover`). A holder without a heartbeat for `FRESH_MS` counts as stopped, whether
+its process lives or not. The lease can be raced and proves nothing: only the journal fences drivers.
 
 Clock and process table are arguments; only `process_started` looks at the machine.
 """
@@ -24,7 +24,7 @@ FORMAT = 2
 """Version of the format of the lease; readers refuse later ones, and read earlier ones."""
 
 FRESH_MS = 10_000
-"""A holder whose latest sign is older than this counts as stopped."""
+"""A holder whose latest heartbeat is older than this counts as stopped."""
 
 _SAME_START_MS = 1_000
 """Two readings of one process's start differ by less: they are rounded to clock ticks."""
@@ -32,22 +32,21 @@ _SAME_START_MS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds the lease.
-
-    host, pid, started_ms: the process; start time in Unix milliseconds, since process ids come
-    again. epoch: the journal epoch it is about to open. heartbeat_ms: its latest sign. entry: the latest entry of the
-    journal at that time; 0 = nothing is said of it.
-    """
+    """The driver that holds the lease."""
 
     host: str
     pid: int
     started_ms: int
+    """Start of the process, Unix milliseconds, since process ids are reused."""
     epoch: int
+    """Journal epoch that it is about to open."""
     heartbeat_ms: int
+    """Its latest heartbeat, Unix milliseconds."""
     entry: int = 0
+    """Latest journal entry at that time; 0 if not recorded."""
 
     def same_driver(self, other: Holder) -> bool:
-        """Whether both are signs of one driver."""
+        """Return whether both name the same driver."""
         mine, others = (replace(one, heartbeat_ms=0, entry=0) for one in (self, other))
         return mine == others
 
@@ -65,7 +64,7 @@ class Lease:
         self.holder = holder
 
     def watch(self, entry: Callable[[], int]) -> None:
-        """Tell with every sign how far the journal goes. entry: number of its latest entry."""
+        """Record the latest journal entry with every heartbeat. entry: returns its number."""
         self._entry = entry
 
     @classmethod

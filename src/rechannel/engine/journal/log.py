@@ -4,12 +4,12 @@ Entry n is a file that is *created*: of any number of drivers exactly one can wr
 journal is a single story whatever the drivers believe. A driver that finds its next number taken
 has been replaced and stops (`FencedError`).
 
-Entries behind a snapshot are deleted, so a driver that slept for long may be able to create a
-number that was deleted. Numbers are deleted only when a later snapshot exists, and some later
-snapshot exists from then on; so after every creation one listing of the snapshots tells.
+Old entries are deleted, so a driver that was suspended for long may be able to create a number that
+was deleted. Numbers are deleted only if a later snapshot exists, and a later snapshot exists from
+then on, so after every creation a listing of the snapshots shows whether this happened.
 
-The last two snapshots stay, with all entries behind the older one: a torn newest snapshot loses
-nothing. Any other damage stops the reader: it never guesses.
+The last two snapshots stay, with all entries after the older one: a torn newest snapshot loses
+nothing. Any other damage stops the reader, which never guesses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Journal:
     def __init__(
         self, store: Store, state: JournalState, *, snapshot_every: int, since_snapshot: int
     ) -> None:
-        """Use `Journal.open`. since_snapshot: commits behind the newest snapshot."""
+        """Use `Journal.open`. since_snapshot: commits after the newest snapshot."""
         if snapshot_every < 1:
             msg = f"snapshot_every must be at least 1 commit, not {snapshot_every}"
             raise ValueError(msg)
@@ -53,9 +53,9 @@ class Journal:
     def open(
         cls, store: Store, *, keep_versions: int, snapshot_every: int
     ) -> tuple[Journal, JournalState]:
-        """Read what is there; nothing is written before the first `append` (of an `Opened`).
+        """Read the journal; nothing is written before the first `append` (of an `Opened`).
 
-        keep_versions: committed timesteps that stay for looking back, at least 1.
+        keep_versions: committed timesteps whose state stays readable, at least 1.
         snapshot_every: commits from one snapshot to the next.
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
@@ -77,15 +77,15 @@ class Journal:
             return _load(self._store).state if self._is_behind() else self._state
 
     def write_through(self, store: Store) -> None:
-        """Go on through another view of the same store: one that bears outages, once the store has been there."""
+        """Continue with another view of the same store: one that retries through outages."""
         with self._lock:
             self._store = store
 
     def append(self, body: Body) -> JournalState:
         """Write the next entry, durably, and return the state after it.
 
-        A due snapshot is taken before: when this raises, the entry was not committed. An `Opened`
-        that loses a race against the driver it replaces is written behind that driver's entry.
+        A due snapshot is taken first: if that raises, the entry was not written. An `Opened` that
+        loses a race against the driver it replaces is written after that driver's entry.
         Raises FencedError when another driver took over, ValueError when the rules of
         `JournalState` do not allow the entry, StorageError when the store refuses (then only a new
         `open` can tell what was written).
@@ -101,7 +101,7 @@ class Journal:
             return self._state
 
     def fenced(self) -> FencedError | None:
-        """Why this driver may not go on, where another one has written since; None = none has."""
+        """Return why this driver must stop, if another one has written since; else None."""
         with self._lock:
             return self._fenced() if self._is_behind() else None
 
@@ -123,7 +123,7 @@ class Journal:
         epoch = self._state.epoch + isinstance(body, Opened)
         entry = Entry(number=self._state.next_number, epoch=epoch, body=body)
         key, data = entry_key(entry.number), entry.to_bytes()
-        # What is folded is what a restart will read: tuples become lists before they are used.
+        # Apply what a restart will read: tuples have become lists.
         after = self._state.apply(Entry.from_bytes(data, name=key))
         if not self._store.create(key, data):
             return False
@@ -147,11 +147,13 @@ class Journal:
 
     def _fenced(self) -> FencedError:
         number, mine = self._state.next_number, self._state.epoch
-        stop = "this driver must stop; what it has not committed will be run again by the other"
+        stop = "this driver must stop; the other one runs what is not committed again"
         try:
             other = _load(self._store).state
         except (DamagedStateError, NewerFormatError) as error:
-            return FencedError(f"entry {number} exists, by whom cannot be read ({error}); {stop}")
+            return FencedError(
+                f"entry {number} exists, and its driver cannot be read ({error}); {stop}"
+            )
         if other.driver is None or other.epoch == mine:
             return FencedError(
                 f"entry {number} exists already in epoch {mine}: two journals share one epoch, or"
@@ -165,9 +167,9 @@ class Journal:
 
 
 def read_only(store: Store) -> JournalState:
-    """The state that the journal tells right now, for those who only look.
+    """Return the present state of the journal, for readers only.
 
-    Never writes; a driver may append, take snapshots and delete meanwhile.
+    Writes nothing; a driver may append, take snapshots and delete meanwhile.
     Raises DamagedStateError naming the entry, NewerFormatError.
     """
     return _load(store).state
@@ -180,7 +182,7 @@ class _Loaded:
 
 
 def _load(store: Store) -> _Loaded:
-    """Newest intact snapshot and the entries behind it; again when a snapshot came meanwhile."""
+    """Load the newest intact snapshot and the entries after it; retry if a snapshot was taken meanwhile."""
     for _ in range(_ATTEMPTS):
         snapshots = _numbers(store, SNAPSHOTS)
         try:
@@ -201,7 +203,7 @@ def _newest_intact(store: Store, snapshots: Iterable[int]) -> JournalState:
         try:
             return from_bytes(store.read(key), name=f"snapshot {key}")
         except DamagedStateError:
-            continue  # the one before it and the entries behind that one say the same
+            continue  # the snapshot before it and the entries after that one say the same
     return JournalState()
 
 
@@ -213,7 +215,7 @@ def _replay(store: Store, state: JournalState) -> _Loaded:
             later = [n for n in _numbers(store, JOURNAL) if n >= state.next_number]
             if not later:
                 return _Loaded(state=state, since_snapshot=commits)
-            # Listed later than looked for: entries are created in order, so it must be there now.
+            # The listing is later than the read, and entries are created in order: it must exist now.
             entry = _read(store, state.next_number)
         if entry is None:
             raise _gap(state.next_number, min(later))
@@ -243,7 +245,7 @@ def _gap(number: int, later: int) -> DamagedStateError:
 
 
 def _numbers(store: Store, prefix: str) -> list[int]:
-    """Numbers of the entries or snapshots that exist, ascending."""
+    """Return the numbers of the existing entries or snapshots, ascending."""
     return [number for key in store.list(prefix) if (number := number_of(key)) is not None]
 
 

@@ -1,8 +1,8 @@
 """Sinks in quarantine, and what sinks owe: read from the journal's state. Pure.
 
 The note `quarantine` holds, by incarnation, `{"sink": name, "timestep": the one it failed at, "reason": text}`.
-What such a sink owes stays unpublished in the journal, and its outbox files stay. Release it by writing the note
-without it.
+What such a sink owes stays unpublished in the journal, and its sink-buffer files stay. Writing the note without the
+sink releases it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTE = "quarantine"
 
 
 def quarantined(notes: Mapping[str, Json]) -> Mapping[str, Mapping[str, Json]]:
-    """Sinks in quarantine, by incarnation."""
+    """Return the sinks in quarantine, by incarnation."""
     found: Mapping[str, Mapping[str, Json]] = notes.get(NOTE) or {}
     return found
 
@@ -28,21 +28,21 @@ def quarantined(notes: Mapping[str, Json]) -> Mapping[str, Mapping[str, Json]]:
 def put_in(
     notes: Mapping[str, Json], who: str, *, sink: str, timestep: int, reason: str
 ) -> dict[str, Json]:
-    """The note with one more sink."""
+    """Return the note with one more sink."""
     fact = {"sink": sink, "timestep": timestep, "reason": reason}
     return {**quarantined(notes), who: fact}
 
 
 def released(notes: Mapping[str, Json], who: str) -> dict[str, Json] | None:
-    """The note without a sink; None where no sink is left."""
+    """Return the note without a sink; None if no sink is left."""
     left = {other: fact for other, fact in quarantined(notes).items() if other != who}
     return left or None
 
 
 def owed(state: JournalState, sink: str, who: str) -> dict[int, Mapping[str, Json]]:
-    """What one incarnation of a sink has still to publish: what was staged, by timestep, in order.
+    """Return what one incarnation of a sink still has to publish: what was staged, by timestep, in order.
 
-    Journals of before do not name incarnations: what they stage belongs to the sink that bears the name.
+    Older journals do not name incarnations: what they staged belongs to the sink of that name.
     """
     return {
         timestep: staged[sink]

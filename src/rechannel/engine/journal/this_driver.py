@@ -1,4 +1,4 @@
-"""Who this driver is: to the lease, in the journal, and to the paths of sinks."""
+"""How this driver identifies itself in the lease, in the journal and in the paths of sinks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rechannel.version import __version__
 
 
 def this_holder() -> Holder:
-    """This process, as the lease names it."""
+    """Return this process as a holder of the lease."""
     pid = os.getpid()
     return Holder(
         host=socket.gethostname(),
@@ -25,7 +25,7 @@ def this_holder() -> Holder:
 
 
 def this_opened(*, fingerprint: str, time_ms: int, id: str) -> Opened:  # noqa: A002 - the entry's word
-    """The entry with which this process takes over. fingerprint: of the program. id: drawn by the caller."""
+    """Return the entry with which this process takes over. fingerprint: of the program. id: drawn by the caller."""
     return Opened(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -37,7 +37,7 @@ def this_opened(*, fingerprint: str, time_ms: int, id: str) -> Opened:  # noqa: 
 
 
 def ledger_of(state: JournalState, opening: str, *, remove_later: bool = False) -> Ledger:
-    """What sinks must know of the journal when they open. opening: id of this driver's `Opened`; "" before it."""
+    """Return what sinks must know about the journal when they open. opening: id of this driver's `Opened`, or ""."""
     return Ledger(
         opening=opening,
         epoch=state.epoch,

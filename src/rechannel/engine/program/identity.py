@@ -18,21 +18,19 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What must not change between two starts on one state directory.
-
-    name: of the dataflow. operators: by name, a fingerprint of what ties its state to it (key and
-    state schema; not its logic, which may change).
-    """
+    """What must not change between two starts on one state directory."""
 
     name: str
+    """Name of the dataflow."""
     operators: Mapping[str, str]
+    """Fingerprint of key and state schema by operator; the logic may change."""
 
     def __post_init__(self) -> None:
         """Freeze the mapping."""
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
     def check(self, store: Store, *, changed: bool = False) -> None:
-        """Check that a state directory is new or this dataflow's, as `claim` does; nothing is written."""
+        """Check that a state directory is new or belongs to this dataflow, as `claim` does, without writing."""
         try:
             found = read_identity(store)
         except MissingFileError:
@@ -40,9 +38,9 @@ class Identity:
         self._check(found, changed=changed)
 
     def claim(self, store: Store, *, changed: bool = False) -> None:
-        """Mark a new state directory as this dataflow's, or check that it is.
+        """Mark a new state directory as this dataflow's, or check that it belongs to it.
 
-        changed: the journal knows the operators better: they may have changed while it ran.
+        changed: the operators may have changed while the job ran; the journal has their present fingerprints.
         Raises OtherDataflowError naming what differs, NewerFormatError, DamagedStateError.
         """
         record = {"format": FORMAT, "name": self.name, "operators": dict(self.operators)}
@@ -66,6 +64,6 @@ class Identity:
 
 
 def read_identity(store: Store) -> Identity:
-    """Whose state directory it is. Raises MissingFileError where no job has claimed it yet."""
+    """Return which dataflow a state directory belongs to. Raises MissingFileError if no job has claimed it."""
     record: dict[str, Any] = unseal(store.read(IDENTITY), name=IDENTITY, newest=FORMAT)
     return Identity(name=record["name"], operators=record["operators"])

@@ -1,4 +1,4 @@
-"""What the journal says of the program of a driver that starts, before anything of it runs. Pure."""
+"""What a driver that starts journals about its program before any of it runs. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rechannel.model.configuration import Configuration
 
 
 def opening(state: JournalState, program: Program, first: Configuration, now_ms: int) -> list[Body]:
-    """What the journal says of a program before anything of it runs: what it means is in one entry.
+    """Return the journal entries for a program that starts; everything that must hold together is in one entry.
 
-    first: as its settings would begin. Raises RefusedError.
+    first: the Configuration that its settings imply. Raises RefusedError.
     """
     note, counted = note_of(state, program), incarnations.note_of(state, program.dataflow)
     notes = {NOTE: note, incarnations.NOTE: counted}
@@ -32,7 +32,7 @@ def opening(state: JournalState, program: Program, first: Configuration, now_ms:
 
 
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
-    """The note when a version is added or told anew; None where the journal says so already."""
+    """Return the note that adds or updates a version; None if the journal has it already."""
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     if known.get(str(program.version)) == program.record:
         return None
@@ -40,9 +40,9 @@ def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:
 
 
 def reconciled(configuration: Configuration, fresh: Configuration) -> Configuration:
-    """A journalled Configuration for a program text that has other stages than the journal knows of.
+    """Return a journalled Configuration adapted to a program text with other stages.
 
-    What a restart with edited text brings along: stages that are new start as in `fresh`, those that are gone go.
+    New stages start as in `fresh`; stages that are gone are left out.
     """
     if fresh.operators.keys() == configuration.operators.keys():
         return configuration

@@ -1,16 +1,16 @@
-"""When timesteps that were intended and never committed are given up, so that their numbers are planned anew. Pure.
+"""Decide when timesteps that were intended but never committed are withdrawn, so that they are planned anew. Pure.
 
-An intent is a promise to the driver that comes after a crash: run exactly this again. Where it cannot be run at all
-(too large for its tasks, a file that cannot be read any more), the promise keeps the job from ever going on. To
-withdraw it is safe because nothing of such a timestep counts: its state and output do only from its commit on. What was
-staged for it is swept, and a driver that still runs it finds the next entry of the journal taken.
+An intent tells the driver after a crash to run exactly the same timestep again. If the timestep cannot run at all (too
+large for its tasks, a file that can no longer be read), the intent blocks the job for ever. Withdrawing it is safe,
+because state and output of a timestep count only from its commit on. What was staged for it is swept, and a driver that
+still runs it finds that the next journal entry exists.
 
-One kind of sink may have shown it all the same: a user's function straight after a source, which is called before the
-commit (`early`). It gets rows of the same number again, of another digest. Where the program has one, nothing is
-withdrawn unless the user asks for it.
+One kind of sink may have published it anyway: a user's function directly after a source, which is called before the
+commit (`early`). It is called again with the same number and another digest. If the program has such a sink, only the
+user can withdraw.
 
-What changes of the job rode on a withdrawn timestep stays decided: it holds from the first timestep that is planned
-anew. State does not have to be moved back, since the task that owns a bin finds it.
+Changes of the job that were to begin with a withdrawn timestep stay decided: they begin with the first timestep that is
+planned anew. State does not have to move back, since the task that owns a bin finds it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rechannel.engine.program import early
 def withdrawal(
     state: JournalState, *, replan: bool, after: int | None, back: bool = False
 ) -> Withdrawn | None:
-    """What a driver that has just opened the journal withdraws; None = nothing.
+    """Return what a driver that has just opened the journal withdraws; None means nothing.
 
-    replan: the user asked for it. after: as many drivers may have ended with the oldest open timestep not committed;
-    None = any number; where a sink may have shown it, any number too. back: the program of before a change takes over
-    from the one that planned them.
+    replan: the user asked for it. after: how many drivers may end without committing the oldest open timestep, None for
+    any number; it does not apply if a sink may have published the timestep. back: the program from before a change
+    takes over from the one that planned the timesteps.
     """
     if not state.open_intents:
         return None
@@ -45,22 +45,22 @@ def withdrawal(
 
 
 def _has_failed(state: JournalState, after: int | None) -> bool:
-    """Whether so many drivers have ended with it, all but the one that asks."""
+    """Return whether that many earlier drivers have ended without committing the oldest open timestep."""
     return bool(state.open_intents) and after is not None and state.attempts - 1 >= after
 
 
 def held_back(state: JournalState, after: int | None) -> str:
-    """Why `replan_after` withdraws nothing although its time has come, and what to do; "" where that is not so."""
+    """Return why `replan_after` withdraws nothing although it applies, and what to do; empty in all other cases."""
     if not _has_failed(state, after) or not (why := early.warning(state)):
         return ""
     return (
-        f"timestep {state.open_intents[0].timestep} is not planned anew by itself (replan_after={after}): {why};"
-        " where it does, start with replan=True"
+        f"timestep {state.open_intents[0].timestep} is not withdrawn automatically (replan_after={after}): {why};"
+        " if it does, start with replan=True"
     )
 
 
 def described(state: JournalState, withdrawn: Withdrawn) -> str:
-    """The sentence for the log. state: before it."""
+    """Return a sentence for the log. state: before the withdrawal."""
     numbers = [i.timestep for i in state.open_intents if i.timestep >= withdrawn.from_timestep]
     which = (
         f"timestep {numbers[0]}"
@@ -69,7 +69,7 @@ def described(state: JournalState, withdrawn: Withdrawn) -> str:
     )
     shown = early.warning(state)
     return (
-        f"{which} {'is' if len(numbers) == 1 else 'are'} planned anew, and what was planned is withdrawn"
-        f" ({withdrawn.reason}); sources go on from the last committed offsets"
+        f"{which} {'is' if len(numbers) == 1 else 'are'} withdrawn and planned anew"
+        f" ({withdrawn.reason}); sources continue from the last committed offsets"
         f"{shown and '; '}{shown}"
     )

@@ -140,7 +140,7 @@ def test_state_of_another_operator_of_the_name_is_not_shown():
 def test_going_back_to_a_program_whose_operator_is_gone_is_refused():
     harness, _ = swapped()
     with pytest.raises(
-        OtherDataflowError, match=r"operators \['x'\] were removed since, and others"
+        OtherDataflowError, match=r"operators \['x'\] have been removed since, and other"
     ):
         harness.start(revert=True)
 

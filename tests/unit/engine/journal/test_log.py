@@ -211,7 +211,7 @@ def test_two_journals_in_one_epoch_notice(store):
 def test_a_replaced_driver_of_an_older_version_stops_too(store):
     old = start(store)
     store.put(entry_key(2), seal({"format": 2}))
-    with pytest.raises(FencedError, match="by whom cannot be read"):
+    with pytest.raises(FencedError, match="its driver cannot be read"):
         old.append(Note(kind="a", body=1))
 
 

@@ -113,7 +113,7 @@ def test_nothing_is_withdrawn_that_nobody_asked_for(caplog):
         running = job(store, 5, outside, bad=False, replan_after=1).start(in_process=InProcess())
     running.process_all_available(60)
     running.stop(60)
-    assert "is not planned anew by itself (replan_after=1)" in caplog.text
+    assert "is not withdrawn automatically (replan_after=1)" in caplog.text
     assert "start with replan=True" in caplog.text
     assert outside.replaced == 0
     assert outside.all() == [*range(ROWS)]

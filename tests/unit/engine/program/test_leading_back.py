@@ -118,7 +118,7 @@ def test_where_the_first_timestep_fails_the_old_version_goes_on(rules):
     assert left.coordination.find(id_).phase is Phase.DONE  # the stream was idle at its border
 
     again = tracked(source, harness.store, module.summed)
-    with pytest.raises(OldProgramError, match=r"or go back on purpose with start\(revert=True\)"):
+    with pytest.raises(OldProgramError, match=r"or revert the change with start\(revert=True\)"):
         again.start()
     again.start(revert=True).run()
     assert {key: values(again)[key] for key in ("k3", "k4", "k5")} == {"k3": 2, "k4": 2, "k5": 1}
@@ -279,7 +279,7 @@ def test_what_was_given_up_is_led_back_to_in_turn(rules):
         harness.process.stop()
         harness = tracked(source, harness.store, function, state)
         with pytest.raises(
-            OldProgramError, match=r"or go back on purpose with start\(revert=True\)"
+            OldProgramError, match=r"or revert the change with start\(revert=True\)"
         ):
             harness.start()
         harness.start(revert=True)
@@ -297,7 +297,9 @@ def test_a_return_that_gave_something_up_is_not_led_back_itself():
     feed(source, harness, "k1", "k2")
     harness.process.stop()
     forth = counts(source, harness.store, **BOTH)
-    with pytest.raises(OldProgramError, match=r"version 3: back to version 1.*no way back"):
+    with pytest.raises(
+        OldProgramError, match=r"version 3: back to version 1.*cannot revert the change"
+    ):
         forth.start()
     with pytest.raises(OtherDataflowError, match="request the change again while the job runs"):
         forth.start(revert=True)
@@ -350,7 +352,9 @@ def test_a_function_that_makes_all_columns_does_not_lead_back_by_itself(rules):
     harness.process.stop()
     again = tracked(source, harness.store, module.summed)
     before = again.journal_state().number
-    with pytest.raises(OldProgramError, match="no way back with this text: operator 'op': state"):
+    with pytest.raises(
+        OldProgramError, match="this text cannot revert the change: operator 'op': state"
+    ):
         again.start()
     with pytest.raises(OtherDataflowError, match=r"a function makes the new columns.*mended=True"):
         again.start(revert=True)

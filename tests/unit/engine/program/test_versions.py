@@ -100,7 +100,7 @@ def test_old_text_is_told_new_text_goes_on():
         OldProgramError, match=r"version 2: change_logic\('counts'.*add\('late'\)"
     ) as old:
         harness.start()
-    assert "or go back on purpose with start(revert=True)" in str(old.value)
+    assert "or revert the change with start(revert=True)" in str(old.value)
     words, again = bench(store, aggregates=BOTH, late=True)
     process = again.start()
     for number in (1, 3):
@@ -118,7 +118,7 @@ def test_old_text_that_understands_the_state_is_told_of_the_way_back():
     process.reconfigure(rc.changes.add(process_stream(process).write.memory("late", name="late")))
     feed(words, process, ("a", 3))
     process.stop()
-    with pytest.raises(OldProgramError, match=r"go back on purpose with start\(revert=True\)"):
+    with pytest.raises(OldProgramError, match=r"revert the change with start\(revert=True\)"):
         harness.start()
     harness.start(revert=True)
 

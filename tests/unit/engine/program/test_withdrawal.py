@@ -196,7 +196,7 @@ def test_what_is_withdrawn_and_when():
     asked = withdrawal(state, replan=True, after=None)
     assert asked is not None
     assert asked.from_timestep == 1
-    assert "timestep 1 is planned anew" in described(state, asked)
+    assert "timestep 1 is withdrawn and planned anew" in described(state, asked)
     journal, _ = Journal.open(store, keep_versions=1, snapshot_every=64)
     opened = Opened(host="", pid=0, time_ms=0, fingerprint="", version="")
     state = journal.append(opened)
@@ -228,7 +228,7 @@ def test_a_job_plans_anew_and_says_so(tmp_path, caplog):
     running.process_all_available(60)
     assert running.status.timestep == ROWS // 5
     running.stop()
-    assert "timestep 1 is planned anew" in caplog.text
+    assert "timestep 1 is withdrawn and planned anew" in caplog.text
 
 
 def test_what_a_restart_added_is_there_from_the_first_timestep_that_is_planned_anew():
