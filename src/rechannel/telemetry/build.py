@@ -1,4 +1,4 @@
-"""From the report of a task, and Spark's figures for it, to an event. Pure."""
+"""Makes an event of a task's report and Spark's figures. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def task_finished(report: TaskReport) -> TaskFinished:
 
 
 def stages_wanted(events: Iterable[Event]) -> dict[int, set[int]]:
-    """Stages whose figures are missing: by stage id, the ids of its tasks."""
+    """Return the tasks whose figures are missing: ids of tasks by stage id."""
     wanted: dict[int, set[int]] = {}
     for event in events:
         if isinstance(event, TaskFinished) and event.spark is None and event.spark_task:
@@ -87,7 +87,7 @@ def stages_wanted(events: Iterable[Event]) -> dict[int, set[int]]:
 
 
 def join(events: Sequence[Event], measured: Mapping[int, SparkMetrics]) -> list[Event]:
-    """The same events in the same order; tasks have Spark's figures where `measured` has them.
+    """Return the same events in the same order, with Spark's figures for the tasks in `measured`.
 
     measured: by `SparkTaskId.task`.
     """

@@ -1,9 +1,8 @@
-"""The event stream: everything a job tells about itself, in the order in which it happened.
+"""The event stream: what happens in a job, in the order in which it happens.
 
-Every event is a value with one JSON form. Progress, profiler, scaling and dashboard are readers of
-this stream, of a running job or of a saved file alike. Times named `at_ms` are the driver's clock,
-in milliseconds since 1970; durations are milliseconds. Both are what clocks said: where one was set
-back, a duration may be negative.
+Every event is a value with one JSON form. Progress, the profiler and metrics read this stream, of a
+running job or of a saved file. Times named `at_ms` are on the driver's clock, in milliseconds since
+1970; durations are milliseconds. If a clock is set back, a duration may be negative.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from rechannel.telemetry.record import EMPTY, Record
 from rechannel.telemetry.task_finished import TaskFinished
 
 FORMAT = 1
-"""Version of the event file. A new event, or a new field with a default, does not change it."""
+"""Version of the event file. A new kind of event, or a new field with a default, keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted(Record):
-    """A driver took up the job, for the first time or again.
-
-    job: the job's name. engine: "spark" or "in-process". versions: of rechannel, python, spark.
-    tasks: by operator, as the first configuration has it. timestep: the first one to run.
-    backlog: committed timesteps that sinks may lag behind before none is begun; None = not told.
-    """
+    """A driver started the job, for the first time or again."""
 
     KIND: ClassVar[str] = "job_started"
 
     job: str
     at_ms: int
     engine: str
+    """"spark" or "in-process"."""
     timestep: int = 0
+    """The first timestep that this driver runs."""
     tasks: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """Number of tasks by operator, in the first configuration."""
     versions: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Of rechannel, python and spark."""
     backlog: int | None = None
+    """How many committed timesteps may wait for sinks before the driver begins no other; None in early logs."""
 
     def __post_init__(self) -> None:
         """Check the count and freeze the mappings."""
@@ -47,32 +46,32 @@ class JobStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStopped(Record):
-    """The driver stopped. error: what stopped it, None for a stop that was asked for."""
+    """The driver stopped."""
 
     KIND: ClassVar[str] = "job_stopped"
 
     job: str
     at_ms: int
     error: str | None = None
+    """What stopped it; None after a requested stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestepStarted(Record):
-    """The intent of a timestep is in the journal, and its tasks may run.
-
-    now_ms: the timestep's own time, which timeouts compare with; a replay has the same.
-    offsets: by source, `start` and `end` of the range it reads, as far as they differ: see `ranges.py`.
-    rows_expected: rows in the range, where sources can tell. configuration: its version.
-    """
+    """The intent of a timestep is in the journal, and its tasks may run."""
 
     KIND: ClassVar[str] = "timestep_started"
 
     timestep: int
     now_ms: int
+    """The timestep's own time, which timeouts compare with; the same in a replay."""
     at_ms: int
     offsets: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """By source: `start` and `end` of the range that is read, where they differ; see `ranges.py`."""
     rows_expected: int | None = None
+    """Rows in the range; None if the sources cannot tell."""
     configuration: int | None = None
+    """Version of the configuration."""
 
     def __post_init__(self) -> None:
         """Check the counts and freeze the offsets."""
@@ -82,7 +81,7 @@ class TimestepStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorFinished(Record):
-    """All tasks of an operator are done with a timestep."""
+    """All tasks of an operator have finished a timestep."""
 
     KIND: ClassVar[str] = "operator_finished"
 
@@ -97,7 +96,7 @@ class OperatorFinished(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSize(Record):
-    """Rows and bytes in the runs of an operator's state; rows that a newer run hides count too."""
+    """Size of an operator's runs of state. Rows that a newer run hides are included."""
 
     rows: int
     bytes: int
@@ -109,22 +108,22 @@ class StateSize(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestepCommitted(Record):
-    """A timestep is in the journal for good.
-
-    duration_ms: from TimestepStarted.at_ms to at_ms. phases: milliseconds by phase: plan, run
-    and commit one after the other, then release. rows_in: read from sources. rows_out: handed to sinks.
-    state: by stateful operator, after this timestep.
-    """
+    """A timestep is committed in the journal."""
 
     KIND: ClassVar[str] = "timestep_committed"
 
     timestep: int
     at_ms: int
     duration_ms: float
+    """From `TimestepStarted.at_ms` to `at_ms`."""
     phases: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    """Milliseconds by phase: plan, run and commit, one after the other, and then release."""
     rows_in: int = 0
+    """Rows read from sources."""
     rows_out: int = 0
+    """Rows passed to sinks."""
     state: Mapping[str, StateSize] = field(default_factory=lambda: EMPTY)
+    """By stateful operator, after this timestep."""
 
     def __post_init__(self) -> None:
         """Check the counts and freeze the mappings."""
@@ -134,20 +133,19 @@ class TimestepCommitted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestepFailed(Record):
-    """A timestep failed and nothing of it was committed.
-
-    error: name of the exception's class. message: its text.
-    operator: whose task failed, where that is known. again_ms: until it runs again; None = it does not.
-    """
+    """A timestep failed; nothing of it was committed."""
 
     KIND: ClassVar[str] = "timestep_failed"
 
     timestep: int
     at_ms: int
     error: str
+    """Name of the exception's class."""
     message: str = ""
     operator: str | None = None
+    """The operator whose task failed, if known."""
     again_ms: float | None = None
+    """Milliseconds until it is retried; None = it is not."""
 
     def __post_init__(self) -> None:
         """Check the timestep."""
@@ -156,10 +154,7 @@ class TimestepFailed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPublished(Record):
-    """A sink has the rows of a committed timestep.
-
-    rows, bytes: where they are known. again: published a second time, after a restart.
-    """
+    """A sink published a committed timestep."""
 
     KIND: ClassVar[str] = "sink_published"
 
@@ -168,8 +163,11 @@ class SinkPublished(Record):
     at_ms: int
     duration_ms: float = 0.0
     rows: int | None = None
+    """Rows published; None if unknown."""
     bytes: int | None = None
+    """Bytes published; None if unknown."""
     again: bool = False
+    """Whether it was published a second time, after a restart."""
 
     def __post_init__(self) -> None:
         """Check the counts."""
@@ -178,20 +176,19 @@ class SinkPublished(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Record):
-    """Something worth knowing that is none of the above.
-
-    topic: one word, for filters. cause: the id of the request that led to it.
-    data: figures, as JSON.
-    """
+    """Anything else worth recording."""
 
     KIND: ClassVar[str] = "note"
 
     at_ms: int
     topic: str
+    """One word, to filter by."""
     text: str
     timestep: int | None = None
     cause: str | None = None
+    """Id of the request that led to it."""
     data: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Figures, as JSON."""
 
     def __post_init__(self) -> None:
         """Check the timestep and freeze the figures."""

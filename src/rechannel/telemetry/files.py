@@ -21,7 +21,7 @@ _SUFFIX = ".jsonl"
 
 
 def event_files(directory: Path) -> list[tuple[int, Path]]:
-    """(number of the first event, file) of every file, in order; none if there is no directory."""
+    """Return (number of the first event, file) of every file, in order; nothing if there is no directory."""
     if not directory.is_dir():
         return []
     names = (p for p in directory.iterdir() if p.suffix == _SUFFIX)
@@ -31,7 +31,7 @@ def event_files(directory: Path) -> list[tuple[int, Path]]:
 
 
 def check_header(line: bytes, path: Path) -> None:
-    """Raise NewerFormatError for a later format, DamagedStateError for what is no header."""
+    """Raise NewerFormatError for a later format, DamagedStateError if the line is not a header."""
     try:
         version = json.loads(line)["format"]
         newer = version > FORMAT
@@ -106,7 +106,7 @@ class EventFiles:
 
 
 def _next_number(files: Sequence[tuple[int, Path]]) -> int:
-    """Number of the next event: events of the last file are counted by their line ends."""
+    """Return the number of the next event. The events of the last file are counted by their line ends."""
     if not files:
         return 0
     first, path = files[-1]

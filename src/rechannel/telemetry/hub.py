@@ -1,6 +1,6 @@
-"""Where the driver's loop tells what happens: turned into events, folded into progress, handed to the log.
+"""One job's telemetry: makes events of what the driver's loop does, folds them into progress, passes them to the log.
 
-Called on the loop's thread after a commit; everything slow (Spark's own figures, writing) is done by the log's thread.
+The loop's thread calls it; the log's thread does everything slow (reading Spark's figures, writing).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
 
 TIMESTEP, SOURCES = "timestep", "sources"
-"""Topics of the troubles that a timestep has that runs again, and a look at the sources that is repeated."""
+"""Topics of troubles: a timestep that is retried, and a look at the sources that is repeated."""
 STORE = "store"
-"""Topic of the troubles that the journal has with its store."""
+"""Topic of the journal's troubles with its store."""
 
 
 class Hub:
-    """One job's telemetry. directory: where event files go; None = progress only."""
+    """Telemetry of one job. directory: where event files go; None = progress only."""
 
-    def __init__(  # noqa: PLR0913 - what a job tells of itself
+    def __init__(  # noqa: PLR0913 - the facts of `JobStarted`
         self,
         job: str,
         *,
@@ -121,8 +121,7 @@ class Hub:
         state: Mapping[str, tuple[int, int]],
         sources: frozenset[str],
     ) -> None:
-        """A timestep is in the journal. state: (rows, bytes) of every operator. sources: fronts that read
-        from outside."""
+        """A timestep is in the journal. state: (rows, bytes) by operator. sources: stages that read sources."""
         tasks = [task_finished(report) for report in reports]
         self._see(
             *tasks,
@@ -138,7 +137,7 @@ class Hub:
         )
 
     def published(self, timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
-        """A sink has shown a timestep."""
+        """A sink published a timestep."""
         self._see(
             SinkPublished(
                 timestep=timestep,
@@ -152,7 +151,7 @@ class Hub:
     def failed(
         self, timestep: int | None, error: BaseException, *, again_ms: float | None = None
     ) -> None:
-        """A timestep failed, or (None) a look at the sources. again_ms: until it is tried again; None = it is not."""
+        """A timestep failed, or (None) a look at the sources. again_ms: until it is retried; None = it is not."""
         if again_ms is not None:
             self.troubles(SOURCES if timestep is None else TIMESTEP, error)
         if timestep is None:
@@ -168,12 +167,12 @@ class Hub:
         )
 
     def well(self) -> None:
-        """What had failed has succeeded."""
+        """What failed before has succeeded."""
         for topic in (SOURCES, TIMESTEP):
             self.troubles(topic, None)
 
     def close(self, error: BaseException | None = None) -> None:
-        """The job ended; write what is waiting."""
+        """Record the end of the job, and write what is waiting."""
         text = None if error is None else str(error)
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
         if self._log is not None:

@@ -22,10 +22,10 @@ from rechannel.telemetry.files import EventFiles
 _LOG = logging.getLogger(__name__)
 
 _GROUP = 32
-"""Events encoded in one go: between groups the writing system call lets other threads run."""
+"""Events encoded at a time: between groups, the system call that writes lets other threads run."""
 
 Complete = Callable[[Sequence[Event]], Sequence[Event]]
-"""Adds to events what was not known when they were appended; neither reorders nor drops them."""
+"""Completes events with what was not known when they were appended; keeps their number and order."""
 
 
 def wall_clock_ms() -> int:
@@ -72,11 +72,11 @@ class EventLog:
 
     @property
     def lost(self) -> int:
-        """Events that were not written, since the start."""
+        """Number of events that were not written, since the start."""
         return self._lost
 
     def append(self, *events: Event) -> None:
-        """Hand events over; returns at once and never raises. After `close` they are lost."""
+        """Queue events. Returns at once and never raises; after `close`, events are lost."""
         with self._changed:
             room = 0 if self._closed else self._capacity - len(self._queue)
             if not self._queue:
@@ -85,7 +85,7 @@ class EventLog:
             self._lose(max(0, len(events) - room))
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until what was appended so far is written or lost; whether that came in time."""
+        """Wait until all queued events are written or lost. Returns whether that happened in time."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
@@ -113,7 +113,7 @@ class EventLog:
         self._files.close()
 
     def _wait(self) -> bool:
-        """Sleep until a batch is due; False when there will be none any more."""
+        """Sleep until a batch is due. Returns False after the last one."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed)
             self._changed.wait_for(lambda: self._hurry or self._closed, self._flush_s)
@@ -136,7 +136,7 @@ class EventLog:
                 return
 
     def _report_loss(self, count: int) -> None:
-        """Tell the stream of events that are missing from it, if it takes that."""
+        """Note in the stream how many events are missing from it, if it can be written."""
         if not count:
             return
         note = Note(
@@ -165,7 +165,7 @@ class EventLog:
         return True
 
     def _encoded(self, event: Event) -> bytes:
-        """An event as a line; empty, and counted as lost, for what is none or JSON cannot hold."""
+        """Return an event as a line. What JSON cannot hold gives an empty line, and counts as lost."""
         try:
             return json.dumps(event_to_json(event), separators=(",", ":"), default=dict).encode()
         except Exception:  # whatever it is, the other events are written

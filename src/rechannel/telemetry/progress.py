@@ -1,7 +1,7 @@
 """How far a job is and how fast: a fold of the event stream. Pure.
 
-Timesteps are committed in order, but run beside each other, so their events come mixed. A sink that
-publishes after the commit is added to the entry of its timestep; tasks told of later are not.
+Timesteps are committed in order but run at the same time, so their events are interleaved. A sink that
+publishes after the commit is added to the entry of its timestep; tasks that report later are not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rechannel.telemetry.facts import OperatorProgress, SinkProgress, SlowestTas
 from rechannel.telemetry.task_finished import TaskFinished
 
 TROUBLE = "trouble"
-"""Topic of a note that something beside the stream goes wrong: its data say of what (`of`), and the `error`, None when
-it is over."""
+"""Topic of notes about failures outside of timesteps. In `data`, `of` names what fails and `error` says why; None = it
+works again."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _Operator:
 
 @dataclass(slots=True)
 class _Timestep:
-    """What is known of a timestep that is not committed."""
+    """What is known about an uncommitted timestep."""
 
     started: TimestepStarted | None = None
     since_previous_ms: int | None = None
@@ -118,7 +118,7 @@ class Progress:
         return list(self._recent)
 
     def see(self, *events: Event) -> None:
-        """Take up events in the order in which they happened."""
+        """Fold events, in the order in which they happened."""
         with self._lock:
             for event in events:
                 self._see(event)
@@ -192,7 +192,7 @@ class Progress:
 
 
 def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
-    """The progress that a saved stream shows."""
+    """Return the progress that a saved stream describes."""
     progress = Progress(keep=keep)
     for event in events:
         progress.see(event)
@@ -232,7 +232,7 @@ def _entry(
 def _with_sink(
     entry: TimestepProgress, event: SinkPublished, published: SinkProgress
 ) -> TimestepProgress:
-    """An entry with one more sink: a new one, because readers hold the old one."""
+    """Return a copy of an entry with one more sink; readers may hold the old entry."""
     if entry.timestep != event.timestep:
         return entry
     return replace(entry, sinks={**entry.sinks, event.sink: published})
@@ -249,7 +249,7 @@ def _slowest(task: TaskFinished) -> SlowestTask:
 
 
 def _rate(rows: int, ms: float | None) -> float | None:
-    """Rows per second; None where no time has passed."""
+    """Return rows per second; None if no time has passed."""
     return round(rows * 1e3 / ms, 1) if ms is not None and ms > 0 else None
 
 

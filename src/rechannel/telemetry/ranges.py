@@ -1,4 +1,4 @@
-"""What a timestep's event tells of the range that it reads of a source: what changes from its start to its end. Pure.
+"""The range of a source that a timestep reads, as its event shows it: what changes from its start to its end. Pure.
 
 Offsets are a source's own: objects of any members, nested as it likes, with one per partition as a rule. An event is
 written for every timestep, so members that stay the same are left out, and there is a bound on the others. All of an
@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 MOST_VALUES = 64
-"""Values of the start, and of the end, that are told of one source."""
+"""Bound on the values that an event shows of the start, and of the end, of one source."""
 
 _ABSENT = object()
 
 Change = tuple[tuple[str, ...], Any, Any]
-"""Where in the offsets, what is there at the start, and at the end."""
+"""A path in the offsets, its value at the start, and its value at the end."""
 
 
 def range_of(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`start` and `end`, as far as they differ; `left_out` where there is more: how many members are not told."""
+    """Return `start` and `end` where they differ, and in `left_out` the number of members beyond the bound, if any."""
     told: dict[str, Any] = {"start": {}, "end": {}}
     room, left_out = MOST_VALUES, 0
     for path, before, after in _changes(start or {}, end or {}, ()):

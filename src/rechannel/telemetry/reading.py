@@ -21,7 +21,7 @@ def read_events(
     wait_s: float = 1.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Event]:
-    """All events written so far, oldest first.
+    """Yield all events written so far, oldest first.
 
     after: how many events to leave out, counted from the first ever written: the `position` of an
     `EventReader`, or 0. wait_s: how long the rest of a torn last line is waited for, in seconds;
@@ -37,10 +37,11 @@ def read_events(
 
 
 class EventReader:
-    """Reads events on from where it stopped; call `read` again to follow a running job.
+    """Reads events and remembers where it stopped; call `read` again to follow a running job.
 
-    after: number of the first event to read. Events that were deleted meanwhile are passed over.
-    bad: told of every line that is complete and no event, which is then left out; None = such a line is an error.
+    after: number of the first event to read. Events that were deleted meanwhile are skipped.
+    bad: called with a message for every complete line that is not an event, and the line is skipped; None = it is an
+    error.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class EventReader:
 
     @property
     def torn(self) -> bool:
-        """Whether the last `read` ended before a line that was begun and may yet be completed."""
+        """Whether the last `read` ended before a line that is incomplete so far."""
         return self._torn
 
     def read(self) -> Iterator[Event]:
-        """Events that were completed since the last call; kinds of a later version are left out.
+        """Yield the events completed since the last call, without kinds of a later version.
 
         Raises NewerFormatError for a later format, and DamagedStateError naming file and line for a
-        line that is complete and no event.
+        complete line that is not an event.
         """
         while True:
             yield from self._rest_of_file()
@@ -109,7 +110,7 @@ class EventReader:
                     yield event
 
     def _parsed(self, line: bytes, path: Path) -> Event | None:
-        """The event of a line; None for the header and for what is not wanted."""
+        """Return the event of a line; None for the header and for events to skip."""
         if self._number < self._first:
             check_header(line, path)
             return None

@@ -29,17 +29,17 @@ _TASKS = "org.apache.spark.status.TaskDataWrapper"
 _SERIALIZER = "org.apache.spark.status.KVUtils$KVStoreScalaSerializer"
 
 _SETTLE_S = (0.02, 0.1)
-"""How long Spark's listener thread is given to catch up, before the second and the third look."""
+"""Seconds to wait for Spark's listener thread before the second and the third look."""
 
 _STAGE_ATTEMPTS = 4
-"""A stage whose input was lost is run again under the same id; Spark gives up at the fourth."""
+"""Attempts of a stage: one whose input was lost runs again under the same id, up to four times."""
 
 _FAILURES = 3
-"""Looks that fail one after the other until no more is asked: the context has stopped."""
+"""Failed looks in a row after which no more are made: the context has stopped."""
 
 
 class SparkTasks:
-    """Reads what Spark measured of finished tasks. For one thread at a time.
+    """Reads Spark's figures of finished tasks. For one thread at a time.
 
     context: a classic SparkContext (`open_spark_tasks` finds it).
     """
@@ -58,10 +58,10 @@ class SparkTasks:
         self._attempt = 0
 
     def complete(self, events: Sequence[Event]) -> list[Event]:
-        """The same events; tasks that Spark knows have its figures.
+        """Return the same events, with Spark's figures for the tasks that Spark knows.
 
         Waits up to 0.12 s for tasks that Spark does not know yet. Never raises: when Spark cannot
-        be asked, the events are returned as they are.
+        be asked, the events are returned unchanged.
         """
         if self._failures >= _FAILURES:
             return list(events)
@@ -76,13 +76,13 @@ class SparkTasks:
         return joined
 
     def read_stage(self, stage: int, attempt: int = 0) -> dict[int, SparkMetrics]:
-        """Figures of the tasks of a stage that succeeded, by task id; none of an unknown stage."""
+        """Return the figures of the tasks of a stage that succeeded, by task id; nothing for an unknown stage."""
         return {
             row["taskId"]: _metrics(row) for row in self.rows_of(stage, attempt) if _is_done(row)
         }
 
     def rows_of(self, stage: int, attempt: int = 0) -> list[dict[str, Any]]:
-        """What the store has of all tasks of a stage, running and failed ones too, as Spark names it."""
+        """Return the store's records of all tasks of a stage, running and failed ones too, in Spark's names."""
         self._array.setInt(self._key, 0, stage)
         if attempt != self._attempt:
             self._array.setInt(self._key, 1, attempt)
@@ -92,7 +92,7 @@ class SparkTasks:
     def since(
         self, what: str, first: int, last: int | None = None, index: str = ""
     ) -> list[dict[str, Any]]:
-        """Records of a kind (`JobDataWrapper`, ...) with keys from one to another, both included; last: None = all.
+        """Return records of a kind (`JobDataWrapper`, ...) with keys from `first` to `last`; None = to the end.
 
         index: of which of their keys, if not of the one that they are stored by.
         """
@@ -102,7 +102,7 @@ class SparkTasks:
         return self._read_view(view if last is None else view.last(last))
 
     def newest(self, what: str, most: int) -> list[dict[str, Any]]:
-        """The newest records of a kind, by their keys, newest first."""
+        """Return the newest records of a kind, by their keys, newest first."""
         kind = self._jvm.java.lang.Class.forName(f"org.apache.spark.status.{what}")
         return self._read_view(self._store.view(kind).reverse().max(most))
 
@@ -121,7 +121,7 @@ class SparkTasks:
         return join(events, found)
 
     def _read(self, wanted: dict[int, set[int]]) -> dict[int, SparkMetrics]:
-        """Figures of the wanted tasks; takes what was found out of `wanted`."""
+        """Return figures of the wanted tasks, and remove those found from `wanted`."""
         found: dict[int, SparkMetrics] = {}
         for stage, tasks in list(wanted.items()):
             for attempt in range(_STAGE_ATTEMPTS):
@@ -136,7 +136,7 @@ class SparkTasks:
 
 
 def open_spark_tasks(session: Any) -> SparkTasks | None:
-    """A reader for a session's tasks; None for a Spark Connect session, which has no status store.
+    """Return a reader for a session's tasks; None for a Spark Connect session, which has no status store.
 
     Spark's figures are then absent from the events, and nothing else changes.
     """

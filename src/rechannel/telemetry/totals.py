@@ -18,29 +18,29 @@ from rechannel.telemetry.task_finished import TaskFinished
 K = TypeVar("K")
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper ends of the classes of a histogram, in seconds; the last class has none."""
+"""Upper bounds of the buckets of a histogram, in seconds; the last bucket has none."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Durations by class. counts: how many fell into each, of `BOUNDS` and of what is longer. total: in seconds."""
+    """Durations by bucket. counts: one per bound of `BOUNDS`, and one of longer durations. total: in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
     def copy(self) -> Histogram:
-        """As it is now."""
+        """Return a copy."""
         return Histogram(list(self.counts), self.total)
 
 
 @dataclass(slots=True, kw_only=True)
 class OperatorTotals:
-    """Sums over all tasks of an operator. seconds: by activity, of all its tasks."""
+    """Sums over all tasks of an operator. seconds: by activity."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -51,7 +51,7 @@ class OperatorTotals:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, task: TaskFinished) -> None:
-        """A task's share."""
+        """Add the figures of a task."""
         self.rows_in += task.rows_in
         self.rows_out += task.rows_out
         self.rows_late += task.counts.get("rows_late", 0)
@@ -64,7 +64,7 @@ class OperatorTotals:
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """Everything that was summed. committed: durations of timesteps. published: by sink, of handing over."""
+    """All sums. committed: durations of timesteps. published: durations of publishing, by sink."""
 
     committed: Histogram = field(default_factory=Histogram)
     failed: int = 0
@@ -75,21 +75,21 @@ class Sums:
 
 
 class Totals:
-    """Any thread may tell, and any may read."""
+    """Folds events into sums. Any thread may add events, and any may read."""
 
     def __init__(self) -> None:
         self._sums = Sums()
         self._lock = Lock()
 
     def see(self, *events: Event) -> None:
-        """Take up events."""
+        """Fold events."""
         with self._lock:
             for event in events:
                 self._see(event)
 
     @property
     def sums(self) -> Sums:
-        """A copy of all sums as they are now, of one moment."""
+        """A consistent copy of all sums."""
         with self._lock:
             mine = self._sums
             return replace(

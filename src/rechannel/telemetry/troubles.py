@@ -1,4 +1,4 @@
-"""What goes wrong beside the stream, and is tried again: signs of the lease, housekeeping. Nothing of it ends a job."""
+"""Failures that are retried and end no job: of the lease, housekeeping, the journal's store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Trouble(Protocol):
-    """Told how something went that is tried again and again."""
+    """Receives the outcome of every attempt at something that is repeated."""
 
     def __call__(self, topic: str, error: BaseException | None) -> None:
-        """error: what went wrong this time; None = it went well. It must not raise and must not block."""
+        """Take an outcome. error: None after success. It must not raise and must not block."""
 
 
 def unheard(topic: str, error: BaseException | None) -> None:
@@ -24,12 +24,12 @@ def unheard(topic: str, error: BaseException | None) -> None:
 
 
 class Troubles:
-    """By topic, what went wrong when it was tried last, and how often it ever has. Any thread may tell or ask."""
+    """By topic, the error of the latest attempt and the number of failures. Any thread may call it."""
 
     def __init__(
         self, changed: Callable[[str, str | None], None] = lambda topic, text: None
     ) -> None:
-        """changed: told of a topic when it begins to go wrong (with a sentence), and when it is well again (None)."""
+        """changed: called when a topic begins to fail (with a sentence), and when it works again (with None)."""
         self._changed = changed
         self._lock = Lock()
         self._current: dict[str, str] = {}
@@ -37,16 +37,16 @@ class Troubles:
 
     @property
     def current(self) -> Mapping[str, str]:
-        """What is wrong now, a sentence by topic."""
+        """What fails now: a sentence by topic."""
         return dict(self._current)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often what has failed since the driver started, by topic."""
+        """Number of failures since the driver started, by topic."""
         return dict(self._counts)
 
     def __call__(self, topic: str, error: BaseException | None) -> None:
-        """Hear how it went."""
+        """Take the outcome of an attempt."""
         text = None if error is None else one_sentence(error)
         with self._lock:
             before = self._current.pop(topic, None)
