@@ -25,7 +25,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination
-from rechannel.reconfigure.coordinator import border
+from rechannel.reconfigure.coordinator import decide
 from rechannel.reconfigure.events import event_from_json
 from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.grouping import matched
@@ -343,7 +343,7 @@ def test_whatever_is_asked_aborted_superseded_or_resumed_everything_ends(here, w
         paper.prepare(record.id)
     finish(paper)
     failed = [r.reason for r in paper.state.records if r.phase is Phase.FAILED]
-    assert not [reason for reason in failed if "does not fit any more" in reason]
+    assert not [reason for reason in failed if "no longer fits" in reason]
 
 
 FEW = st.one_of(
@@ -428,7 +428,7 @@ def test_steps_plans_events_and_the_whole_state_are_read_as_they_were_written(
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
     paper.ask(change, strategy)
     for _ in range(3):
-        decision = border(paper.state, paper.now)
+        decision = decide(paper.state, paper.now)
         for event in (*decision.events, *decision.steps):
             assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
         paper.step()

@@ -13,7 +13,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import ChangeProgram
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination, Now
-from rechannel.reconfigure.coordinator import Decision, border, resume, settled, wants_preparing
+from rechannel.reconfigure.coordinator import Decision, decide, resume, settled, wants_preparing
 from rechannel.reconfigure.events import Event, Prepared, event_from_json
 from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.moment import EventMoment
@@ -145,7 +145,7 @@ class Paper:
 
     def decide(self) -> Decision:
         """How the next timestep would begin."""
-        return border(self.state, self.now)
+        return decide(self.state, self.now)
 
     def begin(self) -> list[str]:
         """Begin a timestep; ids of those that made a step. Nothing begins where the decision is to hold."""

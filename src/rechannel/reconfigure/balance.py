@@ -2,7 +2,7 @@
 
 Two questions, two answers. Another *number* of tasks: every task gets its share of the hash space, and keeps what it
 has up to that share. Another *load* with the same tasks: bins go from the busiest task to the idlest until no task is
-far above the mean; each move is the one that evens out the pair best.
+far above the mean; each move is the one that balances the pair best.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load_of_tasks(routing: Routing, weights: Weights) -> Weights:
 def rescaled(routing: Routing, tasks: int) -> Routing:
     """The same bins over another number of tasks.
 
-    No bin moves that could stay. Where bins are equally wide, tasks end with equal numbers of them, or one more.
+    No bin moves that could stay. If bins are equally wide, tasks end with equal numbers of them, or one more.
     """
     owners = routing.owners
     shares = _shares(routing, tasks, widths(routing))
@@ -47,7 +47,7 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
             room[owner] -= width
     left = np.array(room)
     for number in [number for number, task in enumerate(placed) if task < 0]:
-        # Behind the task that took the bin before, if it has room: neighbours stay together.
+        # To the task that took the bin before it, if there is room: neighbours stay together.
         task = int(np.argmax(left))
         before = placed[number - 1] if number else -1
         if before >= 0 and before != owners[number] and left[before] >= wide[number] / 2:
@@ -58,7 +58,7 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
 
 
 def evened(routing: Routing) -> Routing:
-    """As `rescaled` with as many tasks as there are: what no rescaling would make more even stays as it is."""
+    """Like `rescaled` with the present number of tasks; unchanged if that would not make it more even."""
     even = rescaled(routing, routing.tasks)
     return even if _unevenness(even) < _unevenness(routing) * (1 - 1e-9) else routing
 
@@ -74,14 +74,14 @@ def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
     base, extra = divmod(routing.bins, tasks)
     counts = np.bincount(routing.owners, minlength=max(tasks, routing.tasks))[:tasks]
     share = np.full(tasks, float(base))
-    # The odd bins stay with those who have most: stable, so that equal ones keep their order.
+    # The odd bins stay with the tasks that have most; a stable sort keeps the order of equal ones.
     share[np.argsort(-counts, kind="stable")[:extra]] += 1
     scaled: Weights = share * wide[0]
     return scaled
 
 
 def too_hot(routing: Routing, weights: Sequence[float], tolerance: float) -> tuple[int, ...]:
-    """Bins that alone are above (1 + tolerance) times the mean of a task: no placement evens them out."""
+    """Bins whose own load is above (1 + tolerance) times the mean of a task: no placement balances them."""
     heat = np.asarray(weights, dtype=np.float64)
     bound = (1.0 + tolerance) * heat.sum() / routing.tasks
     return tuple(np.flatnonzero(heat > bound).tolist())
@@ -90,14 +90,14 @@ def too_hot(routing: Routing, weights: Sequence[float], tolerance: float) -> tup
 def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> Routing:
     """Move bins until the busiest task is at most (1 + tolerance) times the mean, or nothing helps.
 
-    weights: load of every bin, shape (bins,). No move of single bins evens out a bin that is hotter than a task's
-    share alone: splitting it helps, if it holds more than one key.
+    weights: load of every bin, shape (bins,). Moving bins cannot balance one that has more than a task's share by
+    itself: splitting it helps, if it holds more than one key.
     """
     heat = np.asarray(weights, dtype=np.float64)
     owners = np.asarray(routing.owners, dtype=np.int64).copy()
     load = load_of_tasks(routing, heat)
     bound = (1.0 + tolerance) * heat.sum() / routing.tasks
-    # Every move makes the pair more even, so the loop ends by itself; the bound is for sums that are rounded.
+    # Every move makes the pair more even, so the loop ends; the bound is for rounding errors.
     for _ in range(4 * routing.bins):  # pragma: no branch
         busiest, idlest = int(np.argmax(load)), int(np.argmin(load))
         gap = load[busiest] - load[idlest]

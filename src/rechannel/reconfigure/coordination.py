@@ -1,4 +1,4 @@
-"""All reconfigurations as one value, the fold of their events, and what the coordinator is told of the stream. Pure."""
+"""All reconfigurations as one value, the fold of their events, and the stream as the coordinator sees it. Pure."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ from rechannel.reconfigure.steps import BinMove, Sizes
 from rechannel.reconfigure.strategies import Strategy
 
 KEPT = 64
-"""Reconfigurations that are over and stay in the journal's state; the history keeps all of them."""
+"""Finished reconfigurations that stay in the journal's state. The history keeps all of them."""
 
 KEPT_BYTES = 1 << 20
-"""What those that are over may take together, as JSON: every snapshot of the journal holds them."""
+"""Bytes that finished reconfigurations may take together, as JSON: every snapshot of the journal holds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coordination:
-    """All reconfigurations, in the order in which they were asked for. serial: how many there ever were."""
+    """All reconfigurations."""
 
     serial: int = 0
+    """How many there ever were."""
+
     records: tuple[Record, ...] = ()
+    """In the order of their requests."""
 
     @property
     def open(self) -> tuple[Record, ...]:
-        """Those that are not over."""
+        """Records of reconfigurations that are not finished."""
         return tuple(record for record in self.records if record.open)
 
     def rewritten_at(self, timestep: int) -> tuple[BinMove, ...]:
-        """Bins whose state a timestep that is not committed yet writes anew."""
+        """Bins whose state an uncommitted timestep writes anew."""
         return tuple(
             move
             for record in self.records
@@ -49,7 +52,7 @@ class Coordination:
         )
 
     def moved_at(self, timestep: int) -> float:
-        """Bytes of state that got another task at the border before a timestep, as estimated."""
+        """Estimated bytes of state that move to another task at the boundary before a timestep."""
         return sum(
             taken.size
             for record in self.records
@@ -58,7 +61,7 @@ class Coordination:
         )
 
     def find(self, id: str) -> Record:  # noqa: A002 - that is what it is
-        """A reconfiguration. Raises NotReadyError when there is none of that name (any more)."""
+        """The record of an id. Raises NotReadyError if there is none, or none any more."""
         for record in self.records:
             if record.id == id:
                 return record
@@ -83,14 +86,14 @@ class Coordination:
         return replace(self, records=tuple(r for r in records if r.id not in gone))
 
     def withdrawn(self, timestep: int) -> Coordination:
-        """The state after timesteps from one on were withdrawn: steps that they began with are made at that one."""
+        """The state after the timesteps from one on were withdrawn: their steps are made at that timestep."""
         return replace(self, records=tuple(record.withdrawn(timestep) for record in self.records))
 
 
 def _forgotten(records: list[Record], ended: str) -> frozenset[str]:
-    """Those that are over and have no place any more: all but the ones that ended last, as many as the bounds admit.
+    """Ids of finished records beyond the bounds; those that ended last stay.
 
-    ended: which one ended just now; it stays, so that its caller can tell of it. What is open always stays.
+    ended: the one that ended just now. It stays, so that its caller can report it. Open ones always stay.
     """
     over = [record for record in records if not record.open]
     over.sort(key=lambda record: (record.id == ended, record.ended_ms))
@@ -113,29 +116,41 @@ def _superseded(record: Record, by: Requested) -> Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Now:
-    """The running stream at a border.
-
-    timestep: the next one to begin. time_ms: its time. event_times: how far event time has come, of every operator that
-    goes by it. configuration: what the one before runs under. drained: no timestep is under way. idle: and none is
-    coming, so that steps are made without one. turns: how often an idle stream was looked at since a record's last
-    step; each time counts as a timestep of its gap. facts, sizes: as measured. budget: most bytes that a step of a
-    strategy may move now, or None.
-    """
+    """The running stream at a timestep boundary."""
 
     timestep: int
+    """The next timestep to begin."""
+
     time_ms: int
+    """Its time, Unix milliseconds."""
+
     configuration: Configuration
+    """What the previous timestep runs under."""
+
     event_times: Mapping[str, int] = field(default_factory=dict)
+    """How far event time has come, by operator with event time. Microseconds."""
+
     drained: bool = True
+    """Whether no timestep is in flight."""
+
     idle: bool = False
+    """Whether none is coming either, so that steps are made without a timestep."""
+
     turns: Mapping[str, int] = field(default_factory=dict)
+    """Polls of an idle stream since a record's last step, by id. Each counts as a timestep of its gap."""
+
     facts: Facts = field(default_factory=Facts)
+    """Measurements, and limits of the cluster."""
+
     sizes: Sizes = field(default_factory=Sizes)
+    """Measured bytes of the bins."""
+
     budget: Callable[[Strategy], float | None] = lambda strategy: strategy.budget_bytes
+    """Most bytes that a step of a strategy may move now; None = any number."""
 
 
 def meet(some: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether two changes must not overlap. A change of the program meets everything but the job's own numbers."""
+    """Whether two changes conflict. A change of the program conflicts with all but the job's own fields."""
     if some & others:
         return True
     return any(

@@ -2,18 +2,19 @@
 
 The rules:
 
-- Of two changes of one operator the earlier one is finished first; changes of different operators go side by side.
-- A change for a timestep (or a time, or an event time) holds from exactly there: it does not wait for its preparation,
-  and what another one has still to move of the same operators is moved at once. Until then it blocks no other; at that
-  border nothing else of the same operators begins, and of two for one border the earlier one is made at once.
+- Of two changes of one operator, the earlier one finishes first. Changes of different operators run side by side.
+- A change with a moment (a timestep, a time or an event time) holds from exactly there. It does not wait for its
+  preparation, and an earlier change of the same operators makes all its remaining steps at that boundary. Until then it
+  blocks no other change. At that boundary no other change of the same operators begins; if two changes have the same
+  moment, the earlier one makes all its steps at once.
 - Every other change waits until it is prepared.
-- A change is judged when it is asked for, against what will be when those before it are done; and again when its turn
-  comes. What is no longer possible then fails, and nothing of it has happened.
-- A change of the program begins when no timestep is under way: after a crash all timesteps that run again
-  belong to one program.
-- What several changes move at one border shares their budgets: a later one has what is left of its own, and
-  waits where that is less than a bin.
-- A change that is aborted while it is under way is led back by the same strategy.
+- A change is judged when it is requested, against the Configuration after all changes before it; and again when its
+  turn comes. If it is no longer possible then, it fails, and no part of it has happened.
+- A change of the program begins when no timestep is in flight: all timesteps that run again after a crash belong to one
+  program.
+- Changes that move bins at one boundary share it: a later change has what is left of its own budget, and waits if that
+  is less than a bin.
+- A change that is aborted between two of its steps is led back by the same strategy.
 """
 
 from __future__ import annotations
@@ -39,32 +40,37 @@ from rechannel.reconfigure.requests import (
 from rechannel.reconfigure.steps import Route, Step, apply_step, job_fields
 
 NEAR = 8
-"""Timesteps ahead of its border at which what was prepared for a change is looked at again."""
+"""Timesteps before the boundary of a change at which its preparation is checked again."""
 
 NEAR_MS = 2000
-"""The least time that passes for so many timesteps."""
+"""The shortest time that NEAR timesteps take."""
 
 Impossible: TypeAlias = Callable[[Record], str | None]
-"""Why a driver cannot make a change that has not begun (a function that it does not have), or None."""
+"""Why this driver cannot make a change that has not begun, such as a missing function; None if it can."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """How a timestep begins.
-
-    events: to be journalled before the intent. steps: to be journalled with it. configuration: what it runs under.
-    moved: bytes that all these steps move. hold: no timestep may begin before those under way are done.
-    """
+    """How a timestep begins."""
 
     configuration: Configuration
+    """What the timestep runs under."""
+
     events: tuple[Event, ...] = ()
+    """Events to journal before the intent."""
+
     steps: tuple[Stepped, ...] = ()
+    """Steps to journal with the intent."""
+
     moved: float = 0.0
+    """Bytes of state that these steps move."""
+
     hold: bool = False
+    """Whether no timestep may begin until those in flight are committed."""
 
 
-def border(state: Coordination, now: Now, impossible: Impossible = lambda record: None) -> Decision:
-    """The decision for the next timestep. impossible: why a record cannot begin with this driver, or None."""
+def decide(state: Coordination, now: Now, impossible: Impossible = lambda record: None) -> Decision:
+    """Decide how the next timestep begins."""
     decision = Decision(configuration=now.configuration)
     for record, hurried in _in_turn(state, now):
         decision = _advance(record, decision, now, hurried, impossible)
@@ -74,7 +80,7 @@ def border(state: Coordination, now: Now, impossible: Impossible = lambda record
 
 
 def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished, ...]:
-    """Those whose last step's timestep is committed."""
+    """Events that finish the reconfigurations whose last step is committed."""
     return tuple(
         Finished(
             id=record.id,
@@ -89,7 +95,7 @@ def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished
 
 
 def may_plan(state: Coordination, now: Now) -> bool:
-    """Whether any reconfiguration may be planned at a border: only that looks at what was measured."""
+    """Whether any reconfiguration may be planned at this boundary: only planning needs measurements."""
     return any(
         _due(record, now) if _fixed(record) else record.phase is Phase.READY
         for record in state.open
@@ -98,12 +104,12 @@ def may_plan(state: Coordination, now: Now) -> bool:
 
 
 def wants_preparing(state: Coordination) -> tuple[Record, ...]:
-    """Those that wait for their preparation, first come first."""
+    """Records that wait for their preparation, in the order of their requests."""
     return tuple(record for record in state.open if record.phase is Phase.WAITING)
 
 
 def soon(state: Coordination, now: Now) -> tuple[Record, ...]:
-    """Those that were prepared and wait for a moment, or for others, that is a few timesteps away."""
+    """Prepared records whose moment, or the end of those before them, is a few timesteps away."""
     waiting = [r for r in state.open if r.phase is Phase.READY and r.strategy.prepare]
     return tuple(record for record in waiting if _near(state, record, now))
 
@@ -115,30 +121,30 @@ def _near(state: Coordination, record: Record, now: Now) -> bool:
         pace = max(now.configuration.interval_ms, NEAR_MS // NEAR)
         return 0 < record.at_ms - now.time_ms <= NEAR * pace
     if record.at_event is not None:
-        return False  # it is not known how fast event time goes
+        return False  # the pace of event time is unknown
     before = [r for r in _before(state, record) if meet(r.touches, record.touches)]
     under_way = all(other.under_way for other in before)
     return bool(before) and under_way and sum(len(other.left) for other in before) <= NEAR
 
 
 def _before(state: Coordination, record: Record) -> tuple[Record, ...]:
-    """Records that are open and come before it."""
+    """Open records that come before it."""
     earlier = takewhile(lambda other: other.id != record.id, state.open)
     later = dropwhile(lambda other: other.id != record.id, state.open)
     return (*earlier, *(other for other in later if other.under_way))
 
 
 def beginning(state: Coordination, record: Record, now: Now) -> Now:
-    """What a record begins with, as far as that can be told: what is before it is done."""
+    """The stream when a record begins, as far as it can be predicted: all records before it are done."""
     before = replace(state, records=_before(state, record))
     return replace(now, configuration=projection(before, now))
 
 
 def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
-    """Records that may do something at this border, and whether they have to do all of it.
+    """Records that may make steps at this boundary, and whether they must make all of them.
 
-    Those under way come first, then those that are for exactly this border, then all others. A record that
-    has one for exactly this border after it, of the same operators, is hurried; and nothing begins beside such a one.
+    Records under way come first, then those whose moment this boundary is, then all others. A record must make all its
+    steps if one of the same operators comes after it whose moment this is; no other record begins beside that one.
     """
     under_way = [record for record in state.open if record.under_way]
     fixed = [record for record in state.open if not record.under_way and _fixed(record)]
@@ -160,7 +166,7 @@ def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:
 
 
 def _fixed(record: Record) -> bool:
-    """Whether it is for a timestep, a time or an event time."""
+    """Whether it has a moment: a timestep, a time or an event time."""
     return any(at is not None for at in (record.at_timestep, record.at_ms, record.at_event))
 
 
@@ -193,19 +199,19 @@ def _advance(
     while record.left:
         step = record.left[0]
         if now.idle and any(move.stays for move in step.moves):
-            break  # what is written anew is written by a timestep
+            break  # only a timestep can write state anew
         if step.programs and not now.drained:
             return replace(so_far, events=tuple(events), hold=True)
         moves = None if hurried else _affordable(step, now.budget(record.strategy), moved)
         if moves == 0:
-            break  # others have moved so much at this border already
+            break  # others have used the budget of this boundary
         stepped = Stepped(id=record.id, time_ms=now.time_ms, timestep=now.timestep, moves=moves)
         after = record.after(stepped)
         try:
             configuration = apply_step(configuration, after.steps[record.next])
         except (ValueError, KeyError) as error:
-            why = f"its next step does not fit any more ({error}); what was done stays"
-            # Events come before the steps of this border: behind one of its own it has to wait.
+            why = f"its next step no longer fits ({error}); the steps that were made stay"
+            # Events are journalled before the steps of this boundary: after a step of its own it has to wait.
             if not any(step.id == record.id for step in steps):
                 events.append(finished(record, now, "failed", why))
             break
@@ -224,9 +230,9 @@ def _advance(
 
 
 def _plan(record: Record, now: Now) -> Event:
-    """Fix the steps, or say why the change is not possible any more, or that there is nothing to do."""
+    """Fix the steps, or finish the record: the change is no longer possible, or nothing has to be done."""
     if record.at_event is not None and record.at_event.lost(now.event_times):
-        return finished(record, now, "failed", f"nothing tells of {record.at_event} any more")
+        return finished(record, now, "failed", f"no operator reports {record.at_event} any more")
     try:
         target = record.change.resolved(now.configuration, now.facts)
         if record.fixed is not None:
@@ -236,7 +242,7 @@ def _plan(record: Record, now: Now) -> Event:
     way = route_to(target, now.configuration, record.change, now)
     said = record.change.advice(now.configuration, target, now.facts)
     if not way:
-        return finished(record, now, "done", "; ".join(("it was so already", *said)))
+        return finished(record, now, "done", "; ".join(("nothing had to change", *said)))
     steps = planned_steps(record, way, now)
     return Planned(
         id=record.id,
@@ -248,9 +254,9 @@ def _plan(record: Record, now: Now) -> Event:
 
 
 def _affordable(step: Step, budget: float | None, moved: float) -> int | None:
-    """How many of a step's moves a budget admits beside the bytes that others have moved; None = all.
+    """How many of a step's moves fit a budget, after the bytes that others have moved; None = all.
 
-    Where no change has moved anything, at least one.
+    At least one, if no change has moved anything.
     """
     if budget is None or step.size <= (room := max(0.0, budget - moved)):
         return None
@@ -264,7 +270,7 @@ def _affordable(step: Step, budget: float | None, moved: float) -> int | None:
 
 
 def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
-    """What a route is going to change, as it is."""
+    """The present values of what a route is going to change."""
     touched = {a.operator for a in (*way.first, *way.last)} | {m.operator for m in way.moves}
     operators, job = configuration.operators, job_fields(configuration)
     names = {a.name for a in (*way.first, *way.last) if a.operator is None}
@@ -281,12 +287,12 @@ def _base(configuration: Configuration, way: Route) -> dict[str, Any]:
 def resume(
     state: Coordination, now: Now, impossible: Impossible, *, elsewhere: bool = False
 ) -> tuple[Event, ...]:
-    """What becomes of everything that was open when the driver before this one ended.
+    """Events for every record that was open when the previous driver ended.
 
     elsewhere: executors have other names than for that driver.
     """
-    # Where no timestep runs again, nothing else will say of those that have made their last step that they are over.
-    # But what a withdrawn timestep was to write anew is written by the one that is planned in its place.
+    # If no timestep runs again, no commit will finish the records that have made their last step. But the state that a
+    # withdrawn timestep should have written anew is written by the timestep that is planned in its place.
     done = settled(state, now.timestep, now.time_ms) if now.drained else ()
     over = [event for event in done if not state.find(event.id).rewrites(now.timestep)]
     events: list[Event] = [*over]
@@ -310,7 +316,7 @@ def resume(
 
 
 def _stale(record: Record) -> str | None:
-    """Why a change cannot begin where executors have other names than when it was asked for, or None."""
+    """Why a change cannot begin after executors got other names, or None."""
     if not any(part.names_executor for part in parts_of(record.change)):
         return None
-    return "it names executors of another application; ask again"
+    return "it names executors of another Spark application; request it again"

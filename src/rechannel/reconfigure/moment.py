@@ -1,4 +1,4 @@
-"""A time of the data at which a change shall hold: when event time has come so far. Pure."""
+"""An event time from which a change shall hold. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventMoment:
-    """A change holds from the first timestep before which event time had come so far in all of these operators.
+    """A change holds from the first timestep before which the watermarks of all these operators had reached a time.
 
-    Rows up to that time are then treated as before the change, but for late ones; of those after it, the ones that came
-    within the delay that rows may have. us: microseconds since 1970. operators: none = those that the change is
-    about, of them that go by event time; or all, if it is about none of those.
+    Rows up to that time are processed before the change, unless they are late. Of later rows, those that arrived within
+    the allowed delay are processed before it, too.
     """
 
     us: int
+    """Microseconds since 1970."""
+
     operators: tuple[str, ...] = ()
+    """Whose watermarks; none = those of the operators that the change is about, or of all if they have none."""
 
     def __str__(self) -> str:
         """For messages."""
@@ -30,13 +32,13 @@ class EventMoment:
         return f"event time {_text(self.us)}{of}"
 
     def come(self, event_times: Mapping[str, int]) -> bool:
-        """Whether it has come, as far as its operators still go by event time."""
+        """Whether all its operators that still have event time have reached it."""
         return (
             min((event_times.get(name, ENDED) for name in self.operators), default=NEVER) >= self.us
         )
 
     def lost(self, event_times: Mapping[str, int]) -> bool:
-        """Whether no operator is left whose event time could tell."""
+        """Whether none of its operators has event time any more."""
         return not any(name in event_times for name in self.operators)
 
 
@@ -68,16 +70,16 @@ def watermark(moment: datetime, operator: str | None = None) -> EventMoment:
 def bound(
     asked: EventMoment, touched: frozenset[str], event_times: Mapping[str, int]
 ) -> EventMoment:
-    """With the operators that it goes by. Raises RefusedError where there are none, or it is over.
+    """The moment with its operators. Raises RefusedError if there are none, or if it has passed.
 
-    touched: operators that the change is about. event_times: of all operators that go by event time.
+    touched: operators that the change is about. event_times: how far event time has come, by operator.
     """
     if not event_times:
-        msg = "no operator of this job goes by event time; give a timestep, or a time of the stream"
+        msg = "no operator of this job has event time; give a timestep, or a time of the stream"
         raise RefusedError(msg)
     missing = [name for name in asked.operators if name not in event_times]
     if missing:
-        msg = f"operator {missing[0]!r} does not go by event time; these do: {sorted(event_times)}"
+        msg = f"operator {missing[0]!r} has no event time; these operators have: {sorted(event_times)}"
         raise RefusedError(msg)
     names = (
         asked.operators or tuple(sorted(touched & event_times.keys())) or tuple(sorted(event_times))
@@ -85,7 +87,7 @@ def bound(
     made = EventMoment(us=asked.us, operators=names)
     if made.come(event_times):
         now = min(event_times[name] for name in names)
-        msg = f"{made} is over: it has come to {_text(now)}; leave `at` away"
+        msg = f"{made} has passed: it has come to {_text(now)}; omit `at`"
         raise RefusedError(msg)
     return made
 
@@ -95,5 +97,5 @@ def _text(us: int) -> str:
         return "the end"
     try:
         return (_EPOCH + timedelta(microseconds=us)).isoformat()
-    except OverflowError:  # rows may say anything
+    except OverflowError:  # rows may hold any time
         return f"{us} µs"

@@ -1,4 +1,4 @@
-"""A dry run as a value: what a change would do, before anything happens. It can be written to a file and replayed."""
+"""What a change would do, as a value that can be saved, shown and replayed. Making one changes nothing."""
 
 from __future__ import annotations
 
@@ -21,42 +21,55 @@ from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy, steps_of
 
 LEAST_MS = 0.05
-"""Costs below are not told in figures."""
+"""Costs below are not given in figures."""
 
 FORMAT = 1
-"""Version of the format of plan files; readers refuse later ones."""
+"""Version of the format of plan files. Readers refuse later ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Affected:
-    """What happens to one operator. tasks: those that give or take bins. size: bytes of state that they move.
-
-    placed: tasks that are put on another executor than they run on. carried: bytes of state that goes with them.
-    """
+    """What happens to one operator."""
 
     operator: str
+
     tasks: tuple[int, ...]
+    """Tasks that give or get bins."""
+
     bins: int
+    """How many bins move."""
+
     size: Annotated[float, written("bytes", encode=round)]
+    """Bytes of state that move with them."""
+
     placed: Annotated[tuple[int, ...], ABSENT] = ()
+    """Tasks that are placed on another executor than they run on."""
+
     carried: Annotated[float, written("carried_bytes", encode=round, absent=True)] = 0.0
+    """Bytes of state of these tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a change would do.
-
-    timesteps: from the first step to the last, gaps included. cost_ms: what the dearest step is expected to add to
-    its timestep, from what moved bytes have cost so far. advice: what the change cannot do, and what would.
-    """
+    """What a change would do."""
 
     change: Change
     strategy: Strategy
+
     steps: tuple[Step, ...]
+    """What changes at each timestep boundary."""
+
     affected: tuple[Affected, ...]
+    """What happens to each operator."""
+
     timesteps: int
+    """From the first step to the last, gaps included."""
+
     cost_ms: Annotated[float, written(encode=lambda ms: round(ms, 3))]
+    """What the most expensive step is expected to add to its timestep, at the measured cost of a moved byte."""
+
     advice: tuple[str, ...] = ()
+    """What the change cannot achieve, and what would, in sentences."""
 
     @property
     def bins(self) -> int:
@@ -65,7 +78,7 @@ class Plan:
 
     @property
     def size(self) -> float:
-        """How many bytes of state get another task."""
+        """How many bytes of state move to another task."""
         return sum(one.size for one in self.affected)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +114,7 @@ class Plan:
 
     @property
     def _cost(self) -> str:
-        """What each timestep takes longer, in words. What is less than they differ anyway is no figure."""
+        """What each timestep takes longer, in words; no figure below the usual variation."""
         if self.cost_ms < LEAST_MS:
             return "each of them longer by less than can be measured"
         return f"at most {self.cost_ms:.1f} ms more each"
@@ -132,7 +145,7 @@ class Plan:
 def plan(
     state: Coordination, change: Change, strategy: Strategy, now: Now, ms_per_byte: float
 ) -> Plan:
-    """What a change would do when everything asked for before it is done. Raises what a request would."""
+    """What a change would do after all open changes. Raises what a request would."""
     change = spelled_out(change, now.configuration.operators)
     before = projection(state, now)
     target = change.resolved(before, now.facts)
@@ -162,13 +175,13 @@ def plan(
         steps=steps,
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
-        cost_ms=_dearest(steps, sum(one.carried for one in affected)) * ms_per_byte,
+        cost_ms=_most_expensive(steps, sum(one.carried for one in affected)) * ms_per_byte,
         advice=said,
     )
 
 
 def _affected(target: Configuration, now: Now, *, operator: str, **moved: Any) -> Affected:
-    """With what goes to another executor, where it is known which one every task runs on."""
+    """With the state that goes to another executor, if the executor of each task is known."""
     after = target.operators.get(operator)
     here = now.facts.places.get(operator, {})
     if after is None or after.routing is None:
@@ -179,8 +192,8 @@ def _affected(target: Configuration, now: Now, *, operator: str, **moved: Any) -
     return Affected(operator=operator, placed=placed, carried=carried, **moved)
 
 
-def _dearest(steps: tuple[Step, ...], carried: float) -> float:
-    """Bytes of the dearest step; tasks are placed with the first one."""
+def _most_expensive(steps: tuple[Step, ...], carried: float) -> float:
+    """Bytes of the most expensive step; tasks are placed with the first one."""
     return max((step.size + carried * (not i) for i, step in enumerate(steps)), default=0.0)
 
 

@@ -5,7 +5,7 @@ waiting --prepared--> ready --planned--> moving --all steps committed--> done
    |                    |                  \\--reversed--> reversing --all steps committed--> undone
    \\--aborted, failed--/
 
-What is done is undone where a driver starts with the program of before: done --finished--> undone.
+A driver that starts with the previous program undoes what is done: done --finished--> undone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TABLE: Mapping[tuple[Phase, str], frozenset[Phase]] = {
         {Phase.ABORTED, Phase.FAILED, Phase.SUPERSEDED, Phase.DONE}
     ),
     (Phase.READY, "planned"): frozenset({Phase.MOVING}),
-    # What was prepared is gone with the driver that did it.
+    # The preparation ended with its driver.
     (Phase.READY, "resumed"): frozenset({Phase.WAITING}),
     (Phase.READY, "finished"): frozenset(
         {Phase.ABORTED, Phase.FAILED, Phase.SUPERSEDED, Phase.DONE}
@@ -68,10 +68,10 @@ TABLE: Mapping[tuple[Phase, str], frozenset[Phase]] = {
     (Phase.REVERSING, "stepped"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "resumed"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "finished"): frozenset({Phase.UNDONE, Phase.SUPERSEDED, Phase.FAILED}),
-    # A driver has started with the program of before.
+    # A driver has started with the previous program.
     (Phase.DONE, "finished"): frozenset({Phase.UNDONE}),
 }
-"""What may happen in which phase, and which phases it may lead to. Whatever is not here cannot happen."""
+"""Which event may happen in which phase, and the phases that it may lead to. No other event may happen."""
 
 UNDER_WAY = frozenset({Phase.MOVING, Phase.REVERSING})
 OPEN = frozenset({Phase.WAITING, Phase.READY}) | UNDER_WAY
@@ -79,44 +79,74 @@ OPEN = frozenset({Phase.WAITING, Phase.READY}) | UNDER_WAY
 
 @dataclass(frozen=True, kw_only=True)
 class TakenStep:
-    """One step that was made. bins, size: how many bins moved, and their bytes as estimated."""
+    """A step that was made."""
 
     timestep: int
+    """The timestep that began with it."""
+
     time_ms: int
+    """When it was made, Unix milliseconds."""
+
     bins: int
+    """How many bins moved."""
+
     size: float
+    """Their estimated bytes of state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A reconfiguration.
-
-    steps, next: all of them, and which one is due. base: what it changes, as it was before. times: when it entered
-    each phase, Unix milliseconds. prepared: what the preparation says of itself. drivers: how often another driver
-    took it up.
-    """
+    """The state of one reconfiguration."""
 
     id: str
     change: Change
     strategy: Strategy
+
     cause: str
+    """Who or what requested it, in words."""
+
     at_timestep: int | None = None
+    """The timestep from which it shall hold. Without any moment: as soon as possible."""
+
     at_ms: int | None = None
+    """The time of the stream from which it shall hold, Unix milliseconds."""
+
     at_event: EventMoment | None = None
+    """The event time from which it shall hold."""
+
     fixed: tuple[Step, ...] | None = None
+    """Steps of the plan that was requested."""
+
     phase: Phase = Phase.WAITING
+    """How far it is."""
+
     steps: tuple[Step, ...] = ()
+    """All its steps; empty before it is planned, and once it is finished."""
+
     next: int = 0
+    """Index of the step that is due."""
+
     base: Mapping[str, Any] = field(default_factory=dict)
+    """Previous values of what it changes, for the way back."""
+
     taken: tuple[TakenStep, ...] = ()
+    """The steps that were made."""
+
     times: Mapping[str, int] = field(default_factory=dict)
+    """When it entered each phase, Unix milliseconds."""
+
     prepared: Mapping[str, Any] = field(default_factory=dict)
+    """What the preparation did."""
+
     reason: str = ""
+    """Why it ended otherwise than done, or advice, in words."""
+
     drivers: int = 0
+    """How many later drivers took it up."""
 
     @property
     def open(self) -> bool:
-        """Whether it is not over yet."""
+        """Whether it is not finished."""
         return self.phase in OPEN
 
     @property
@@ -126,7 +156,7 @@ class Record:
 
     @property
     def ended_ms(self) -> int:
-        """When it was over, Unix milliseconds; 0 = it is not."""
+        """When it finished, Unix milliseconds; 0 = it has not."""
         return 0 if self.open else self.times.get(str(self.phase), 0)
 
     @property
@@ -136,7 +166,7 @@ class Record:
 
     @property
     def left(self) -> tuple[Step, ...]:
-        """Steps that are still to be made."""
+        """Steps that are still to make."""
         return self.steps[self.next :]
 
     @property
@@ -145,7 +175,7 @@ class Record:
         return self.taken[-1].timestep if self.taken else None
 
     def after(self, event: Event) -> Record:
-        """The record after one of its events. Raises ValueError where the table does not allow it."""
+        """The record after one of its events. Raises ValueError if the table does not allow it."""
         to = _target(self.phase, event)
         allowed = TABLE.get((self.phase, event.kind), frozenset())
         if to not in allowed:
@@ -158,7 +188,7 @@ class Record:
         return replace(folded, phase=to, times=times)
 
     def rewrites(self, timestep: int) -> bool:
-        """Whether a step that was made at a timestep has that one write state anew."""
+        """Whether a timestep writes state anew for one of its steps."""
         made = zip(self.steps, self.taken, strict=False)
         return any(
             taken.timestep == timestep and any(move.stays for move in step.moves)
@@ -166,7 +196,7 @@ class Record:
         )
 
     def withdrawn(self, timestep: int) -> Record:
-        """The record after timesteps from one on were withdrawn: its steps of those are made at that one."""
+        """The record after the timesteps from one on were withdrawn: their steps are made at that timestep."""
         if self.last_timestep is None or self.last_timestep <= timestep:
             return self
         taken = (replace(each, timestep=min(each.timestep, timestep)) for each in self.taken)
@@ -174,7 +204,7 @@ class Record:
 
 
 def begun(event: Requested) -> Record:
-    """The record of a request."""
+    """The record of an accepted request."""
     steps = None if event.steps is None else decode(tuple[Step, ...], event.steps)
     return Record(
         id=event.id,
@@ -260,7 +290,7 @@ def _unplaced(record: Record) -> Record:
 
 
 def _finished(record: Record, event: Finished) -> Record:
-    # The way itself is of no use any more; what was done stays in `taken`.
+    # The steps are no longer needed; `taken` keeps what was done.
     return replace(
         record,
         steps=(),

@@ -1,4 +1,4 @@
-"""Asking for a change, and taking it back: judged against what will be, and refused before anything happens. Pure."""
+"""Requests and aborts, judged against the Configuration to come and refused before anything happens. Pure."""
 
 from __future__ import annotations
 
@@ -22,20 +22,32 @@ from rechannel.reconfigure.strategies import Strategy, steps_of
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a user asks for. at_timestep, at_ms, at_event: at most one; none = as soon as possible."""
+    """A change that is requested of a job. It has at most one moment; without one, it holds as soon as possible."""
 
     change: Change
     strategy: Strategy
+
     cause: str = "asked for"
+    """Who or what requests it, in words."""
+
     at_timestep: int | None = None
+    """The timestep from which it shall hold."""
+
     at_ms: int | None = None
+    """The time of the stream from which it shall hold, Unix milliseconds."""
+
     at_event: EventMoment | None = None
+    """The event time from which it shall hold."""
+
     steps: tuple[Step, ...] | None = None
+    """Steps of a plan that was made earlier; None = they are planned when it begins."""
+
     supersede: bool = False
+    """Whether it takes the place of open changes of the same operators."""
 
 
 def accept(state: Coordination, request: Request, now: Now) -> Requested:
-    """The event of a request that is accepted. Raises RefusedError (or UnknownOperatorError): then nothing happens."""
+    """The event of an accepted request. Raises RefusedError or UnknownOperatorError; nothing has happened then."""
     _check_when(request, now)
     change = spelled_out(request.change, now.configuration.operators)
     request = replace(request, change=change)
@@ -66,9 +78,9 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
 
 
 def projection(state: Coordination, now: Now) -> Configuration:
-    """The Configuration when everything asked for so far is done. What is no longer possible is left out."""
+    """The Configuration after all open changes. Those that are no longer possible are left out."""
     configuration = now.configuration
-    # A change for a timestep may be under way before those that were asked for earlier.
+    # A change with a moment may be under way before earlier requests.
     for record in sorted(state.open, key=lambda r: not r.under_way):
         with suppress(RechannelError, ValueError, KeyError):
             if record.under_way:
@@ -79,14 +91,14 @@ def projection(state: Coordination, now: Now) -> Configuration:
 
 
 def planned_route(configuration: Configuration, change: Change, now: Now) -> Route:
-    """The way a change would take from a Configuration. Raises RefusedError."""
+    """The way of a change from a Configuration. Raises RefusedError."""
     return route_to(change.resolved(configuration, now.facts), configuration, change, now)
 
 
 def route_to(
     target: Configuration, configuration: Configuration, change: Change, now: Now
 ) -> Route:
-    """The way a change takes from a Configuration to its target, which is known."""
+    """The way of a change from a Configuration to its known target."""
     way = route(configuration, target, now.sizes)
     named = [part.rewrites for part in parts_of(change)]
     again = [name for name in named if name is not None and name in target.operators]
@@ -95,22 +107,22 @@ def route_to(
 
 
 def planned_steps(record: Record, way: Route, now: Now) -> tuple[Step, ...]:
-    """The steps of a record on its way: those that were fixed when it was asked for, or as its strategy cuts them."""
+    """The steps of a record on its way: those of the plan that was requested, or as its strategy cuts them."""
     return record.fixed or steps_of(way, record.strategy, now.budget(record.strategy))
 
 
 def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, ...]:
-    """Events that end a reconfiguration, or lead it back. Raises RefusedError when it is over."""
+    """Events that end a reconfiguration, or lead it back. Raises RefusedError if it is finished."""
     record = state.find(id_)
     if not record.open or record.phase is Phase.REVERSING:
-        msg = f"reconfiguration {id_} is {record.phase}: it cannot be aborted any more"
+        msg = f"reconfiguration {id_} is {record.phase}: it can no longer be aborted"
         raise RefusedError(msg)
     if not record.under_way or not record.taken:
         outcome = "superseded" if record.under_way else "aborted"
         return (finished(record, now, outcome, reason),)
     _check_replaceable(record)
     if not record.left:
-        msg = f"reconfiguration {id_} has made its last step; ask for the change back instead"
+        msg = f"reconfiguration {id_} has made its last step; request the opposite change instead"
         raise RefusedError(msg)
     back = route(now.configuration, _restored(now.configuration, record.base), now.sizes)
     steps = steps_of(back, record.strategy, now.budget(record.strategy))
@@ -135,37 +147,37 @@ def _restored(configuration: Configuration, base: Mapping[str, Any]) -> Configur
 def _check_when(request: Request, now: Now) -> None:
     given = (request.at_timestep, request.at_ms, request.at_event)
     if sum(each is not None for each in given) > 1:
-        msg = "a change begins at a timestep, at a time or at an event time: give one of them"
+        msg = "a change has one moment: give a timestep, a time or an event time"
         raise RefusedError(msg)
     if request.at_timestep is not None and request.at_timestep < now.timestep:
         msg = (
-            f"timestep {request.at_timestep} has begun already; the next possible one is"
+            f"timestep {request.at_timestep} has already begun; the next possible one is"
             f" {now.timestep}"
         )
         raise RefusedError(msg)
     if request.at_ms is not None and request.at_ms < now.time_ms:
-        msg = f"time {request.at_ms} ms is over: the stream is at {now.time_ms} ms; leave `at` away"
+        msg = f"time {request.at_ms} ms has passed: the stream is at {now.time_ms} ms; omit `at`"
         raise RefusedError(msg)
 
 
 def _check_replaceable(record: Record) -> None:
     if record.under_way and record.taken and PROGRAM in record.touches:
-        msg = f"reconfiguration {record.id} has exchanged the program; change it back with another one"
+        msg = f"reconfiguration {record.id} has switched the program; change it back with another request"
         raise RefusedError(msg)
 
 
 def check_fixed(steps: tuple[Step, ...], now: Configuration, target: Configuration) -> None:
-    """A plan that was made before must lead from here to where its change leads."""
+    """Raise RefusedError unless the steps of a plan lead from here to where its change leads."""
     for part in ("first", "last"):
         fields = [(a.operator, a.name) for step in steps for a in getattr(step, part)]
         if len(set(fields)) < len(fields):
-            msg = "the plan sets one field several times; plan again"
+            msg = "the plan sets a field more than once; plan again"
             raise RefusedError(msg)
     try:
         made = apply_steps(now, steps)
     except (ValueError, KeyError, TypeError) as error:  # a plan file may hold anything
-        msg = f"the plan was made for another configuration than the present one ({error}); plan again"
+        msg = f"the plan does not fit the present configuration ({error}); plan again"
         raise RefusedError(msg) from error
     if replace(made, version=0) != replace(target, version=0):
-        msg = "the plan leads elsewhere than its change does now; plan again"
+        msg = "the steps of the plan no longer lead to where its change does; plan again"
         raise RefusedError(msg)

@@ -1,11 +1,11 @@
-"""A change as steps: what is different at each timestep border on the way from one Configuration to another. Pure.
+"""A change as steps: the difference at each timestep boundary on the way from one Configuration to another. Pure.
 
-    structure first        cut bins where old and new borders lie, add tasks, set everything that is no placement
+    structure first        cut bins at old and new starts, add tasks, set all fields that place no bins
     moves                  bins to their new tasks, in groups that the strategy makes
-    structure last         join bins, take away tasks that own nothing any more
+    structure last         join bins, remove tasks that own no bins any more
 
-A step is a difference, not a Configuration: what else changes meanwhile (automatic combining, another reconfiguration
-of another operator) is not undone by it.
+A step is a difference, not a Configuration: it does not undo what changes meanwhile (automatic combining, a
+reconfiguration of another operator).
 """
 
 from __future__ import annotations
@@ -29,37 +29,49 @@ AS_TEXT = written(encode=str, decode=int)
 @row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinMove:
-    """One bin, hashes [lo, hi), goes from a task to another. size: bytes of its state, as estimated.
-
-    From a task to itself: its state is written anew, in one piece and in its present columns.
-    """
+    """Move one bin, the hashes [lo, hi), to another task. To the same task: write its state anew, in one run."""
 
     operator: str
+
     lo: Annotated[int, AS_TEXT]
+    """First hash of the bin."""
+
     hi: Annotated[int, AS_TEXT]
+    """First hash after the bin."""
+
     source: int
+    """The task that owns it."""
+
     target: int
+    """The task that gets it."""
+
     size: Annotated[float, written(encode=round)] = 0.0
+    """Estimated bytes of its state."""
 
     @property
     def stays(self) -> bool:
-        """Whether the bin is written anew where it is."""
+        """Whether the bin is written anew in its place."""
         return self.source == self.target
 
 
 @row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """One field gets a value. operator: None for fields of the Configuration itself. value: JSON."""
+    """Set one field."""
 
     operator: str | None
+    """The operator; None = a field of the Configuration itself."""
+
     name: str
+    """The field."""
+
     value: Any
+    """Its new value, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What happens at one timestep border, in this order: first, moves, last."""
+    """What changes at one timestep boundary, in this order: first, moves, last."""
 
     first: tuple[Assign, ...] = ()
     moves: tuple[BinMove, ...] = ()
@@ -67,16 +79,16 @@ class Step:
 
     @property
     def size(self) -> float:
-        """Bytes of state that get another task."""
+        """Bytes of state that move to another task."""
         return sum(move.size for move in self.moves)
 
     @property
     def programs(self) -> bool:
-        """Whether another version of the dataflow begins here."""
+        """Whether it switches to another version of the dataflow."""
         return any(a.operator is None and a.name == "dataflow" for a in (*self.first, *self.last))
 
     def unplaced(self) -> Step:
-        """The same step, but that it puts no task anywhere."""
+        """The same step without the placement of tasks on executors."""
         first = tuple(assign for assign in self.first if assign.name != "placement")
         last = tuple(assign for assign in self.last if assign.name != "placement")
         return replace(self, first=first, last=last)
@@ -84,18 +96,18 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """The whole way: everything to do first, all single moves, everything to do last."""
+    """The whole way: all that has to be set first, every single move, all that has to be set last."""
 
     first: tuple[Assign, ...] = ()
     moves: tuple[BinMove, ...] = ()
     last: tuple[Assign, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether it changes anything."""
         return bool(self.first or self.moves or self.last)
 
     def in_groups(self, groups: Iterable[Sequence[BinMove]]) -> tuple[Step, ...]:
-        """Steps with the moves in these groups; what is no move is done with the first and the last of them."""
+        """Steps with these groups of moves. Fields are set with the first and the last of them."""
         steps = [Step(moves=tuple(group)) for group in groups if group]
         if not steps:
             return (Step(first=self.first, last=self.last),) if self else ()
@@ -105,7 +117,7 @@ class Route:
 
 
 def rewritten(configuration: Configuration, operator: str, sizes: Sizes) -> tuple[BinMove, ...]:
-    """All bins of an operator, each from its task to itself."""
+    """A move for each bin of an operator from its task to itself."""
     routing = _routing(configuration.operators[operator], operator)
     spans = zip(routing.starts, (*routing.starts[1:], SPACE), routing.owners, strict=True)
     return tuple(
@@ -123,14 +135,12 @@ def rewritten(configuration: Configuration, operator: str, sizes: Sizes) -> tupl
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Bytes of state behind any hashes of an operator, for estimates: hashes are uniform within a bin.
-
-    bins: operator -> (first hash of every bin, bytes of every bin).
-    """
+    """Estimates of the bytes of state of a range of hashes. They assume uniform hashes within a bin."""
 
     bins: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    """First hash of each bin and bytes of each bin, by operator."""
 
     def of(self, operator: str, lo: int, hi: int) -> float:
         """Expected bytes in [lo, hi)."""
@@ -168,7 +178,7 @@ def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
 
 
 def job_fields(configuration: Configuration) -> dict[str, Any]:
-    """What belongs to no operator, as plain JSON values."""
+    """The fields of the Configuration itself, as plain JSON values."""
     data = encode(replace(configuration, operators={}))
     return {
         name: data[name]
@@ -224,7 +234,7 @@ def _plain(old: OperatorConfiguration, new: OperatorConfiguration) -> Iterator[t
 
 
 def apply_step(configuration: Configuration, step: Step) -> Configuration:
-    """The next version of a Configuration. Raises ValueError where the step does not fit."""
+    """The next version of a Configuration. Raises ValueError if the step does not fit."""
     changed = configuration
     for assign in step.first:
         changed = _assign(changed, assign)
@@ -235,12 +245,12 @@ def apply_step(configuration: Configuration, step: Step) -> Configuration:
 
 
 def apply_steps(configuration: Configuration, steps: Iterable[Step]) -> Configuration:
-    """Where steps lead, one behind the other. Raises ValueError where one does not fit."""
+    """The Configuration after several steps. Raises ValueError if one does not fit."""
     return reduce(apply_step, joined(steps), configuration)
 
 
 def joined(steps: Iterable[Step]) -> Iterator[Step]:
-    """As few steps that lead to the same place: each one that is applied costs as much as there are bins."""
+    """As few steps as possible with the same result: applying one costs as much as there are bins."""
     whole: Step | None = None
     moves: list[BinMove] = []
     for step in steps:
@@ -255,7 +265,7 @@ def joined(steps: Iterable[Step]) -> Iterator[Step]:
 
 def _move(configuration: Configuration, moves: Sequence[BinMove]) -> Configuration:
     operators = dict(configuration.operators)
-    moves = [move for move in moves if not move.stays]  # those go by hashes, whatever the bins are
+    moves = [move for move in moves if not move.stays]  # writing anew changes no routing
     for name in dict.fromkeys(move.operator for move in moves):
         operator = operators[name]
         routing = _routing(operator, name)

@@ -1,4 +1,4 @@
-"""A running job over HTTP: watched, planned for and changed from outside. Needs the extra `serve`."""
+"""A running job over HTTP: watch it, plan and request changes. Needs the extra `serve`."""
 
 from __future__ import annotations
 

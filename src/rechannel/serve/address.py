@@ -1,10 +1,10 @@
-"""Who may talk to a server: where it listens, what requests call it, and the token. Pure but for one look-up.
+"""Who may talk to a server: its address, its names, and the token. Pure, except for one name look-up.
 
-- Every request bears the token, also on loopback: other users of the machine can connect there as well. Where none
-  is given, one is made, and left where processes of the same user find it (`state/tokens.py`).
-- A browser on this machine runs pages of strangers. They cannot know the token; on loopback, where it was made
-  here, they are also turned away before it is looked at: the Host must be loopback or what the server was bound to (a
-  stranger's name that resolves to 127.0.0.1 is no way in), and a page of another origin may not ask.
+- Every request carries the token, also on loopback, because other users of the machine can connect there. If no token
+  is given, the server makes one and writes it where processes of the same user find it (`state/tokens.py`).
+- A browser on this machine runs pages of any site. They cannot know the token. On loopback with a token that was made
+  here, the server also rejects them before it looks at the token: the Host must be loopback or the host that the
+  server was bound to (another name that resolves to 127.0.0.1 is rejected), and the Origin must be the same.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from urllib.parse import urlsplit
 from rechannel.errors import RefusedError
 
 PORT = 8520
-"""Where a job is served if nothing else is said."""
+"""Default port."""
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `[::1]:PORT` or `PORT` -> host and port. Raises RefusedError."""
+    """Split `HOST:PORT`, `[::1]:PORT` or `PORT` into host and port. Raises RefusedError."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
-        msg = f"{text!r} is no address: give HOST:PORT, such as 127.0.0.1:{PORT}"
+        msg = f"{text!r} is not an address: give HOST:PORT, such as 127.0.0.1:{PORT}"
         raise RefusedError(msg)
     return host, int(port)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises RefusedError: no such host, port in use."""
+    """Open a socket that listens there. Raises RefusedError: no such host, port in use."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        msg = f"host {host!r} is none of this machine ({error}); serve at 127.0.0.1"
+        msg = f"host {host!r} does not belong to this machine ({error}); serve at 127.0.0.1"
         raise RefusedError(msg) from error
     family, _, _, _, where = found[0]
     try:
         return socket.create_server(where[:2], family=family, backlog=128)
     except OSError as error:
-        msg = f"port {port} of {host!r} cannot be had ({error.strerror}); port=0 takes a free one"
+        msg = (
+            f"cannot listen on port {port} of {host!r} ({error.strerror}); port=0 takes a free one"
+        )
         raise RefusedError(msg) from error
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine and nothing else."""
+    """Whether a host, by name or address, is the loopback of this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -55,14 +57,14 @@ def is_loopback(host: str) -> bool:
 
 
 def check_token(token: str) -> None:
-    """Raise RefusedError for what cannot stand in a header."""
+    """Raise RefusedError for a token that a header cannot hold."""
     if not token.isascii() or not token.isprintable() or token != token.strip() or not token:
         msg = "a token is one word of printable ASCII, such as secrets.token_urlsafe() makes"
         raise RefusedError(msg)
 
 
 def host_of(header: str) -> str:
-    """The host in a Host header, without its port; empty for what is none."""
+    """The host in a Host header, without its port; empty if it is invalid."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
@@ -85,7 +87,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def bears(authorizations: Sequence[str], token: str) -> bool:
-    """Whether a request says the token, compared in a time that tells nothing of it."""
+    """Whether a request carries the token, compared in constant time."""
     if len(authorizations) != 1:
         return False
     scheme, _, given = authorizations[0].partition(" ")

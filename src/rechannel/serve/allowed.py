@@ -1,7 +1,7 @@
-"""Which functions may be named from outside: those of modules that the owner of the job allowed.
+"""Which functions requests may name: those of modules that the owner of the job allows.
 
-To import a module is to run it, so the name is judged before anything is imported. What is found under an allowed name
-must be at home there too: `shop.logic:os.system` stands in `shop.logic` and comes from somewhere else.
+Importing a module runs it, so the path is checked before anything is imported. The function must also be defined in the
+allowed module: `shop.logic:os.system` can be reached through `shop.logic`, but is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Finder = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """Modules whose functions may be named from outside; their submodules are allowed too."""
+    """Modules whose functions requests may name."""
 
     modules: tuple[str, ...] = ()
+    """Their submodules are allowed, too."""
 
     def __post_init__(self) -> None:
         if isinstance(self.modules, str) or not all(map(_is_module, self.modules)):
@@ -35,14 +36,14 @@ class Allowed:
             raise RefusedError(msg)
 
     def check(self, path: str) -> None:
-        """Judge a path by its words alone. Raises ForbiddenError."""
+        """Check a path without importing anything. Raises ForbiddenError."""
         module, _, name = path.partition(":")
         within = any(module == one or module.startswith(f"{one}.") for one in self.modules)
         right = _is_module(module) and all(map(_is_word, name.split(".")))
         if not within or not right:
             there = ", ".join(map(repr, self.modules)) or "no module"
             msg = (
-                f"{path!r} may not be loaded: requests may name functions of {there}. The job's owner says which:"
+                f"{path!r} may not be loaded: requests may name functions of {there}. The job's owner allows more:"
                 " job.serve(allow=['package.module']), or rechannel run --allow package.module"
             )
             raise ForbiddenError(msg)
@@ -66,7 +67,7 @@ class Allowed:
     def _function(self, path: str, find: Finder) -> Any:
         found = find(path)
         if path_of(found) != path:
-            msg = f"{path!r} is {path_of(found) or type(found).__name__!r}: name a function where it is defined"
+            msg = f"{path!r} is {path_of(found) or type(found).__name__!r}: name the function in the module that defines it"
             raise ForbiddenError(msg)
         return found
 
@@ -75,8 +76,8 @@ def _loaded(path: str) -> Any:
     found = find_loaded(path)
     if not callable(found):
         msg = (
-            f"a plan imports nothing, and the job has not imported {path!r} yet: ask for the change itself"
-            " (POST /reconfigure), or import the module where the job is started"
+            f"a plan imports nothing, and the job has not imported {path!r} yet: request the change itself"
+            " (POST /reconfigure), or import the module in the program that starts the job"
         )
         raise DataflowError(msg)
     return found
@@ -87,5 +88,5 @@ def _is_module(text: object) -> bool:
 
 
 def _is_word(text: str) -> bool:
-    """A name that a user gives to a module or a function: of Python's own, such as `__main__`, none is."""
+    """Whether it can be the name of a user's module or function; names such as `__main__` cannot."""
     return text.isidentifier() and text.isascii() and not text.startswith("__")

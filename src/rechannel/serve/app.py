@@ -24,12 +24,12 @@ _KINDS = {404: "not_found", 405: "not_allowed"}
 
 
 def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
-    """Everything behind the door."""
+    """The routes of a job, with the guard before them."""
     app = _Application(
         title=f"Rechannel: {job.name}",
         summary="A running job: watched, planned for and changed from outside.",
         version=__version__,
-        # Their pages load scripts from elsewhere.
+        # These pages would load scripts from other sites.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -65,7 +65,7 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
     kind = _KINDS.get(status, "malformed")
     words = {404: "there is no such route", 405: f"{request.method} is not for this route"}
     message = f"{words.get(status, str(error))}: {request.url.path}; see /openapi.json"
-    # What else there is to say of it, such as the methods that are allowed.
+    # Such as the methods that are allowed.
     headers = error.headers if isinstance(error, HTTPException) else None
     return JSONResponse({"error": kind, "message": message}, status_code=status, headers=headers)
 

@@ -1,4 +1,4 @@
-"""What requests say. Only values: no code travels; a function is named by the import path that the job loads it by."""
+"""Request bodies. They hold values and no code; a function is named by the import path that the job loads it from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rechannel.serve.outside import OneChange, OneStrategy, PlanFile, check_repl
 
 
 def _iso(value: object) -> datetime:
-    """Text in ISO 8601; numbers are timesteps, never seconds of some era."""
+    """Read a text in ISO 8601; numbers are timesteps, never seconds."""
     if not isinstance(value, str):
         msg = "a time is text in ISO 8601"
         raise ValueError(msg)
@@ -38,20 +38,22 @@ Several: TypeAlias = Annotated[tuple[OneChange, ...], Field(min_length=1, max_le
 
 
 class Body(BaseModel):
-    """A body: fields that are not told of here are refused."""
+    """A body; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class AtEventTime(Body):
-    """When event time has come so far (ISO 8601 with its zone). operator: whose; default: of all that change."""
+    """When watermarks have reached a time."""
 
-    event_time: Moment
-    operator: Words | None = None
+    event_time: Annotated[Moment, Field(description="ISO 8601 with a time zone.")]
+    operator: Annotated[
+        Words | None, Field(description="Whose watermark; default: of all operators that change.")
+    ] = None
 
 
 def _one_of(*names: str) -> ConfigDict:
-    """In the document too: exactly one of these fields, which null is none of."""
+    """In the OpenAPI document, too: exactly one of these fields is given, and not null."""
     given: list[JsonValue] = [
         {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
     ]
@@ -59,7 +61,7 @@ def _one_of(*names: str) -> ConfigDict:
 
 
 class PlanBody(Body):
-    """A change, or a list of changes that is one, and how gently it shall be made (default: all at once)."""
+    """A change, or a list of changes that is one, and its strategy (default: all at once)."""
 
     model_config = _one_of("change", "changes")
 
@@ -78,11 +80,7 @@ class PlanBody(Body):
 
 
 class ReconfigureBody(Body):
-    """A change, a list of changes that is one, or a plan that POST /plan answered.
-
-    at: the timestep that it holds from, a time of the stream (ISO 8601 with its zone), or an event time. supersede: in
-    place of what is still open for the same operators. cause: who asks and why, for the history.
-    """
+    """A change, a list of changes that is one, or a plan that POST /plan answered."""
 
     model_config = _one_of("change", "changes", "plan")
 
@@ -90,9 +88,18 @@ class ReconfigureBody(Body):
     changes: Several | None = None
     plan: PlanFile | None = None
     strategy: OneStrategy | None = None
-    at: Timestep | Moment | AtEventTime | None = None
-    supersede: bool = False
-    cause: Words = "asked for over HTTP"
+    at: Annotated[
+        Timestep | Moment | AtEventTime | None,
+        Field(
+            description="From when it holds: a timestep, a time of the stream (ISO 8601), or an event time."
+        ),
+    ] = None
+    supersede: Annotated[
+        bool, Field(description="Take the place of open changes of the same operators.")
+    ] = False
+    cause: Annotated[Words, Field(description="Who requests it and why, for the history.")] = (
+        "asked for over HTTP"
+    )
 
     @model_validator(mode="after")
     def _one(self) -> ReconfigureBody:
@@ -100,38 +107,38 @@ class ReconfigureBody(Body):
         return self
 
     def asked(self) -> Change | Plan:
-        """The change, or the plan. Raises RefusedError for a plan with another strategy, or of the program."""
+        """The change, or the plan. Raises RefusedError for another strategy, or a plan that switches the program."""
         if self.plan is None:
             return _asked(self.change, self.changes)
         if self.strategy is not None and self.strategy != self.plan.strategy:
-            msg = f"the plan was made for {self.plan.strategy}: leave the strategy away, or plan again"
+            msg = f"the plan was made for {self.plan.strategy}: omit the strategy, or plan again"
             raise RefusedError(msg)
         check_replayable(self.plan)
         return self.plan
 
     def when(self) -> int | datetime | EventMoment | None:
-        """From when on; None = as soon as possible."""
+        """From when it holds; None = as soon as possible."""
         at = self.at
         return watermark(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
 
 
 class AbortBody(Body):
-    """Why a reconfiguration is to end, for the history."""
+    """Why a reconfiguration is aborted, for the history."""
 
     reason: Words = "asked for over HTTP"
 
 
 class Accepted(BaseModel):
-    """A reconfiguration was accepted, and journalled. id: what it is called from now on."""
+    """A reconfiguration was accepted and journalled."""
 
-    id: str
+    id: Annotated[str, Field(description="Id of the reconfiguration.")]
 
 
 class Failure(BaseModel):
-    """What went wrong. error: its kind; message: what to do next."""
+    """What went wrong."""
 
-    error: str
-    message: str
+    error: Annotated[str, Field(description="Kind of the error.")]
+    message: Annotated[str, Field(description="What is wrong, and what to do next.")]
 
 
 def _exactly_one(**given: object) -> None:

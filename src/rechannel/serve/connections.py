@@ -1,7 +1,8 @@
-"""Connections that ask nothing: each is an open file of the driver's process, and needs no token.
+"""Limits for silent connections: each is an open file of the driver's process, and needs no token.
 
-uvicorn begins to count with the first answer. Here a request's head has to be whole soon after the connection is made,
-or after the answer before it, however its bytes drip; and there are only so many connections at a time.
+uvicorn starts its timeout with the first response. Here the head of a request must be complete soon after the
+connection is made, or after the previous response, however slowly its bytes arrive; and the number of connections is
+limited.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ HEAD_SECONDS = 10.0
 """How long the first line and the headers of a request may take to arrive."""
 
 MOST_CONNECTIONS = 256
-"""At a time. The next one takes the place of the one that has been silent for longest."""
+"""Open connections at a time. One more closes the one that has been silent for longest."""
 
 
 class Impatient(H11Protocol):
-    """One connection."""
+    """One connection with a deadline."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        """As uvicorn makes it."""
+        """Take the arguments of uvicorn's protocol."""
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._silent_since = 0.0
@@ -32,12 +33,12 @@ class Impatient(H11Protocol):
 
     @property
     def silent_since(self) -> float | None:
-        """Since when no request of it is being answered; None while one is."""
+        """Time since which it has no request in progress; None while it has one."""
         asks = self.conn.their_state is not h11.IDLE and not self.transport.is_closing()
         return None if asks or self.transport.get_write_buffer_size() else self._silent_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count its time from the beginning."""
+        """Start the deadline of the first request."""
         super().connection_made(transport)
         self._watch()
         others = [one for one in self.connections if isinstance(one, Impatient) and not one._ended]
@@ -45,17 +46,17 @@ class Impatient(H11Protocol):
             self._make_room(others)
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request may make it whole, or not."""
+        """Stop the deadline if this completes the head of a request."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """The next request is waited for."""
+        """Start the deadline of the next request."""
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Cancel the deadline."""
         self._forget()
         super().connection_lost(exc)
 
@@ -68,7 +69,7 @@ class Impatient(H11Protocol):
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._late)
 
     def _late(self) -> None:
-        """Its time is up, unless it is still taking the answer before."""
+        """Close the connection, unless the client is still reading the previous response."""
         left = self.transport.get_write_buffer_size()
         if left and (not self._untaken or left < self._untaken):
             self._untaken = left
@@ -82,13 +83,13 @@ class Impatient(H11Protocol):
             self._deadline = None
 
     def _make_room(self, there: list[Impatient]) -> None:
-        """End the one that has been silent for longest; this one, where all others are being answered."""
+        """Close the connection that has been silent for longest; this one, if all others have requests."""
         others = [(one.silent_since, one) for one in there if one is not self]
         silent = [(since, one) for since, one in others if since is not None]
         _, ended = min(silent, key=lambda pair: pair[0], default=(None, self))
         ended._end()
 
     def _end(self) -> None:
-        # It is gone only when the loop comes round: until then it counts no more.
+        # The loop removes it later; until then it no longer counts.
         self._ended = True
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""What is told of a job, from what its handle knows, as plain JSON values."""
+"""Facts of a job for the routes, as plain JSON values, from its handle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rechannel.version import __version__
 
 
 def status_of(job: RunningJob) -> dict[str, Any]:
-    """How the job is, how its operators are cut, and how far its sources are read."""
+    """Status of the job, its operators, and the offsets of its sources."""
     return {
         **job.status.to_dict(),
         "version": __version__,
@@ -37,12 +37,12 @@ def operators_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
 
 
 def history_of(job: RunningJob, last: int) -> list[dict[str, Any]]:
-    """The newest so many reconfigurations, oldest first, with what they have still to move."""
+    """The newest reconfigurations, oldest first, with the number of bins that they still have to move."""
     return [_with_what_is_left(job, body) for body in job.history(last)]
 
 
 def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
-    """Those that are not over."""
+    """Reconfigurations that are not finished."""
     return [
         _with_what_is_left(job, body)
         for body in (each.summary() for each in job.open_reconfigurations)
@@ -50,13 +50,13 @@ def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
 
 
 def one_of(job: RunningJob, id_: str) -> dict[str, Any]:
-    """One of them. Raises NotReadyError when there is none of that id."""
+    """The reconfiguration of an id. Raises NotReadyError if there is none."""
     return _with_what_is_left(job, job.reconfiguration(id_).summary())
 
 
 def _with_what_is_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:
     left, is_open = 0, one.phase in OPEN
     if is_open:
-        with suppress(NotReadyError):  # it has just ended, and many others since
+        with suppress(NotReadyError):  # it has just ended, and the journal no longer keeps it
             left = sum(len(step.moves) for step in Reconfiguration(job, one.id).record.left)
     return {**one.to_dict(), "open": is_open, "bins_left": left}

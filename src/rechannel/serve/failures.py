@@ -1,4 +1,4 @@
-"""What an error is over HTTP: a status, a kind, and its own words."""
+"""Errors over HTTP: a status, a kind, and the message."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rechannel.errors import (
 
 
 class MalformedError(RefusedError):
-    """A body is not what the route takes; the message names the field."""
+    """The body is invalid; the message names the field."""
 
 
 class ForbiddenError(RefusedError):
-    """The client may not have this, whatever the state of the job."""
+    """The request is forbidden, whatever the state of the job."""
 
 
 class NoSuchError(NotReadyError):
-    """The address names a thing that is not there."""
+    """The path names something that does not exist."""
 
 
 class EndedError(RefusedError):
@@ -47,7 +47,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (DamagedStateError, 500, "damaged_state"),
     (RechannelError, 500, "failed"),
 )
-"""The first row that fits counts."""
+"""Status and kind by class of the error; the first match counts."""
 
 
 class _Lives(Protocol):
@@ -70,8 +70,8 @@ def status_of(error: Exception) -> tuple[int, str]:
 
 @contextmanager
 def while_it_runs(job: _Lives) -> Iterator[None]:
-    """Work that only a running job does. Raises EndedError when it runs no more, even if it ended meanwhile."""
-    msg = f"job {job.name!r} has ended: start it again, then ask it"
+    """Raise EndedError if the job has ended, or if it ends within the block."""
+    msg = f"job {job.name!r} has ended: start it again, then repeat the request"
     if not job.is_active:
         raise EndedError(msg)
     try:
@@ -84,7 +84,7 @@ def while_it_runs(job: _Lives) -> Iterator[None]:
 
 @contextmanager
 def named_in_the_address() -> Iterator[None]:
-    """What is not there was asked for by its address: raises NoSuchError in place of NotReadyError."""
+    """Raise NoSuchError in place of NotReadyError: the path names what is missing."""
     try:
         yield
     except NotReadyError as error:

@@ -1,4 +1,4 @@
-"""The door: every request passes here before any route sees it (an ASGI application around another one)."""
+"""Authentication of every request before it reaches a route: an ASGI application around another one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BODY_SECONDS = 30.0
 """How long a body may take to arrive."""
 
 MOST_THROWN_AWAY = 8 * MOST_BYTES
-"""A client hears that its body is too large once it has sent it: so much of it is read and dropped."""
+"""Bytes of a body that is too large that are read and dropped: clients read a response only after sending."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An answer of the door itself."""
+    """A response of the guard itself."""
 
     status: int
     error: str
@@ -37,17 +37,19 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Who may come in. bound: the host that the server was given. token: what has to be said.
-
-    local: whether only who calls this machine by a name of its own may ask, and no page of another origin.
-    """
+    """Which requests are let through."""
 
     bound: str
+    """The host that the server was bound to."""
+
     token: str
+    """The token that every request carries."""
+
     local: bool
+    """Whether the Host must be loopback or `bound`, and the Origin the same."""
 
     def refuse(self, method: str, headers: list[tuple[str, str]]) -> Refusal | None:
-        """Why a request is refused, or None. headers: names in lower case."""
+        """The response to a refused request, or None. headers: names in lower case."""
 
         def all_of(name: str) -> list[str]:
             return [value for key, value in headers if key == name]
@@ -61,8 +63,8 @@ class Rules:
                 status=401,
                 error="unauthorized",
                 message=(
-                    "this job needs its token, as `Authorization: Bearer TOKEN`: the one that it was served with,"
-                    " or server.token, which commands of the same user on the same machine find by themselves"
+                    "this job needs its token, as `Authorization: Bearer TOKEN`: the one given to job.serve(),"
+                    " or server.token, which commands of the same user on the same machine find themselves"
                 ),
                 headers=(("WWW-Authenticate", "Bearer"),),
             )
@@ -80,7 +82,7 @@ class Rules:
     def _from_a_stranger(self, hosts: list[str], origins: list[str]) -> Refusal | None:
         if len(hosts) != 1 or not names_itself(hosts[0], self.bound):
             message = (
-                "the Host of the request is another: ask by the address that the job is served at"
+                "the Host of the request is another one: use the address that the job is served at"
             )
             return Refusal(status=403, error="forbidden", message=message)
         if not all(is_same_origin(origin, hosts[0]) for origin in origins):
@@ -90,15 +92,15 @@ class Rules:
 
 
 class Guard:
-    """Lets through what the rules admit, with a body that is whole and not too large."""
+    """Passes on the requests that the rules allow, with a complete body of limited size."""
 
     def __init__(self, app: App, rules: Rules) -> None:
-        """Before this application."""
+        """Guard this application."""
         self._app = app
         self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
@@ -122,7 +124,7 @@ class Guard:
 
 
 async def _body(receive: Receive) -> bytes | Refusal | None:
-    """The whole body; why it is refused; None where the client has gone."""
+    """The whole body, or the response to a refused one; None if the client has disconnected."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -148,7 +150,7 @@ async def _body(receive: Receive) -> bytes | Refusal | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that was read already."""
+    """A `receive` that returns a body that has been read."""
     given = False
 
     async def first_the_body() -> Message:

@@ -1,7 +1,7 @@
-"""The figures of a job for Prometheus: read from the job at every request, held nowhere else.
+"""Metrics of a job for Prometheus, read from the job at every request and stored nowhere else.
 
-What happens is told in counters and histograms since the driver started, how things are in gauges. Names end in their
-unit; every one bears the job's name. (`job` itself is the label that Prometheus gives to what it asks.)
+Counters and histograms count since the driver started; gauges show the present state. Names end in their unit, and
+every metric has the job's name as a label. (`job` itself is the label that Prometheus gives to its target.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rechannel.telemetry.totals import BOUNDS, Histogram, Sums
 JOB = "job_name"
 
 TROUBLES = ("lease", "housekeeping", "timestep", "sources")
-"""Topics of troubles that any job may have."""
+"""Topics of troubles that every job can have."""
 
 _OF_OPERATORS = (
     ("rows_in", "rechannel_operator_rows_in", "Rows that came in."),
@@ -40,25 +40,25 @@ _OF_OPERATORS = (
 
 
 def registry_of(job: RunningJob) -> CollectorRegistry:
-    """A registry of its own: what else the process measures is not the job's."""
+    """A registry of its own, without the other metrics of the process."""
     registry = CollectorRegistry()
     registry.register(JobCollector(job))
     return registry
 
 
 class JobCollector(Collector):
-    """Looks at a job."""
+    """Reads the metrics of a job."""
 
     def __init__(self, job: RunningJob) -> None:
-        """At this one."""
+        """Read this job."""
         self._job = job
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing ahead of time: a registry would otherwise look at the job to find the names."""
+        """Nothing: otherwise the registry would collect once to find the names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """All figures as they are now."""
+        """All metrics at present."""
         yield from _state(self._job)
         yield from _sums(self._job.name, self._job.totals)
         yield from _operators(self._job)

@@ -1,7 +1,7 @@
 """From the bytes of a request to a checked value. Pure.
 
-JSON is read strictly: "8" is no number, true is none either, unknown fields are refused. What is no change
-and no plan never reaches the driver, whose thread must not stumble.
+JSON is read strictly: neither "8" nor true is a number, and unknown fields are refused. An invalid change or plan never
+reaches the driver's thread.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rechannel.serve.failures import MalformedError
 V = TypeVar("V", bound=BaseModel)
 
 MOST_BYTES = 8_000_000
-"""Of a body."""
+"""Size of a body."""
 
 MOST_VALUES = 1_000_000
-"""Of a body: what each of them would cost as a Python object is more than its byte."""
+"""Values in a body: as Python objects they take far more memory than as text."""
 
 MOST_COMPLAINTS = 20
 """Wrong fields that a message names one by one."""
 
 MOST_DIGITS = 20
-"""Of a whole number: hashes are numbers of 64 bits, nothing is larger."""
+"""Digits of an integer: hashes have 64 bits, and no number is larger."""
 
 
 def read_body(kind: type[V], raw: bytes) -> V:
@@ -50,7 +50,7 @@ def complaints(error: ValidationError) -> str:
 
 
 def _check_json(text: bytes) -> None:
-    """Refuse what is no JSON, and JSON whose numbers or depth cannot be meant."""
+    """Refuse invalid JSON, and JSON whose numbers or depth are beyond any field."""
     if text.count(b",") > MOST_VALUES:
         msg = f"the body holds more than {MOST_VALUES} values"
         raise MalformedError(msg)
@@ -66,7 +66,7 @@ def _check_json(text: bytes) -> None:
         msg = "the body is nested too deeply"
         raise MalformedError(msg) from None
     except ValueError as error:
-        msg = f"the body is no JSON: {error}"
+        msg = f"the body is not JSON: {error}"
         raise MalformedError(msg) from None
 
 
@@ -74,9 +74,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            msg = (
-                f"the member {name[:100]!r} is there twice: readers differ in which of them counts"
-            )
+            msg = f"the member {name[:100]!r} is given twice: parsers differ in which one counts"
             raise MalformedError(msg)
         made[name] = value
     return made
@@ -84,7 +82,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole(digits: str) -> Any:
     if len(digits.lstrip("-")) > MOST_DIGITS:
-        msg = f"the number {digits[:MOST_DIGITS]}... has {len(digits)} digits: no field takes it"
+        msg = f"the number {digits[:MOST_DIGITS]}... has {len(digits)} digits, more than any field takes"
         raise MalformedError(msg)
     return int(digits)
 
@@ -92,6 +90,6 @@ def _whole(digits: str) -> Any:
 def _finite(text: str) -> Any:
     number = float(text)
     if not math.isfinite(number):
-        msg = f"{text[:MOST_DIGITS]} is no number that JSON has, or too large for any field"
+        msg = f"{text[:MOST_DIGITS]} is not a JSON number, or too large for any field"
         raise MalformedError(msg)
     return number

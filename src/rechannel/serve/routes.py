@@ -28,34 +28,37 @@ _WRONG: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure, "description": words}
     for status, words in (
         (401, "The token is missing or wrong."),
-        (403, "The Host or the Origin is another, or a function of a module that is not allowed."),
+        (403, "The Host or the Origin is not allowed, or the module of a function."),
         (404, "There is no such operator or reconfiguration."),
         (408, "The body did not arrive in time."),
-        (409, "Refused: the message says why, and what would be accepted. Nothing has happened."),
+        (
+            409,
+            "Refused: the message has the reason, and what would be accepted. Nothing has happened.",
+        ),
         (410, "The job has ended."),
         (413, "The body is too large."),
-        (415, "The body is not said to be JSON."),
+        (415, "The Content-Type is not JSON."),
         (422, "The body, or a parameter, is malformed: the message names the field."),
         (500, "The job itself is in trouble."),
         (503, "Ask again later."),
     )
 }
 _ANY: dict[int | str, dict[str, Any]] = {status: _WRONG[status] for status in (401, 403, 422, 500)}
-"""What may be wrong with every request."""
+"""What may be wrong with any request."""
 
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "In its text format.",
+        "description": "In the text format of Prometheus.",
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
 }
 
 _QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
-"""Parameters by route; no other route has any."""
+"""Parameters by route; other routes have none."""
 
 
 def _known(request: Request) -> None:
-    """A dependency: who misspells a parameter hears of it. Raises MalformedError."""
+    """A dependency: refuse unknown parameters. Raises MalformedError."""
     there = _QUERIES.get(request.url.path, ())
     for name in request.query_params:
         if name not in there:
@@ -73,7 +76,7 @@ def _body(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
 
 
 def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """The body in the OpenAPI document: FastAPI does not see what a dependency reads."""
+    """The body in the OpenAPI document: FastAPI does not see the body that a dependency reads."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {
         "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
@@ -81,19 +84,21 @@ def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
 
 
 def watching(job: RunningJob) -> APIRouter:
-    """What changes nothing."""
+    """Routes that change nothing."""
     routes = APIRouter(tags=["watch"], responses=_ANY, dependencies=[Depends(_known)])
     registry = registry_of(job)
 
-    @routes.get("/status", summary="How the job is, its operators, how far its sources are read")
+    @routes.get(
+        "/status", summary="Status of the job, its operators, and the offsets of its sources"
+    )
     def status() -> dict[str, Any]:
         return facts.status_of(job)
 
-    @routes.get("/configuration", summary="What the next timestep runs under, bin by bin")
+    @routes.get("/configuration", summary="The configuration of the next timestep, bin by bin")
     def configuration() -> dict[str, Any]:
         return dict(encode(job.configuration))
 
-    @routes.get("/progress", summary="Facts of the last committed timesteps, oldest first")
+    @routes.get("/progress", summary="Progress of the last committed timesteps, oldest first")
     def progress(recent: Annotated[int, Query(ge=0, le=1000)] = 20) -> dict[str, Any]:
         known = [each.to_dict() for each in job.recent_progress]
         return {"last": known[-1] if known else None, "recent": known[-recent:] if recent else []}
@@ -119,7 +124,7 @@ def watching(job: RunningJob) -> APIRouter:
             return facts.one_of(job, id)
 
     @routes.get(
-        "/metrics", summary="Figures for Prometheus", response_class=Response, responses=_TEXT
+        "/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_TEXT
     )
     def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
@@ -128,12 +133,12 @@ def watching(job: RunningJob) -> APIRouter:
 
 
 def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
-    """What asks for changes. allowed: modules whose functions may be named."""
+    """Routes that request changes. allowed: modules whose functions may be named."""
     routes = APIRouter(tags=["change"], responses=_WRONG, dependencies=[Depends(_known)])
 
     @routes.post(
         "/plan",
-        summary="What a change would do: operators, tasks, bins, bytes, timesteps. Nothing happens",
+        summary="Show what a change would do: operators, tasks, bins, bytes, timesteps. It changes nothing",
         openapi_extra=_told(PlanBody),
     )
     def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
@@ -162,7 +167,7 @@ def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
 
     @routes.post(
         "/reconfigurations/{id}/abort",
-        summary="End one that has not begun, or lead one back that is under way",
+        summary="End a reconfiguration that has not begun, or lead back one that has",
         openapi_extra=_told(AbortBody, required=False),
     )
     def abort(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXTRA = ("fastapi", "uvicorn", "prometheus_client")
 LINGER_SECONDS = 2.0
-"""A job that has ended is still told of for so long, to those who watch it."""
+"""How long the server still answers after the job has ended, for clients that poll it."""
 
 CLOSE_SECONDS = 10.0
 _ATTENTION_SECONDS = 0.1
@@ -38,11 +38,11 @@ class Server:
         token: str,
         token_file: Path | None,
     ) -> None:
-        """Start the threads; `listener` listens already. token_file: goes when the server ends."""
+        """Start the threads. listener: already listens. token_file: removed when the server ends."""
         self.token = token
-        """What every request must bear."""
+        """The token that every request must carry."""
         self.token_file = token_file
-        """Where a token lies that was made for this server; None for one that was given."""
+        """File with the token that was made for this server; None for a token that was given."""
         self._job = job
         self._server = server
         self._listener = listener
@@ -61,7 +61,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it answers, such as http://127.0.0.1:8520."""
+        """Its address, such as http://127.0.0.1:8520."""
         wildcard = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         host = wildcard.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
@@ -72,14 +72,14 @@ class Server:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Answer what was asked, and end. The job goes on."""
+        """Answer the requests that have arrived, and end. The job continues."""
         self._closed.set()
         self._server.should_exit = True
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
 
     def __enter__(self) -> Self:
-        """For `with`: closed at its end."""
+        """Return itself; closed at the end of the `with`."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,7 +87,7 @@ class Server:
         self.close()
 
     def __repr__(self) -> str:
-        """Where it serves what."""
+        """Job and address."""
         return f"<Server of {self._job.name!r} at {self.url}{'' if self.is_open else ', closed'}>"
 
     def _serve(self) -> None:
@@ -118,10 +118,10 @@ def serve(
 ) -> Server:
     """Serve a running job over HTTP, in a thread.
 
-    port: 0 takes a free one. token: what every request must bear; without one, it is made (by `words`) and left in a
-    file that this user's commands find. allow: modules whose functions may be named from outside.
-    Raises SetUpError without the extra `serve`; RefusedError when the port is taken, the token's file cannot be
-    written, or the job does not run.
+    port: 0 takes a free one. token: what every request must carry; without one, `words` makes it, and it is written to
+    a file that this user's commands find. allow: modules whose functions requests may name.
+    Raises SetUpError without the extra `serve`; RefusedError if the port is taken, the token's file cannot be written,
+    or the job does not run.
     """
     require_extra()
     import uvicorn
@@ -132,7 +132,7 @@ def serve(
     from rechannel.serve.guard import Rules
 
     if not job.is_active:
-        msg = f"job {job.name!r} does not run: start it, then serve it"
+        msg = f"job {job.name!r} is not running: start it, then serve it"
         raise RefusedError(msg)
     allowed = Allowed(modules=tuple(allow) if not isinstance(allow, str) else (allow,))
     if token is not None:
@@ -157,18 +157,18 @@ def serve(
 
 
 def _leave(listener: socket.socket, token: str) -> Path:
-    """Leave a token for this user's commands. Raises RefusedError, and lets go of the socket."""
+    """Write a token for this user's commands. Raises RefusedError, and closes the socket."""
     host, port = listener.getsockname()[:2]
     try:
         return leave_token(host, port, token)
     except (OSError, RefusedError) as error:
         listener.close()
-        msg = f"the token cannot be left where commands find it ({error}); give one: job.serve(token=...)"
+        msg = f"the token cannot be written where commands find it ({error}); give one: job.serve(token=...)"
         raise RefusedError(msg) from error
 
 
 def require_extra() -> None:
-    """Raise SetUpError, saying what to install, unless the extra `serve` is there."""
+    """Raise SetUpError, naming what to install, unless the extra `serve` is installed."""
     missing = [name for name in EXTRA if find_spec(name) is None]
     if missing:
         msg = f"serving a job needs {', '.join(missing)}: pip install 'rechannel[serve]'"

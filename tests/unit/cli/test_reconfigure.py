@@ -43,7 +43,7 @@ def test_waiting_for_the_end(rechannel, url, job):
         0, ["Reconfiguration r1 is done: 128 bins moved in timesteps 2 to 2."],
     )  # fmt: skip
     again = rechannel("reconfigure", url, "rescale", "users", "--tasks", 4, "--wait", "--json")
-    assert (again.code, json.loads(again.out)["reason"]) == (0, "it was so already")
+    assert (again.code, json.loads(again.out)["reason"]) == (0, "nothing had to change")
 
 
 def test_what_ends_otherwise_than_done_is_a_bad_answer(rechannel, url, job):

@@ -15,7 +15,7 @@ from rechannel.reconfigure import steps as steps_module
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.together import Together
 from rechannel.reconfigure.coordination import KEPT, KEPT_BYTES, Coordination, Now
-from rechannel.reconfigure.coordinator import NEAR, beginning, border, settled, soon
+from rechannel.reconfigure.coordinator import NEAR, beginning, decide, settled, soon
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
 from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.moment import EventMoment, watermark
@@ -99,19 +99,19 @@ def test_what_began_before_earlier_ones_is_judged_before_them():
 
 
 def test_a_timestep_and_a_time_are_too_much():
-    with pytest.raises(RefusedError, match="give one of them"):
+    with pytest.raises(RefusedError, match="a change has one moment"):
         Paper().ask(ALL_TO_1, at=5, at_ms=5)
-    with pytest.raises(RefusedError, match="give one of them"):
+    with pytest.raises(RefusedError, match="a change has one moment"):
         Paper().ask(ALL_TO_1, at=5, at_event=EventMoment(us=5))
 
 
 def test_a_change_for_the_past_is_refused_with_what_is_possible():
     paper = Paper(timestep=5, time_ms=100)
     with pytest.raises(
-        RefusedError, match="timestep 4 has begun already; the next possible one is 5"
+        RefusedError, match="timestep 4 has already begun; the next possible one is 5"
     ):
         paper.ask(ALL_TO_1, at=4)
-    with pytest.raises(RefusedError, match="time 99 ms is over: the stream is at 100 ms"):
+    with pytest.raises(RefusedError, match="time 99 ms has passed: the stream is at 100 ms"):
         paper.ask(ALL_TO_1, at_ms=99)
     paper.ask(ALL_TO_1, at=5)
     paper.ask(ALL_TO_1, at_ms=100)
@@ -157,7 +157,7 @@ def test_what_is_so_already_is_done_at_once():
     paper.ask(changes.move("counts", 0, 0))
     assert paper.step() == [[]]
     record = paper.state.find("r1")
-    assert (record.phase, record.reason) == (Phase.DONE, "it was so already")
+    assert (record.phase, record.reason) == (Phase.DONE, "nothing had to change")
     assert record.last_timestep is None
 
 
@@ -275,13 +275,13 @@ def test_whose_event_time_counts():
 
 
 def test_an_event_time_that_is_over_or_that_nobody_has_is_refused():
-    with pytest.raises(RefusedError, match="no operator of this job goes by event time"):
+    with pytest.raises(RefusedError, match="no operator of this job has event time"):
         Paper().ask(ALL_TO_1, at_event=EventMoment(us=1))
     paper = Paper(event_times={"counts": 3_000_000})
-    with pytest.raises(RefusedError, match=r"'sums' does not go by event time.*\['counts'\]"):
+    with pytest.raises(RefusedError, match=r"'sums' has no event time.*\['counts'\]"):
         paper.ask(ALL_TO_1, at_event=EventMoment(us=1, operators=("sums",)))
     two = datetime(1970, 1, 1, 2, 0, 2, tzinfo=timezone(timedelta(hours=2)))
-    with pytest.raises(RefusedError, match=r"00:00:02.* is over: it has come to .*00:00:03"):
+    with pytest.raises(RefusedError, match=r"00:00:02.* has passed: it has come to .*00:00:03"):
         paper.ask(ALL_TO_1, at_event=watermark(two))
     paper.event_times["counts"] = ENDED
     with pytest.raises(RefusedError, match="come to the end"):
@@ -301,7 +301,7 @@ def test_when_nobody_can_tell_the_event_time_any_more_the_change_fails():
     paper.event_times.clear()
     paper.step()
     record = paper.state.find("r1")
-    assert (record.phase, "nothing tells of event time" in record.reason) == ("failed", True)
+    assert (record.phase, "no operator reports event time" in record.reason) == ("failed", True)
 
 
 def test_until_then_it_blocks_nobody():
@@ -412,7 +412,7 @@ def test_a_budget_that_has_shrunk_cuts_steps_that_are_planned():
     paper = Paper(size=10.0)
     paper.ask(ALL_TO_1, strategies.batched(2, budget_bytes=20))
     paper.step()
-    (stepped,) = border(paper.state, replace(paper.now, budget=lambda _: 10.0)).steps
+    (stepped,) = decide(paper.state, replace(paper.now, budget=lambda _: 10.0)).steps
     assert stepped.moves == 1
 
 
@@ -450,7 +450,7 @@ def test_bins_without_state_move_beside_whatever_others_move():
     paper.ask(ALL_TO_1)
     paper.ask(changes.move("sums", [0, 1], 1), strategies.batched(budget_bytes=5))
     sizes = Sizes(bins={"counts": sized(paper.configuration, 10.0).bins["counts"]})
-    assert [s.id for s in border(paper.state, replace(paper.now, sizes=sizes)).steps] == [
+    assert [s.id for s in decide(paper.state, replace(paper.now, sizes=sizes)).steps] == [
         "r1",
         "r2",
     ]
@@ -474,7 +474,7 @@ def test_a_look_at_an_idle_stream_counts_as_a_timestep_of_a_gap(turns):
     paper = Paper()
     paper.ask(ALL_TO_1, strategies.fluid(gap=2))
     paper.step()
-    made = border(paper.state, replace(paper.now, turns={"r1": turns})).steps
+    made = decide(paper.state, replace(paper.now, turns={"r1": turns})).steps
     assert bool(made) == (turns >= 2)
 
 
@@ -535,7 +535,7 @@ def test_what_this_driver_cannot_begin_fails_at_its_border():
     paper = Paper()
     paper.ask(program(2))
     paper.ask(changes.set_interval(7))
-    decision = border(paper.state, paper.now, lambda r: "no functions" if r.id == "r1" else None)
+    decision = decide(paper.state, paper.now, lambda r: "no functions" if r.id == "r1" else None)
     assert [(event.id, event.reason) for event in decision.events[:1]] == [("r1", "no functions")]
     assert [step.id for step in decision.steps] == ["r2"]
     assert (decision.configuration.dataflow, decision.configuration.interval_ms) == (1, 7)
@@ -546,9 +546,9 @@ def test_a_program_that_began_is_not_led_back_and_not_superseded():
     change = [program(2), ALL_TO_1]
     paper.ask(change, strategies.fluid())
     paper.step()
-    with pytest.raises(RefusedError, match="r1 has exchanged the program"):
+    with pytest.raises(RefusedError, match="r1 has switched the program"):
         paper.abort("r1")
-    with pytest.raises(RefusedError, match="r1 has exchanged the program"):
+    with pytest.raises(RefusedError, match="r1 has switched the program"):
         paper.ask(changes.rescale("counts", 4), supersede=True)
     assert paper.phases() == {"r1": "moving"}
 
@@ -617,7 +617,7 @@ def test_a_rescale_that_failed_half_way_is_asked_for_again():
     assert counted(paper) == [2, 2, 2, 2]
     paper.ask(changes.rescale("counts", 4))
     paper.step()
-    assert paper.state.find("r3").reason == "it was so already"
+    assert paper.state.find("r3").reason == "nothing had to change"
 
 
 def test_where_there_is_nothing_to_supersede_it_is_a_change_like_any_other():
@@ -714,7 +714,9 @@ def test_one_that_has_made_its_last_step_cannot_be_aborted():
     paper = Paper(drained=False)
     paper.ask(ALL_TO_1)
     paper.begin()
-    with pytest.raises(RefusedError, match="r1 has made its last step; ask for the change back"):
+    with pytest.raises(
+        RefusedError, match="r1 has made its last step; request the opposite change"
+    ):
         paper.abort("r1")
     paper.commit()
     assert paper.phase("r1") == "done"
@@ -820,7 +822,7 @@ def test_a_step_that_does_not_fit_any_more_ends_it_and_what_was_done_stays():
     assert paper.step() == [[]]
     record = paper.state.find("r1")
     assert record.phase is Phase.FAILED
-    assert "its next step does not fit any more (operator 'counts' has no bin" in record.reason
+    assert "its next step no longer fits (operator 'counts' has no bin" in record.reason
     assert (len(record.taken), paper.configuration) == (1, before)
 
 
@@ -868,7 +870,7 @@ def test_a_plan_for_another_configuration_is_refused():
     paper = Paper()
     steps = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0).steps
     paper.ask(changes.move("counts", 0, 1))
-    with pytest.raises(RefusedError, match=r"made for another configuration .* plan again"):
+    with pytest.raises(RefusedError, match=r"does not fit the present configuration .* plan again"):
         paper.ask(ALL_TO_1, steps=steps)
     assert list(paper.phases()) == ["r1"]
 
@@ -877,7 +879,7 @@ def test_a_plan_that_leads_elsewhere_than_its_change_is_refused():
     paper = Paper()
     steps = plan(paper.state, ALL_TO_1, strategies.fluid(), paper.now, 1.0).steps
     for wrong in (steps[1:], ()):
-        with pytest.raises(RefusedError, match=r"leads elsewhere .* plan again"):
+        with pytest.raises(RefusedError, match=r"no longer lead to where .* plan again"):
             paper.ask(ALL_TO_1, steps=wrong)
 
 
@@ -902,7 +904,7 @@ def test_a_plan_that_is_nonsense_is_refused(assign):
 def test_a_plan_that_sets_a_field_again_and_again_is_refused():
     """Each time costs as much as there are bins."""
     more = Step(first=(Assign(operator="counts", name="tasks", value=3),))
-    with pytest.raises(RefusedError, match=r"several times; plan again"):
+    with pytest.raises(RefusedError, match=r"more than once; plan again"):
         Paper().ask(changes.rescale("counts", 3), steps=(more, more))
 
 

@@ -82,7 +82,7 @@ def test_a_bin_that_is_too_hot_for_any_task_is_told():
         assert Plan.from_json(made.to_json()) == made
     paper.ask(changes.rebalance("counts"))
     paper.step()
-    assert re.match(f"it was so already; operator {told}", paper.state.find("r1").reason)
+    assert re.match(f"nothing had to change; operator {told}", paper.state.find("r1").reason)
     paper.facts = Facts(loads={"counts": (1.0,) * 8})
     assert planned(changes.rebalance("counts"), paper=paper).advice == ()
     paper.facts = Facts(loads={"counts": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0)})

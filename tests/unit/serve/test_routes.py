@@ -221,7 +221,7 @@ def test_a_method_that_is_not_for_a_route_is_told_which_are(server):
 def test_timesteps_that_are_over_are_refused(ask):
     status, answer = ask("POST", "/reconfigure", {"change": RESCALE, "at": 0})
     assert (status, answer["error"]) == (409, "refused")
-    assert "has begun already" in answer["message"]
+    assert "has already begun" in answer["message"]
 
 
 def test_a_job_that_has_ended_says_so(ask, clicks):

@@ -20,7 +20,7 @@ Then: TypeAlias = Callable[..., None]
 """What happens with a change: takes it as JSON, then the options of the command."""
 
 LEFT_OUT = ("assign_workload",)
-"""Changes without a sub-command: nobody types a whole routing."""
+"""Changes without a sub-command: a whole routing is too long to type."""
 
 UNNAMED = "--plan"
 """The command of a group for an option in place of a command's name."""

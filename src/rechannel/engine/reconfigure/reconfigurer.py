@@ -28,7 +28,7 @@ from rechannel.reconfigure.coordination import Coordination, Now, finished
 from rechannel.reconfigure.coordinator import (
     Decision,
     beginning,
-    border,
+    decide,
     may_plan,
     resume,
     settled,
@@ -204,7 +204,7 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        return border(self.coordination, self._at_border(place), self._preparer.impossible)
+        return decide(self.coordination, self._at_border(place), self._preparer.impossible)
 
     def _at_border(self, place: StreamPosition) -> Now:
         """Only what is planned at this border is judged by measurements; steps of plans are not."""
@@ -244,7 +244,7 @@ class Reconfigurer:
         if not self.coordination.open:
             return configuration, False
         now = replace(self._at_border(place), idle=True)
-        decision = border(self.coordination, now, self._preparer.impossible)
+        decision = decide(self.coordination, now, self._preparer.impossible)
         if decision.configuration.dataflow != configuration.dataflow:
             return configuration, False  # programs are exchanged at a border
         self.journal(decision)

@@ -36,13 +36,13 @@ class Cli:
     """Positional, instead of an option."""
 
     flag: str | None = None
-    """The option, where it is not `--field-name`."""
+    """The option, if it is not `--field-name`."""
 
     metavar: str | None = None
-    """Placeholder in the help, where it is not the field's name."""
+    """Placeholder in the help, if it is not the field's name."""
 
     help: str | None = None
-    """What to write, where that is not what the field holds."""
+    """What to write, if it differs from what the field holds."""
 
     read: Callable[[Any], Any] | None = None
     """Makes the value from the text; None = the type does."""

@@ -34,7 +34,7 @@ class Rescale(Change):
     """Run an operator, also one without state, with another number of tasks; as few bins move as balance allows.
 
     With the present number of tasks, it evens out what moves, a rebalancing or an aborted change left uneven
-    (`job.plan` shows what would move); an even placement stays as it is.
+    (`job.plan` shows what would move); an even placement does not change.
     """
 
     kind = "rescale"

@@ -123,7 +123,7 @@ def test_what_waits_to_put_a_task_on_an_executor_of_another_application_fails():
     again = made.on(cluster("two"))
     found = again.process.changes.coordination
     assert found.find("r1").reason == (
-        "rolled back: it names executors of another application; ask again"
+        "rolled back: it names executors of another Spark application; request it again"
     )
     assert [str(record.phase) for record in found.records] == ["failed", "waiting"]
     assert made.on(cluster("two")).process.changes.coordination.find("r2").open
