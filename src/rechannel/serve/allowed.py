@@ -67,7 +67,8 @@ class Allowed:
     def _function(self, path: str, find: Finder) -> Any:
         found = find(path)
         if path_of(found) != path:
-            msg = f"{path!r} is {path_of(found) or type(found).__name__!r}: name the function in the module that defines it"
+            what = path_of(found) or type(found).__name__
+            msg = f"{path!r} is {what!r}: name the function in the module that defines it"
             raise ForbiddenError(msg)
         return found
 

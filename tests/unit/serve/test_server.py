@@ -68,7 +68,7 @@ def test_its_threads_end(clicks):
 
 def test_a_stopped_job_is_not_served(clicks):
     clicks.running.stop()
-    with pytest.raises(RefusedError, match="does not run: start it, then serve it"):
+    with pytest.raises(RefusedError, match="is not running: start it, then serve it"):
         clicks.running.serve(port=0)
 
 
@@ -111,7 +111,9 @@ def test_a_job_whose_token_nobody_could_find_is_not_served(clicks, monkeypatch, 
     (tmp_path / "rechannel").mkdir()
     (tmp_path / "rechannel").chmod(0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(RefusedError, match=r"cannot be left where commands find it.*serve\(token="):
+    with pytest.raises(
+        RefusedError, match=r"cannot be written where commands find it.*serve\(token="
+    ):
         clicks.running.serve(port=0)
     assert list((tmp_path / "rechannel").iterdir()) == []
 
