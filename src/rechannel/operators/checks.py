@@ -19,7 +19,7 @@ def need_columns(what: str, wanted: Iterable[str], schema: pa.Schema) -> None:
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """'; did you mean ...?' and the known names."""
+    """Return the end of a message: '; did you mean ...?' and the known names."""
     lower = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
@@ -27,13 +27,13 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
 
 def split_keys(keys: tuple[str, ...], schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
-    """Key columns, in the order of the keys, and all others."""
+    """Return the key columns, in the order of the keys, and all others."""
     others = [field for field in schema if field.name not in keys]
     return pa.schema([schema.field(key) for key in keys]), pa.schema(others)
 
 
 def need_callable(function: object, operator: str, shape: str) -> None:
-    """Raise DataflowError that tells the shape where a function is none."""
+    """Raise DataflowError with the expected signature if `function` is not callable."""
     if not callable(function):
         msg = f"{operator} needs a function {shape}, not {type(function).__name__}"
         raise DataflowError(msg)

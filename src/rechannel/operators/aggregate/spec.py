@@ -62,7 +62,7 @@ class AggregateSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "aggregate"
 
     @property
@@ -103,10 +103,12 @@ class AggregateSpec(OperatorSpec):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReduceSpec(OperatorSpec):
-    """All rows of a key so far, combined two by two."""
+    """All rows of a key so far, combined two by two. See `reduce`."""
 
     function: Callable[[Any, Any], Any]
+    """(earlier, later) -> combined; associative."""
     rowwise: bool = False
+    """The function takes two rows, not two record batches."""
 
     def __post_init__(self) -> None:
         """Check that it can be called."""
@@ -128,7 +130,7 @@ class ReduceSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "reduce"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

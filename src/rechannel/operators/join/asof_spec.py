@@ -14,17 +14,18 @@ from rechannel.operators.spec import OperatorSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AsofSpec(OperatorSpec):
-    """Rows with the last one before them. See `kernels.asof`.
-
-    on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
-    both sides have.
-    """
+    """Left rows with the latest right row at or before their event time. See `asof`."""
 
     how: str
+    """left or inner."""
     on: tuple[tuple[str, str], ...]
+    """Names of the join keys, (left, right)."""
     times: tuple[str, str]
+    """Columns of event times, (left, right)."""
     tolerance_us: int | None = None
+    """The right row is at most this much earlier; None = any time."""
     suffix: str = "_right"
+    """Appended to columns of the right side whose name the left side has too."""
 
     @property
     def needs_time(self) -> bool:
@@ -33,7 +34,7 @@ class AsofSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "asof_join"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -1,7 +1,7 @@
 """`cogroup`: all rows of a key, of two streams, are handed to a function: when their window is complete, or, without
 windows, in the timestep in which they come.
 
-State: rows of both sides of windows that are not complete, as `kernels.groupwise` has them. Without windows there is
+State: rows of both sides of windows that are not complete, as `window.groupwise` has them. Without windows there is
 none: the function sees what comes together, as a function of a timestep's rows does. Null is a key like any other.
 """
 

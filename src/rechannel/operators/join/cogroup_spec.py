@@ -20,18 +20,19 @@ from rechannel.operators.window.logic import END
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CogroupSpec(OperatorSpec):
-    """What a function makes of the rows of a key, of two streams. See `kernels.cogroup`.
-
-    on: columns that are alike, left and right. times: columns of event times, left and right, where there are windows.
-    suffix: ends names that both sides have, where their rows lie side by side: in what state shows, and late rows.
-    """
+    """What a function makes of all rows of a key, of two streams. See `cogroup`."""
 
     function: ApplyBatches
     schema: pa.Schema
+    """Columns that the function returns."""
     on: tuple[tuple[str, str], ...]
+    """Names of the join keys, (left, right)."""
     within: Timed | None = None
+    """Windows whose rows meet; None = rows of one timestep meet."""
     times: tuple[str, str] | None = None
+    """Columns of event times, (left, right); None if no times are needed."""
     suffix: str = "_right"
+    """Appended to columns of the right side whose name the left side has too."""
 
     def __post_init__(self) -> None:
         """Check that it can be called."""
@@ -63,7 +64,7 @@ class CogroupSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "cogroup"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -21,16 +21,16 @@ from rechannel.sources.table import GONE
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LookupSpec(OperatorSpec):
-    """Rows of a stream with the newest row of a table. See `kernels.table`.
-
-    on: columns that are alike, of the stream and of the table. by: the table's columns that tell the newer row. suffix:
-    ends names that both have.
-    """
+    """Rows of a stream with the newest row of a table. See `lookup`."""
 
     how: str
+    """inner or left."""
     on: tuple[tuple[str, str], ...]
+    """Names of the join keys, (stream, table)."""
     by: tuple[str, ...] = ()
+    """Columns of the table that say which of two rows is newer; none = the one that came last."""
     suffix: str = "_right"
+    """Appended to columns of the table whose name the stream has too."""
 
     @property
     def has_table(self) -> bool:
@@ -39,7 +39,7 @@ class LookupSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "lookup"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

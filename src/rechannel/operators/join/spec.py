@@ -16,25 +16,28 @@ from rechannel.operators.window.logic import END
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """By how much the right row's event time is beyond the left one's, in microseconds, both ends included."""
+    """How far the right row's event time may be from the left row's, both ends included."""
 
     least_us: int
+    """Smallest right time - left time."""
     most_us: int
+    """Largest right time - left time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JoinSpec(OperatorSpec):
-    """Pairs of rows of two streams. See `logic`.
-
-    on: columns that are alike, left and right. times: columns of event times, left and right. suffix: ends names that
-    both sides have.
-    """
+    """Pairs of rows of two streams. See `logic`."""
 
     how: str
+    """inner, left, right, full, semi or anti."""
     on: tuple[tuple[str, str], ...] = ()
+    """Names of the join keys, (left, right)."""
     within: Between | Timed | None = None
+    """Which rows of a key match by their event times; None = all, and state is never dropped."""
     times: tuple[str, str] | None = None
+    """Columns of event times, (left, right); None if no times are needed."""
     suffix: str = "_right"
+    """Appended to columns of the right side whose name the left side has too."""
 
     @property
     def needs_time(self) -> bool:
@@ -53,7 +56,7 @@ class JoinSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "join"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

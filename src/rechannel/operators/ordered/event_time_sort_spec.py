@@ -16,9 +16,10 @@ from rechannel.operators.spec import OperatorSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArrangeSpec(OperatorSpec):
-    """Rows of a key in the order of event time. See `kernels.arrange`. on: column of event times."""
+    """Rows of a key, emitted in the order of event time. See `event_time_sort`."""
 
     on: str
+    """Column of event times."""
 
     @property
     def needs_time(self) -> bool:
@@ -27,7 +28,7 @@ class ArrangeSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "order"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

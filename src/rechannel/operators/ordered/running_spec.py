@@ -18,12 +18,11 @@ from rechannel.operators.spec import OperatorSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunningSpec(OperatorSpec):
-    """Named functions of the order of a key's rows. See `kernels.running`. on: column of event times; None = the
-    stream's order.
-    """
+    """Named functions of the order of a key's rows. See `running`."""
 
     functions: Mapping[str, RunningFunction]
     on: str | None = None
+    """Column of event times that gives the order; None = the order of the stream."""
 
     def __post_init__(self) -> None:
         """Check that there are functions, and that they are."""
@@ -57,7 +56,7 @@ class RunningSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "running"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -18,21 +18,28 @@ from rechannel.operators.window.logic import END, START
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopSpec(OperatorSpec):
-    """The first rows of every key in an order. See `kernels.top`. column: of event times, where there are windows.
-
-    every_us: from one to the next, where a row comes once for each of several.
-    """
+    """The first rows of every key in an order. See `top`."""
 
     by: tuple[tuple[str, bool], ...]
+    """(column, largest first) of the order."""
     n: int | None
+    """How many rows; None = all."""
     latest: bool = False
+    """Of equal rows, the one that came last is first."""
     ties: bool = False
+    """Rows that equal the last one are in as well."""
     ranking: str = ROW_NUMBER
+    """How equal rows are numbered: row_number, rank or dense_rank."""
     rank: str | None = "rank"
+    """Name of the column of ranks; None = there is none."""
     window_us: int | None = None
+    """Length of the windows; None = ranks of all rows so far."""
     offset_us: int | None = None
+    """Windows begin at this time after 1970 and every `window_us`; None = at other times too."""
     every_us: int | None = None
+    """From the begin of one window to that of the next, if a row comes once for each of its windows."""
     column: str | None = None
+    """Event times, if there are windows."""
 
     @property
     def needs_time(self) -> bool:
@@ -46,7 +53,7 @@ class TopSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "top"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -16,10 +16,12 @@ from rechannel.operators.spec import OperatorSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeduplicateSpec(OperatorSpec):
-    """The first row of every key. See `kernels.deduplicate`."""
+    """The first row of every key. See `deduplicate`."""
 
     within_us: int | None = None
+    """How long, in event time, a row is a duplicate of the last one that passed; None = for ever."""
     on: str | None = None
+    """Column of event times."""
 
     @property
     def needs_time(self) -> bool:
@@ -28,7 +30,7 @@ class DeduplicateSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "deduplicate"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

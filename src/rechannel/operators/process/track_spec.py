@@ -27,16 +27,16 @@ from rechannel.operators.spec import OperatorSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Timeouts(OperatorSpec):
-    """A part of a spec. timeout_ms: None = never. on: the column of event times; None = the time of timesteps.
-
-    expired: what is called for keys whose time is over; None: they go unheard. finished: all rows are in the next
-    timestep.
-    """
+    """When a key ends for want of rows: the part that both flavours of `track` share."""
 
     timeout_ms: int | None = None
+    """Time without rows after which a key ends; None = never."""
     on: str | None = None
+    """Column of event times; None = the timeout goes by the time of timesteps."""
     expired: Callable[..., Any] | None = None
+    """Called for keys that end; None = they end without a row."""
     finished: bool = False
+    """All rows are in the next timestep (batch): every timer fires there."""
 
     @property
     def needs_time(self) -> bool:
@@ -56,7 +56,7 @@ class Timeouts(OperatorSpec):
         return "timers of processing time" if self.processing else None
 
     def timer(self, schema: pa.Schema) -> Timer | None:
-        """How timers are set; None where there are none. Raises DataflowError."""
+        """Return how timers are set, or None if keys have no timers. Raises DataflowError."""
         if self.fixed is None:
             return None
         if self.on is not None:
@@ -74,11 +74,14 @@ class Timeouts(OperatorSpec):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrackSpec(Timeouts, MayDivide):
-    """State that a function of one key keeps. state: its columns."""
+    """State that a user's function keeps for each key, one call per key. See `track`."""
 
     update: Update
+    """(key, state, rows) -> new state, or None to drop the key."""
     state: pa.Schema
+    """Columns of the state."""
     initialise: Initialise | None = None
+    """(key, first row) -> state; None = `update` gets the first row too."""
 
     def __post_init__(self) -> None:
         """Check that the functions can be called."""
@@ -104,7 +107,7 @@ class TrackSpec(Timeouts, MayDivide):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "track"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
@@ -129,10 +132,12 @@ class TrackSpec(Timeouts, MayDivide):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrackBatchesSpec(Timeouts, MayDivide):
-    """State that a function of all changed keys of a task keeps. state: its columns."""
+    """State that a user's function keeps, one call for all changed keys of a task. See `track`."""
 
     update: UpdateBatches
+    """(frame) -> state columns."""
     state: pa.Schema
+    """Columns of the state."""
 
     def __post_init__(self) -> None:
         """Check that the function can be called."""
@@ -156,7 +161,7 @@ class TrackBatchesSpec(Timeouts, MayDivide):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "track"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -25,17 +25,19 @@ from rechannel.operators.window.sessions import FIRST, LAST
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ApplySpec(OperatorSpec):
-    """What a function makes of the rows of a key in a window. See `kernels.groupwise`. column: of event times.
-
-    every_us: from one window to the next, where a row comes once for each of several.
-    """
+    """What a function makes of all rows of a key in a window. See `groupwise`."""
 
     function: ApplyBatches
     schema: pa.Schema
+    """Columns that the function returns."""
     window_us: int
+    """Length of a window."""
     offset_us: int | None
+    """Windows begin at this time after 1970 and every `window_us`; None = at other times too."""
     column: str
+    """Event times."""
     every_us: int | None = None
+    """From the begin of one window to that of the next, if a row comes once for each of its windows."""
 
     @property
     def needs_time(self) -> bool:
@@ -67,7 +69,7 @@ class ApplySpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "apply"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
@@ -100,10 +102,11 @@ class ApplySpec(OperatorSpec):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ApplySessionSpec(OperatorSpec):
-    """What a function makes of the rows of a key in a session. See `kernels.session_apply`, and `SessionSpec`."""
+    """What a function makes of all rows of a key in a session. See `session_apply`, and `SessionSpec` for fields."""
 
     function: ApplyBatches
     schema: pa.Schema
+    """Columns that the function returns."""
     gap_us: int
     on: str | None
     lateness_us: int = 0
@@ -146,7 +149,7 @@ class ApplySessionSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "apply"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

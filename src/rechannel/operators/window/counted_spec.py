@@ -18,14 +18,15 @@ from rechannel.operators.window.counted import COUNT, PANE, WINDOW, CountedLogic
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountedSpec(OperatorSpec):
-    """Aggregates of the rows of a key in windows of so many rows. See `kernels.counted`. on: column of event times;
-    None = rows are counted in the stream's order.
-    """
+    """Aggregates of the rows of a key in windows of a number of rows. See `counted`."""
 
     aggregates: AggregateSpec
     size: int
+    """Rows of a window."""
     every: int
+    """Rows from the begin of one window to that of the next."""
     on: str | None = None
+    """Column of event times by which rows are counted; None = in the order of the stream."""
 
     @property
     def sorted_before(self) -> bool:
@@ -44,7 +45,7 @@ class CountedSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "counting"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
@@ -64,6 +65,6 @@ class CountedSpec(OperatorSpec):
 
     @property
     def fixed(self) -> str:
-        """Which windows there are: rows that are in a pane cannot be told apart any more."""
+        """Return which windows there are: rows of a pane are merged, so the windows cannot change."""
         order = "" if self.on is None else f" of {self.on}"
         return f"{self.size} by {self.every}{order}"

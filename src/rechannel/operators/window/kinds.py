@@ -197,7 +197,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Windows of so many rows of a key."""
+    """Windows of a number of rows of a key."""
 
     size: int
     every: int

@@ -22,19 +22,21 @@ from rechannel.operators.window.spec import CombineSpec, need_aggregates
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionSpec(OperatorSpec):
-    """Aggregates of the rows of a key in each session. See `kernels.sessions`.
-
-    on: the column of event times; None = the time of timesteps; finished: all rows are in the next one. early_ms: at
-    which interval those that are not complete are shown.
-    """
+    """Aggregates of the rows of a key in each session. See `sessions`."""
 
     aggregates: AggregateSpec | CombineSpec
     gap_us: int
+    """Rows of a key that are less than this apart are in one session."""
     on: str | None
+    """Column of event times; None = sessions go by the time of timesteps."""
     lateness_us: int = 0
+    """For how long, in event time, a complete session takes rows."""
     on_close: bool = True
+    """Emit a session when it is complete, not in every timestep that brings it rows."""
     early_ms: int | None = None
+    """Interval at which incomplete sessions are emitted as well; None = never."""
     finished: bool = False
+    """All rows are in the next timestep (batch): every session is complete there."""
 
     @property
     def processing(self) -> bool:
@@ -75,7 +77,7 @@ class SessionSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "sessions"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

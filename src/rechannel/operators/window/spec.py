@@ -24,12 +24,16 @@ from rechannel.operators.window.sliding import SlidingLogic
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CombineSpec:
-    """The rows of a key in a window, combined two by two; inverse takes some out again. See `kernels.window_reduce`."""
+    """The rows of a key in a window, combined two by two. See `reduce`."""
 
     function: Callable[[Any, Any], Any]
+    """(earlier, later) -> combined; associative and commutative."""
     inverse: Callable[[Any, Any], Any] | None = None
+    """(combined, leaving) -> the rest; None = windows that overlap are combined anew."""
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict)
+    """None: an `AggregateSpec` has some in this place."""
     ordered: bool = field(default=False, init=False)
+    """Never: the function must not depend on the order of rows."""
 
     def __post_init__(self) -> None:
         """Check that they can be called."""
@@ -67,26 +71,31 @@ class CombineSpec:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowSpec(OperatorSpec):
-    """Aggregates of the rows of a key in each window of event time. See `kernels.windows` and `kernels.sliding`.
-
-    every_us: from one window to the next; as `size_us` where they do not overlap. assigned: rows have their window.
-    column: of the event times. processing: windows of the time of timesteps; finished: all rows are in the next one.
-    early_ms: at which interval those that are not complete are shown. copies: of windows that overlap, whether a row
-    comes once for every window that holds it, and not once for its pane.
-    """
+    """Aggregates of the rows of a key in each window of one length. See `logic` and `sliding`."""
 
     aggregates: AggregateSpec | CombineSpec
     size_us: int
+    """Length of a window."""
     every_us: int
+    """From the begin of one window to that of the next; `size_us` if they do not overlap."""
     offset_us: int
+    """A window begins at this time after 1970."""
     lateness_us: int
+    """For how long, in event time, a complete window takes rows."""
     on_close: bool
+    """Emit a window when it is complete, not in every timestep that brings it rows."""
     assigned: bool = False
+    """Rows have their window already."""
     column: str | None = None
+    """Event times; None = windows of processing time."""
     processing: bool = False
+    """Windows go by the time of timesteps."""
     finished: bool = False
+    """All rows are in the next timestep (batch): every window is complete there."""
     early_ms: int | None = None
+    """Interval at which incomplete windows are emitted as well; None = never."""
     copies: bool = False
+    """A row comes once for each window that holds it, not once for its pane."""
 
     @property
     def needs_time(self) -> bool:
@@ -126,7 +135,7 @@ class WindowSpec(OperatorSpec):
 
     @property
     def kind(self) -> str:
-        """One word."""
+        """Return the kind in one word."""
         return "window"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
