@@ -55,7 +55,7 @@ from rechannel.state.stores.local import directory_of
 from rechannel.state.stores.opening import check_keys
 from rechannel.telemetry.hub import STORE, Hub
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Clock = Callable[[], float]
 OWNER = "owner"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -36,6 +36,9 @@ from rechannel.sources.finite import FiniteConnector
 from rechannel.sources.frame import HandoverConnector
 from rechannel.sources.spark_types import arrow_schema
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 class BatchResult:
     """What a batch run gave. A context manager: leaving it deletes the files that its DataFrames read."""
@@ -46,9 +49,15 @@ class BatchResult:
         self._outputs = outputs
         self._directory = directory
 
-    def output(self, sink: str | None = None) -> Any:
-        """Rows that a sink was given: a DataFrame on Spark, an Arrow table in process. sink: may be left out
-        if there is one."""
+    def __repr__(self) -> str:
+        return f"<BatchResult of {self._job.name!r}: sinks {sorted(self._outputs)}>"
+
+    def output(self, sink: str | None = None) -> DataFrame | pa.Table:
+        """Return the rows that a sink received: a DataFrame on Spark, an Arrow table in process.
+
+        Args:
+            sink: its name; None if there is one sink.
+        """
         if sink is None and len(self._outputs) == 1:
             return next(iter(self._outputs.values()))
         if sink not in self._outputs:
@@ -56,11 +65,11 @@ class BatchResult:
             raise UnknownOperatorError(msg)
         return self._outputs[sink]
 
-    def state(self, operator: str) -> Any:
+    def state(self, operator: str) -> DataFrame | pa.Table:
         """Final state of an operator, as `job.state`."""
         return self._job.state(operator)
 
-    def sql(self, query: str) -> Any:
+    def sql(self, query: str) -> DataFrame | pa.Table:
         """The answer to a SQL query over final state, as `job.sql`."""
         return self._job.sql(query)
 

@@ -1,4 +1,4 @@
-"""The front hall: what a user starts.
+"""The entry point: what a user starts.
 
 A `Job` is a dataflow with a name and a state directory; `start()` checks everything, opens the journal and returns a
 `RunningJob`, the handle on what runs.
@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rechannel.assembly import Clock, Start, assemble
+from rechannel.assembly import Clock, Seams, Start, assemble
 from rechannel.dataflow.check import check
+from rechannel.dataflow.graph import Sink
 from rechannel.dataflow.picture import draw_text
 from rechannel.dataflow.provided import provided_by
 from rechannel.dataflow.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.svg import draw_svg
 from rechannel.dataflow.writer import Flow
+from rechannel.engine.program.explain import explain
+from rechannel.engine.program.physical import compile_plan
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.versions import bound
 from rechannel.errors import DataflowError
+from rechannel.model.text import Text
 from rechannel.running import RunningJob
 from rechannel.seams import InProcess, job_seams, wall_clock
 from rechannel.serve import serve
 from rechannel.settings import Settings
+from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
 from rechannel.state.stores.opening import open_store
 
@@ -46,12 +54,20 @@ class Job:
     ) -> None:
         """Check the dataflow.
 
-        name: of the job, in messages and files. flows: one or several ends (`stream.write...`, or an
-        operator whose state is
-        queried only). state: a directory of its own, on a file system that all executors see, or the URL of a folder
-        in an object store. migrations: functions that `rc.changes.migrate(using=...)` was given while the job ran, for
-        as long as state of an earlier version is stored; those in modules of the dataflow are found without.
-        Raises DataflowError, RefusedError, SetUpError.
+        Args:
+            name: of the job, in messages and files.
+            flows: one or several ends: `stream.write...`, or an operator whose state is only queried.
+            state: a directory of its own on a file system that all executors see, or the URL of a
+                folder in an object store.
+            settings: None = `Settings()`.
+            spark: the session; None = that of the streams, or a new one at the start.
+            migrations: functions that `rc.changes.migrate(using=...)` was given while the job ran,
+                for as long as state of an earlier version is stored. Functions in modules of the
+                dataflow are found without.
+
+        Raises:
+            DataflowError: the dataflow cannot run as written.
+            RefusedError, SetUpError: the state directory cannot be used.
         """
         if not name or not isinstance(name, str):
             msg = f"a job needs a name, not {name!r}"
@@ -66,13 +82,50 @@ class Job:
         provided_by(self.dataflow, self._migrations)
         check(self.dataflow, _dumps)
 
-    def picture(self) -> str:
-        """The dataflow as text."""
-        return draw_text(self.dataflow)
+    def picture(self) -> Text:
+        """Draw the dataflow with box characters."""
+        return Text(draw_text(self.dataflow))
 
     def svg(self) -> str:
-        """The dataflow as a standalone SVG."""
+        """Draw the dataflow as a standalone SVG."""
         return draw_svg(self.dataflow)
+
+    def explain(self, *, in_process: InProcess | None = None) -> Text:
+        """Return the physical plan that a new job starts with: stages, tasks, exchanges, columns, state, sinks.
+
+        Nothing runs, and the state directory is not opened: `RunningJob.explain` shows what live
+        changes have made of it. Sources and Spark are asked for columns that the program does not give.
+
+        Args:
+            in_process: explain without Spark.
+
+        Raises:
+            DataflowError: the dataflow cannot run as written.
+        """
+        opener = self._seams(wall_clock, in_process).opener(
+            lambda: self.name, partial(Ledger, opening="", epoch=0)
+        )
+        readers = opener.readers(self.dataflow, {})
+        try:
+            schemas = opener.schemas(self.dataflow, readers)
+        finally:
+            for reader in readers.values():
+                reader.close()
+        plan = compile_plan(self.dataflow, schemas, bound(self.dataflow, schemas))
+        first = first_configuration(
+            plan,
+            interval_ms=self.settings.interval_ms,
+            in_flight=self.settings.in_flight,
+            **opener.defaults,
+        )
+        return Text(explain(plan, first))
+
+    def __repr__(self) -> str:
+        ends = [node.name for node in self.dataflow.nodes if isinstance(node, Sink)]
+        return f"<Job {self.name!r}: {len(self.dataflow.nodes)} nodes, sinks {ends}>"
+
+    def _repr_html_(self) -> str:
+        return self.svg()
 
     def start(  # noqa: PLR0913 - what may be meant by a start
         self,
@@ -89,28 +142,28 @@ class Job:
     ) -> RunningJob:
         """Open the state directory, recover what an earlier driver left, and run in a thread.
 
-        takeover: fence a driver that still runs on this directory instead of being refused. revert: this is the
-        program of before a live change, and that is meant: it leads back, also where the change converted state.
-        mended: functions of `rc.changes.migrate(using=...)` whose digests differ are meant to take the place of those
-        that failed. replan: timesteps that earlier drivers intended and could not commit are withdrawn and planned
-        anew, in the bounds that this program has. fresh: sources that
-        this state directory does not know and that are meant to be read from their beginning, beside the state that
-        there is; without: sources that it knows and that are given up with their offsets, and sinks
-        in quarantine that are given up with the rows that they owe. remove_later_output: the
-        state directory was restored from an older copy on purpose: timesteps in the paths of its sinks that it knows
-        nothing of are removed, not refused. in_process: run without Spark.
-        Raises StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError, DamagedStateError,
-        DataflowError, JavaError.
+        Args:
+            takeover: fence a driver that still runs on this directory; otherwise that is refused.
+            revert: deliberately resume the program from before a live change. State that the change
+                converted is converted back.
+            mended: let functions of `rc.changes.migrate(using=...)` with other digests take the
+                place of those that failed.
+            replan: withdraw the timesteps that earlier drivers planned and could not commit, and
+                plan them anew under the bounds of this program.
+            fresh: sources that the state directory does not know, to be read from their beginning.
+            without: sources that the state directory knows and whose offsets are given up, and sinks
+                in quarantine whose unpublished timesteps are given up.
+            remove_later_output: remove timesteps under the paths of sinks that the state directory
+                does not know, because it was restored from an older copy; otherwise that is refused.
+            clock: Unix milliseconds.
+            in_process: run without Spark.
+
+        Raises:
+            StateInUseError, OtherDataflowError, OldProgramError, NewerFormatError: refused.
+            DamagedStateError: stored bytes are not what was written.
+            DataflowError, JavaError: the program or the machine cannot run it.
         """
-        spark = None if in_process else self._session()
-        seams = job_seams(
-            self.name,
-            store=self._store,
-            settings=self.settings,
-            clock=clock,
-            spark=spark,
-            in_process=in_process,
-        )
+        seams = self._seams(clock, in_process)
         asked = Start(
             takeover=takeover,
             revert=revert,
@@ -125,6 +178,16 @@ class Job:
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
         return RunningJob(parts, serve)
+
+    def _seams(self, clock: Clock, in_process: InProcess | None) -> Seams:
+        return job_seams(
+            self.name,
+            store=self._store,
+            settings=self.settings,
+            clock=clock,
+            spark=None if in_process else self._session(),
+            in_process=in_process,
+        )
 
     def _session(self) -> SparkSession:
         if self._spark is not None:

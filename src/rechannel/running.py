@@ -15,6 +15,7 @@ from rechannel.dataflow.evolution import stream_of
 from rechannel.dataflow.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
+from rechannel.engine.program.explain import explain
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import waited
 from rechannel.engine.reconfigure.history import read_history, read_one, summary
@@ -30,6 +31,7 @@ from rechannel.errors import (
     one_sentence,
 )
 from rechannel.model.configuration import Configuration
+from rechannel.model.text import Text
 from rechannel.monitoring import JobStatus, ReconfigurationSummary, SinkStatus
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, change_set
@@ -179,6 +181,17 @@ class RunningJob:
         """Why it failed, or None."""
         error = self._driver.error
         return None if error is None else as_rechannel_error(error)
+
+    def explain(self) -> Text:
+        """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
+        return Text(explain(self._parts.exchange.current.plan, self.configuration))
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"<RunningJob {status.name!r}: {status.message}, timestep {status.timestep}>"
+
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
 
     # Waiting and stopping ------------------------------------------------------------------------------------
 
@@ -445,6 +458,9 @@ class Reconfiguration:
     def abort(self) -> None:
         """End it before it begins, or lead it back. Raises RefusedError."""
         self._job.abort(self.id)
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def __repr__(self) -> str:
         told = self._fields()

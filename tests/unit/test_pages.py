@@ -29,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("profiling", 7),
         ("querying-state", 3),
         ("rows-in-order", 4),
+        ("watching-a-job", 4),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def run_once(state: Path, settings: rc.Settings) -> int:
 
 
 def test_a_restart_keeps_the_interval_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.WARNING, "rechannel.assembly")
+    caplog.set_level(logging.WARNING, "rechannel")
     begun, other = rc.Settings(tasks=1, interval_ms=3), rc.Settings(tasks=1, interval_ms=7)
     assert run_once(tmp_path, begun) == 3
     assert run_once(tmp_path, begun) == 3

@@ -19,6 +19,7 @@ from rechannel.dataflow.rules import kind_of
 from rechannel.kernels.functions.dead_letters import Apart, Malformed
 from rechannel.kernels.functions.masks import MaskFilter
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.select import Select, Where
 from rechannel.kernels.functions.user_errors import function_name
 from rechannel.kernels.protocol.two_sides import Sided
 from rechannel.kernels.shuffle.watermarks import EventTime
@@ -68,14 +69,28 @@ def _map(node: MapBatches) -> str:
         return "readable records"
     if isinstance(function, Apart):
         function = function.function
-    if isinstance(function, EventTime):
-        return f"event time {function.column}"
-    if isinstance(function, AssignWindows):
-        return f"windows of {function.size_us / 1e6:g} s"
-    if isinstance(function, Sided):
-        return "right rows" if function.side else "left rows"
-    if isinstance(function, MaskFilter) and function.rest:
-        return f"rest of filter {_name(function.function)}".rstrip()
+    return _built_in(function) or _of_rows(function)
+
+
+def _built_in(function: object) -> str:
+    """What is said of Rechannel's own functions; empty for a user's."""
+    match function:
+        case Select():
+            return f"select {', '.join(name for name, _ in function.columns)}"
+        case Where():
+            return f"filter {_name(function.condition.function)}".rstrip()
+        case EventTime():
+            return f"event time {function.column}"
+        case AssignWindows():
+            return f"windows of {function.size_us / 1e6:g} s"
+        case Sided():
+            return "right rows" if function.side else "left rows"
+        case MaskFilter() if function.rest:
+            return f"rest of filter {_name(function.function)}".rstrip()
+    return ""
+
+
+def _of_rows(function: object) -> str:
     kind = _ROW_KINDS.get(type(function), "map_batches")
     return f"{kind} {_name(getattr(function, 'function', function))}".rstrip()
 

@@ -36,6 +36,12 @@ class Cogrouped(Generic[Behind]):
     suffix: str
     then: Callable[[Node], Behind]
 
+    def __repr__(self) -> str:
+        return (
+            f"<Cogrouped {str(self.left.name)!r} and {str(self.right.name)!r}"
+            f" by {', '.join(self.pairs)}>"
+        )
+
     def apply_batches(
         self,
         function: ApplyBatches,

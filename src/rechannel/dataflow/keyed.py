@@ -16,6 +16,7 @@ from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import arranged
+from rechannel.dataflow.shown import picture_of
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.tops import number_of, order_of
 from rechannel.dataflow.windowed import WindowedStream, windowed
@@ -277,6 +278,12 @@ class KeyedStream(Generic[Behind]):
         return windowed(
             self, window, time_column=time_column, lateness=lateness, emit=emit, time=time
         )
+
+    def __repr__(self) -> str:
+        return f"<KeyedStream {str(self.node.name)!r} by {', '.join(self.keys) or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self.node)
 
     def _timed_by(
         self, operator: str, time: str, time_column: str | None, timeout: Duration | None

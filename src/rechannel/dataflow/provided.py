@@ -20,7 +20,7 @@ from rechannel.dataflow.graph import Dataflow
 from rechannel.dataflow.identity import find_loaded, function_of
 from rechannel.errors import DataflowError, OtherDataflowError
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Function = Callable[..., Any]
 PYTHON = ".".join(platform.python_version_tuple()[:2])

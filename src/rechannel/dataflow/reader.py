@@ -46,6 +46,10 @@ class Reader:
 
     session: Any | None = None
 
+    def __repr__(self) -> str:
+        where = "the job's own Spark session" if self.session is None else repr(self.session)
+        return f"<Reader on {where}>"
+
     def files(  # noqa: PLR0913 - what users may say of files
         self,
         path: str | PathLike[str],

@@ -31,6 +31,7 @@ from rechannel.dataflow.resourced import Opens, with_resource
 from rechannel.dataflow.rules import label
 from rechannel.dataflow.runnings import judge_of
 from rechannel.dataflow.schema import known
+from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.dataflow.timing import declared_column
 from rechannel.dataflow.windowed import WindowedStream
 from rechannel.dataflow.writer import Flow, Writer
@@ -315,6 +316,12 @@ class Stream(Meeting):
     def write(self) -> Writer:
         """Ends the stream in a sink: `stream.write.parquet("out")`."""
         return Writer(node=self.node, session=self.session)
+
+    def __repr__(self) -> str:
+        return f"<Stream {str(self.name)!r}: {columns_of(self.node)}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self.node)
 
     def _frame(
         self, function: FrameFunction, name: str | None, kind: str, *, materialise: bool = False

@@ -78,6 +78,14 @@ class WindowedStream(Generic[Behind]):
         """
         return self._aggregated(CombineSpec(function=function, inverse=inverse), name, tasks, bins)
 
+    def __repr__(self) -> str:
+        keyed = self.keyed
+        by = f" by {', '.join(keyed.keys)}" if keyed.keys else ""
+        return f"<WindowedStream {str(keyed.node.name)!r}{by}, {self.window}>"
+
+    def _repr_html_(self) -> str:
+        return self.keyed._repr_html_()
+
     def _aggregated(
         self,
         aggregates: AggregateSpec | CombineSpec,

@@ -17,6 +17,7 @@ from rechannel.dataflow.naming import (
     given,
     plain,
 )
+from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.sinks.failure import OnFailure, Then
 from rechannel.sinks.outlets import (
     BatchWriter,
@@ -43,6 +44,12 @@ class Flow:
         """Name of the sink."""
         return self.node.name
 
+    def __repr__(self) -> str:
+        return f"<Flow {str(self.name)!r}: {self.node.outlet.describe()}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self.node)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Writer:
@@ -51,6 +58,9 @@ class Writer:
     node: Node
     session: Any | None = None
     failure: OnFailure = field(default_factory=OnFailure)
+
+    def __repr__(self) -> str:
+        return f"<Writer of {str(self.node.name)!r}: {columns_of(self.node)}>"
 
     def on_failure(
         self,

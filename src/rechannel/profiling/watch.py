@@ -13,7 +13,7 @@ from rechannel.profiling.model.summaries import Profile, joined
 from rechannel.profiling.spark.live import LiveSession
 from rechannel.profiling.storage.cells import SpilledCells
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 KEPT = 120
 """Windows that are kept."""
 _FAILURES = 3

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,6 +119,12 @@ class Plan:
         if self.cost_ms < LEAST_MS:
             return "each of them longer by less than can be measured"
         return f"at most {self.cost_ms:.1f} ms more each"
+
+    def __repr__(self) -> str:
+        return f"<Plan: {str(self).splitlines()[0]}, {len(self.steps)} steps, {self.bins} bins>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """A few lines for people."""

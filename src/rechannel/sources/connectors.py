@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, SourceError
-from rechannel.model.ddl import schema_of
+from rechannel.model.ddl import columns_text, schema_of
 from rechannel.model.decoded import decoded_table
 from rechannel.sources.declared import as_declared
 
@@ -196,6 +196,9 @@ class MemoryConnector:
     partitions: int = 1
     per_timestep: int | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<MemoryConnector: {len(self.batches)} batches of {columns_text(self.schema)}>"
 
     def __post_init__(self) -> None:
         """Read the columns."""

@@ -54,7 +54,7 @@ from rechannel.state.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 FORMAT = 1
 """Version of the format of the record of columns; readers refuse later ones."""

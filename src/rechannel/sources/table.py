@@ -37,7 +37,7 @@ from rechannel.state.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Table = Any
 """A Spark DataFrame or an Arrow table."""

@@ -19,7 +19,7 @@ from threading import Condition, Thread
 from rechannel.telemetry.events import Event, Note, event_to_json
 from rechannel.telemetry.files import EventFiles
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 _GROUP = 32
 """Events encoded at a time: between groups, the system call that writes lets other threads run."""

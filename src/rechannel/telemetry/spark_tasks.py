@@ -23,7 +23,7 @@ from rechannel.telemetry.build import join, stages_wanted
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import SparkMetrics
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 _TASKS = "org.apache.spark.status.TaskDataWrapper"
 _SERIALIZER = "org.apache.spark.status.KVUtils$KVStoreScalaSerializer"

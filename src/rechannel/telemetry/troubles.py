@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rechannel.errors import one_sentence
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 class Trouble(Protocol):

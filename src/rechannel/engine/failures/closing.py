@@ -15,7 +15,7 @@ from contextlib import suppress
 from rechannel.engine.failures.blame import is_severed
 from rechannel.errors import FencedError, RechannelError, gone_error
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Step = tuple[str, Callable[[], object]]
 """What a step closes, in words, and the function that does it."""

@@ -16,7 +16,7 @@ from rechannel.engine.loop.outside import Outside
 from rechannel.engine.loop.units import Units
 from rechannel.errors import one_sentence
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Handler = Callable[[Any, LoopState], m.Event | None]
 

@@ -21,7 +21,7 @@ from rechannel.sinks.failure import OnFailure, Verdict
 from rechannel.sinks.spare import WithDeadLetters, spent
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 from rechannel.telemetry.troubles import Trouble, unheard
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 CLOSING_SECONDS = 60.0
 """How long all sinks together may take to finish when the job ends."""

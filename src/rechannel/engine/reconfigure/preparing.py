@@ -27,7 +27,7 @@ from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 PATIENCE_SECONDS = 300.0
 """How long executors may take to come before a change fails."""

@@ -41,7 +41,7 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Edit
 from rechannel.state.store import Store
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 @dataclass(frozen=True, kw_only=True)

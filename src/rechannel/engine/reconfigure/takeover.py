@@ -14,7 +14,7 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
 from rechannel.model.configuration import Configuration
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 APPLICATION = "application"
 """Kind of the note that holds the application whose executors the Configuration names."""

@@ -15,7 +15,7 @@ from rechannel.engine.reconfigure.placement import admitted, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
 from rechannel.model.configuration import OperatorConfiguration
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 Open = Callable[[], Anchors | None]
 """Opens the means to place tasks; returns None if Spark offers none."""

@@ -49,7 +49,7 @@ from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.steps import BinMove, Step, apply_steps
 from rechannel.state.manifest import Manifest
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 HOLD = 0.2
 """Seconds that a task which starts a worker goes on."""

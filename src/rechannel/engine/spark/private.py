@@ -20,7 +20,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.session.session import STEADY
 from rechannel.errors import SessionError
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 class SharedExchange:

@@ -22,7 +22,7 @@ from rechannel.engine.spark.private import Anchor, SharedExchange, inner
 from rechannel.engine.spark.stages import ROWS, Call, Exchange, FrameStages, Rows
 from rechannel.errors import SessionError
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 @lru_cache(maxsize=2)

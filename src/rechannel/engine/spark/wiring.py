@@ -26,7 +26,7 @@ from rechannel.kernels.protocol.program import StageProgram
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 
 def spark_runner(

@@ -51,6 +51,10 @@ class KeyedFrame:
     rows: pa.RecordBatch
     groups: Groups
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.rows.schema.names)
+        return f"<KeyedFrame: {self.keys.num_rows} keys, {self.rows.num_rows} rows of {names}>"
+
     @classmethod
     def of(
         cls,

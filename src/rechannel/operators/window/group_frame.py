@@ -59,6 +59,10 @@ class GroupFrame:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.rows.schema.names)
+        return f"<GroupFrame: {len(self)} keys, {self.rows.num_rows} rows of {names}>"
+
     def count(self, column: str | None = None) -> IntArray:
         """Number of rows of each key, or of those whose value is not null."""
         return self.sizes if column is None else self._spread(self._present.count(column), 0)

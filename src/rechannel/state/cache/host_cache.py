@@ -39,7 +39,7 @@ _LEAVE = 0.9
 _NOWHERE = f"{os.devnull}/none"
 """A path at which no file can exist."""
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 _added: dict[str, float] = {}
 _told: set[str] = set()

@@ -91,7 +91,7 @@ def test_what_is_outside_is_right_where_it_replaces_by_digest(caplog):
     store, outside = MemoryStore(), Outside()
     begun(store, outside)
     assert outside.all() == [*range(10)]
-    with caplog.at_level(logging.WARNING, "rechannel.assembly"):
+    with caplog.at_level(logging.WARNING, "rechannel"):
         finished(store, outside, replan=True)
     assert "sinks 'a', 'z' may have been called with timestep 1 already" in caplog.text
     assert outside.replaced == 1
@@ -109,7 +109,7 @@ def test_a_repetition_has_the_same_digest():
 def test_nothing_is_withdrawn_that_nobody_asked_for(caplog):
     store, outside = MemoryStore(), Outside()
     begun(store, outside, drivers=2)
-    with caplog.at_level(logging.WARNING, "rechannel.assembly"):
+    with caplog.at_level(logging.WARNING, "rechannel"):
         running = job(store, 5, outside, bad=False, replan_after=1).start(in_process=InProcess())
     running.process_all_available(60)
     running.stop(60)

@@ -227,7 +227,7 @@ def test_journals_of_before_say_nothing_of_it():
 
 
 def test_tasks_and_bins_of_the_settings_that_are_not_looked_at_are_told(tmp_path, caplog):
-    caplog.set_level(logging.WARNING, "rechannel.assembly")
+    caplog.set_level(logging.WARNING, "rechannel")
     settings = Settings(tasks=2, bins=8)
     rows, each = stream()
     for other in (settings, settings, replace(settings, tasks=3, bins=16)):

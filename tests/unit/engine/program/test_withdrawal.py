@@ -223,7 +223,7 @@ def test_a_job_plans_anew_and_says_so(tmp_path, caplog):
 
     with pytest.raises(UserFunctionError):
         started(ROWS).process_all_available(60)
-    with caplog.at_level(logging.WARNING, "rechannel.assembly"):
+    with caplog.at_level(logging.WARNING, "rechannel"):
         running = started(5, replan=True)
     running.process_all_available(60)
     assert running.status.timestep == ROWS // 5
