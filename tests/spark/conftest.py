@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.children import Child
-from tests.spark.programs import ledger, outputs, run, states
+from tests.spark.programs import BRIEF, ledger, outputs, run, states
 
 
 @pytest.fixture
@@ -45,4 +45,14 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     """State and output of a ledger that nothing happened to."""
     place = tmp_path_factory.mktemp("undisturbed")
     job = run(spark, ledger(place / "out"), place / "state")
+    return states(job), outputs(place / "out")
+
+
+@pytest.fixture(scope="session")
+def briefly_undisturbed(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, Any]:
+    """As `undisturbed`, of the first `BRIEF` rows."""
+    place = tmp_path_factory.mktemp("briefly-undisturbed")
+    job = run(spark, ledger(place / "out", rows=BRIEF), place / "state")
     return states(job), outputs(place / "out")

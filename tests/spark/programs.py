@@ -39,6 +39,9 @@ TIMESTEPS, PER_TIMESTEP = 24, 300
 ROWS = TIMESTEPS * PER_TIMESTEP
 """Size of a ledger, unless a test says otherwise: more than the commits between two sweeps of files."""
 
+BRIEF = 8 * PER_TIMESTEP
+"""Rows of a ledger where a few timesteps prove as much as many."""
+
 PLAIN: dict[str, Any] = {
     "durability": Durability.PROCESS,
     "snapshot_every": 6,

@@ -34,7 +34,7 @@ from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.telemetry.spark_tasks import open_spark_tasks
 from tests.spark.children import Child
 from tests.spark.holds import Holding, Marks, me
-from tests.spark.programs import PATIENCE, ledger, outputs, run, session, states, until
+from tests.spark.programs import BRIEF, PATIENCE, ledger, outputs, run, session, states, until
 
 pytestmark = pytest.mark.contract
 
@@ -233,17 +233,17 @@ def test_stages_belong_to_their_session_whichever_a_thread_has(spark, tmp_path):
 
 
 def test_where_plans_are_others_every_timestep_is_planned(
-    spark, tmp_path, undisturbed, monkeypatch
+    spark, tmp_path, briefly_undisturbed, monkeypatch
 ):
     monkeypatch.setattr(private_stages, "inner", Mock(side_effect=SessionError("other plans")))
     planned_stages.cache_clear()
     made = Mock(side_effect=FrameStages)
     monkeypatch.setattr(wiring, "FrameStages", made)
-    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=2)
+    job = run(spark, ledger(tmp_path / "out", rows=BRIEF), tmp_path / "state", in_flight=2)
     planned_stages.cache_clear()
     made.assert_called_once_with(spark, SharedExchange)
-    assert states(job) == undisturbed[0]
-    assert outputs(tmp_path / "out") == undisturbed[1]
+    assert states(job) == briefly_undisturbed[0]
+    assert outputs(tmp_path / "out") == briefly_undisturbed[1]
 
 
 def dice(value):
@@ -440,7 +440,7 @@ def test_an_untagged_thread_is_not_cancelled(spark):
     assert spark.range(3).count() == 3
 
 
-def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch):
+def test_a_dataflow_on_the_fallback(spark, tmp_path, briefly_undisturbed, monkeypatch):
     made = []
 
     class Counted(PersistedExchange):
@@ -450,10 +450,10 @@ def test_a_dataflow_on_the_fallback(spark, tmp_path, undisturbed, monkeypatch):
 
     monkeypatch.setattr(wiring, "is_connect", lambda spark: True)
     monkeypatch.setattr(wiring, "PersistedExchange", Counted)
-    job = run(spark, ledger(tmp_path / "out"), tmp_path / "state", in_flight=2)
+    job = run(spark, ledger(tmp_path / "out", rows=BRIEF), tmp_path / "state", in_flight=2)
     assert made
-    assert states(job) == undisturbed[0]
-    assert outputs(tmp_path / "out") == undisturbed[1]
+    assert states(job) == briefly_undisturbed[0]
+    assert outputs(tmp_path / "out") == briefly_undisturbed[1]
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_be_is_refused():
     for wrong, words in (
         (
             lambda: window(rc.windows.same_window()),
-            "rc.windows.tumbling, rc.windows.sliding or rc.windows.sessions",
+            "rc.windows.tumbling, sliding or sessions",
         ),
         (lambda: window(second, time_column="at"), "of no column"),
         (lambda: window(second, lateness=5), "nothing is late"),
