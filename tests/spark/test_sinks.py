@@ -129,7 +129,7 @@ def test_a_uri_is_written_as_a_local_path_is(spark, tmp_path):
     assert [(row.timestep, row.n) for row in read] == [(1, 1), (2, 2)]
     assert list((tmp_path / "_rechannel").glob("*/*")) == []
     other = batch(2, digest="cd")
-    with pytest.raises(RefusedError, match="does not show what this job committed as timestep 2"):
+    with pytest.raises(RefusedError, match="is not what this job committed as timestep 2"):
         again.publish(again.stage(rows(spark, 3), other), other)
     with pytest.raises(RefusedError, match=r"already holds timesteps, those of job\.sink"):
         Uri(spark, tmp_path, "three", owner="other.sink")

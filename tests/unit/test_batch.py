@@ -183,7 +183,7 @@ def test_a_directory_serves_many_runs_and_keeps_what_else_is_in_it(tmp_path):
 
 def test_what_has_no_end_is_refused(monkeypatch):
     monkeypatch.setattr(finite, "MOST_LOOKS", 20)
-    with pytest.raises(SourceError, match=r"'rows' had more at each of 20 looks.*inputs="):
+    with pytest.raises(SourceError, match=r"'rows' had more rows each of the 20 times.*inputs="):
         run(rc.read().python(EndlessUsers, name="rows"))
     with pytest.raises(DataflowError, match=r"'rows' is handed over by a query.*inputs="):
         run(rc.read().handover(SCHEMA, name="rows"))
@@ -191,7 +191,8 @@ def test_what_has_no_end_is_refused(monkeypatch):
 
 def test_an_end_that_goes_backwards_is_not_taken_for_the_end():
     with pytest.raises(
-        SourceError, match=r"reports the end \{'at': 1\}, which is before \{'at': 2\}"
+        SourceError,
+        match=r"reports the end \{'at': 1\}, which is before its earlier end \{'at': 2\}",
     ):
         run(rc.read().python(LaggingUsers, name="rows"))
 

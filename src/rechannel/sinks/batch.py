@@ -1,4 +1,6 @@
-"""What one timestep is to one sink: more than its number, which another job or a copy of the state may use as well."""
+"""The identity of one timestep for one sink: more than its number, which another job or a copy of
+the state may use too.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Identify the rows that a sink is given.
-
-    timestep: the number of the timestep. incarnation: of the sink, as the journal counts it: a sink that is removed and
-    another one that is added under its name later have different ones; "" where the journal does not say. digest: 32
-    hex digits of the intent that the rows follow from, the same whenever they are given again; a copy of the state
-    directory that goes on by itself has other digests, and so has a timestep that was withdrawn and planned anew.
-    """
+    """Identifies the rows that a sink receives."""
 
     timestep: int
+    """Number of the timestep."""
     incarnation: str = ""
+    """Incarnation of the sink, as counted by the journal: a sink that is removed, and another one
+    added later under its name, have different ones. "" if the journal does not record it.
+    """
     digest: str = ""
+    """32 hex digits of the intent that determines the rows, the same whenever they are delivered
+    again. A copy of the state directory that continues by itself has other digests, and so has
+    a timestep that was withdrawn and planned again.
+    """
 
     def __post_init__(self) -> None:
-        """Check the number."""
+        """Check the number. Raises ValueError."""
         if self.timestep < 0:
-            msg = f"a timestep is numbered from 0 on, not {self.timestep}"
+            msg = f"the number of a timestep must be at least 0, not {self.timestep}"
             raise ValueError(msg)

@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class ConsoleWriter:
-    """Prints a table per timestep that has rows. rows: at most so many of them.
+    """Prints a table for every timestep that has rows.
 
-    A timestep may be printed twice or not at all when the driver dies: a view, not a record.
+    If the driver dies, a timestep may be printed twice or not at all: this is a view, not a
+    record.
     """
 
     name: str
     rows: int
+    """Maximum number of rows to print."""
     console: Console
     durable: bool = False
     _staged: dict[int, pa.Table] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """No other driver matters to it."""
+        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the first rows, and one more to know whether there are more."""
@@ -36,14 +38,14 @@ class ConsoleWriter:
         return {}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Print them."""
+        """Print the rows."""
         del staged
         held = self._staged.pop(batch.timestep, None)
         if held is not None and held.num_rows:
             self._print(held, batch.timestep)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the writer holds no resources."""
 
     def _print(self, held: pa.Table, timestep: int) -> None:
         from rich import box

@@ -1,16 +1,16 @@
 """Files: a timestep appears as one directory, whole or not at all.
 
-    <path>/_rechannel/<owner>/<timestep>-<token>-<n>/   staged; readers pass over hidden names
+    <path>/_rechannel/<owner>/<timestep>-<token>-<n>/   staged; readers ignore hidden names
     <path>/timestep=<12 digits>/                        published, by one rename
 
-The rename fails where the name exists, so publishing twice shows the first and removes the second.
-`owner` stands for the job and sink whose timesteps the numbers count. "Exists already" passes for
-"published before" only where the directory says so itself (`claims.py`).
+The rename fails if the name exists, so publishing twice keeps the first and removes the second.
+`owner` stands for the job and sink whose timesteps the numbers count. An existing directory counts
+as published only if it identifies itself as this batch (`claims.py`).
 
-What earlier drivers staged and never committed is swept: of everything that lay there when this
-writer was opened, a timestep that is staged again removes what is from itself on, and a timestep
-that is published the rest of itself, with what this writer staged for it before. Nothing that
-another driver writes later is ever touched.
+What earlier drivers staged and never committed is removed: of everything that was there when this
+writer was opened, staging a timestep removes that timestep and later ones, and publishing a
+timestep removes what else was staged for it, including what this writer staged for it earlier.
+Nothing that another driver writes later is ever touched.
 """
 
 from __future__ import annotations
@@ -41,35 +41,38 @@ __all__ = ["STAGING", "FileWriter", "Folder", "WriteRows", "missing", "published
 
 
 WriteRows = Callable[[Rows, str], int]
-"""Write rows as files of a new directory and return how many rows that were."""
+"""Writes rows as files of a new directory and returns the number of rows."""
 
 
 @dataclass
 class FileWriter:
     """Writes a `FileOutlet`.
 
-    root: absolute path or URI. owner: names the job's state directory and the sink, for ever.
-    token: of this driver; no other driver ever has it. folder, write: where and how. ledger: what the
-    journal says; None = nothing is compared with it.
-    column: what readers call the timestep. trial: writes no rows into a new directory, to see whether it can.
-    Raises RefusedError when the path holds timesteps of another owner, or of another history.
+    Raises RefusedError if the path holds timesteps of another owner, or of another history.
     """
 
     root: str
+    """Absolute path or URI."""
     owner: str
+    """Identifies the job's state directory and the sink, for ever."""
     token: str
+    """Identifies this driver; no other driver ever has the same."""
     folder: Folder
     write: WriteRows
+    """Writes rows into a new directory."""
     durable: bool = True
     ledger: Callable[[], Ledger] | None = None
+    """Returns the journal's contents; None if nothing is compared with them."""
     column: str = TIMESTEP
+    """The name under which readers see the timestep."""
     trial: Callable[[str], None] | None = None
+    """Writes no rows into a new directory, to check whether it can."""
     _numbers: count[int] = field(default_factory=count)
     _stale: dict[str, int] = field(default_factory=dict)
     _own: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Claim the path, compare it with the journal, and look for what earlier drivers left."""
+        """Claim the path, compare it with the journal, and find what earlier drivers left."""
         self._staging = claim(self.folder, self.root, self.owner, self.token, self.column)
         self.begin()
         if self.trial is not None:
@@ -80,7 +83,9 @@ class FileWriter:
                 self.folder.remove(path)
 
     def begin(self) -> None:
-        """Compare the path with the journal, and look for what earlier drivers left. See `SinkWriter.begin`."""
+        """Compare the path with the journal, and find what earlier drivers left. See
+        `SinkWriter.begin`.
+        """
         if self.ledger is not None:
             check(self.folder, self.root, self._staging, self.ledger, column=self.column)
         staged = [name for name in self.folder.names(self._staging) if is_staged(name)]
@@ -107,7 +112,7 @@ class FileWriter:
         return {"rows": written, "staging": name}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Rename the directory to what readers see. See `SinkWriter.publish`."""
+        """Rename the directory to its public name. See `SinkWriter.publish`."""
         name = staged.get("staging")
         for left in (self._stale, self._own):
             self._sweep(left, lambda other, number: number == batch.timestep and other != name)
@@ -124,13 +129,13 @@ class FileWriter:
             known.pop(name, None)
 
     def shows(self, batch: Batch) -> bool:
-        """Whether readers see this very batch already."""
+        """Return whether readers already see this very batch."""
         name = published_name(batch.timestep, self.column)
         there = name in self.folder.names(self.root)
         return there and is_of(self.folder, f"{self.root}/{name}", batch)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the writer holds no resources."""
 
     def _sweep(self, left: dict[str, int], is_stale: Callable[[str, int], bool]) -> None:
         for name, number in list(left.items()):
@@ -140,10 +145,10 @@ class FileWriter:
 
 
 def missing(source: str) -> MissingFileError:
-    """What `Folder.rename` raises when there is nothing to move and nothing was moved."""
+    """Return the error for a rename with neither source nor target."""
     msg = (
         f"{source} is missing: the journal names it as finished output that is not published yet."
-        " Restore it from a copy; the job cannot make these rows again"
+        " Restore it from a copy; the job cannot compute these rows again"
     )
     return MissingFileError(msg)
 

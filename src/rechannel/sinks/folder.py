@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Folder(Protocol):
-    """The few things a file sink asks of a file system. Paths are absolute.
+    """The few operations that a file sink needs from a file system. Paths are absolute.
 
-    Every method raises StorageError, naming the path, when the file system refuses.
+    Every method raises StorageError, with the path, if the file system fails.
     """
 
     def names(self, path: str) -> list[str]:
-        """What lies in a directory; nothing when there is none."""
+        """Return the names in a directory; none if it does not exist."""
 
     def make(self, path: str) -> None:
         """Make a directory and its parents."""
@@ -20,11 +20,11 @@ class Folder(Protocol):
     def rename(self, source: str, target: str) -> bool:
         """Move a directory in one step; False if the target exists.
 
-        Raises MissingFileError when neither exists.
+        Raises MissingFileError if neither exists.
         """
 
     def remove(self, path: str) -> None:
         """Remove a directory with everything in it; nothing happens if it is absent."""
 
     def settle(self, path: str) -> None:
-        """Make durable what lies in a directory, at any depth, and its own name."""
+        """Make the contents of a directory durable, at any depth, and its own name."""

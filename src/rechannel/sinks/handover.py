@@ -1,4 +1,4 @@
-"""Sinks that keep nothing themselves: a function of the user, and none at all."""
+"""Sinks that keep nothing themselves: a user's function, and none at all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from rechannel.sinks.writer import Rows, Staged
 
 @dataclass
 class ForEachBatchWriter:
-    """Calls a function with the rows and the number of every timestep, and its `Batch` if it takes three.
+    """Calls a function with the rows and the number of every timestep, and with its `Batch` if it
+    takes three arguments.
 
-    The call is part of staging, because the rows of a sink straight behind a source exist only
-    then; and the commit waits for it, so no timestep is missed. A crash behind the call repeats it:
-    at least once, with the same rows under the same number.
+    The call is part of staging, because the rows of a sink directly after a source exist only
+    then, and the commit waits for it, so no timestep is missed. After a crash the call is
+    repeated: at least once, with the same rows under the same number.
     """
 
     name: str
@@ -28,10 +29,10 @@ class ForEachBatchWriter:
     durable: bool = True
 
     def begin(self) -> None:
-        """No other driver matters to it."""
+        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
-        """Call the function: with a DataFrame, or with an Arrow table where there is no Spark.
+        """Call the function with a DataFrame, or with an Arrow table if there is no Spark.
 
         Raises UserFunctionError with the user's traceback.
         """
@@ -49,14 +50,16 @@ class ForEachBatchWriter:
         return {}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """The function has published whatever it makes."""
+        """Do nothing: the function has published its output."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the writer holds no resources."""
 
 
 def takes_batch(function: Callable[..., Any]) -> bool:
-    """Whether a function has a third argument for the `Batch`: one without a default, or one that is annotated so."""
+    """Return whether a function has a third argument for the `Batch`: without a default, or
+    annotated with it.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -72,22 +75,22 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 @dataclass
 class NoopWriter:
-    """Makes the rows and drops them."""
+    """Computes the rows and drops them."""
 
     durable: bool = False
 
     def begin(self) -> None:
-        """No other driver matters to it."""
+        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
-        """Run the frame, if there is one: rows behind a stage have been made already."""
+        """Run the frame, if there is one: rows after a stage have already been computed."""
         del batch
         if rows.frame is not None:
             rows.frame.write.format("noop").mode("overwrite").save()
         return {}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Nothing to show."""
+        """Do nothing: there is no output."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the writer holds no resources."""

@@ -1,4 +1,6 @@
-"""JSON lines without Spark, with the habits of Spark's writer: nulls are left out, decimals keep all their digits."""
+"""JSON lines without Spark, in the format of Spark's writer: nulls are left out, decimals keep all
+their digits.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class JsonLines:
 
 
 def text_of(value: Any, kind: pa.DataType) -> str:
-    """A value of a type as JSON."""
+    """Return a value of a type as JSON."""
     if value is None:
         return "null"
     if pa.types.is_struct(kind):

@@ -30,12 +30,10 @@ _EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """A `Folder` on the local file system.
-
-    sync: whether what was settled survives the loss of power, not only of the process.
-    """
+    """A `Folder` on the local file system."""
 
     sync: bool = True
+    """Whether settled files survive a power failure, not only the death of the process."""
 
     def names(self, path: str) -> list[str]:
         """See `Folder.names`."""
@@ -96,7 +94,7 @@ class LocalFolder:
 
 @contextmanager
 def storing(verb: str, path: str) -> Iterator[None]:
-    """What the file system refuses becomes a StorageError that says where and how much is free."""
+    """Turn OSError into StorageError with the place and the free space."""
     try:
         yield
     except OSError as error:
@@ -108,10 +106,11 @@ def arrow_writer(
     options: Mapping[str, str],
     partitions: Sequence[str] = (),
 ) -> WriteRows:
-    """What writes rows as one file (one per partition) without Spark: parquet, json or csv.
+    """Return a function that writes rows as one file (one per partition) without Spark: parquet,
+    json or csv.
 
-    partitions: columns that are directories.
-    Raises DataflowError for other formats, and for options that only Spark's writer knows.
+    partitions: columns that become directories. Raises DataflowError for other formats, and for
+    options that only Spark's writer knows.
     """
     kinds: dict[str, tuple[str, set[str], Callable[..., Any]]] = {
         "parquet": ("parquet", {"compression"}, pq.ParquetWriter),
@@ -119,12 +118,14 @@ def arrow_writer(
         "json": ("json", set(), JsonLines),
     }
     if format not in kinds:
-        msg = f"files of format {format!r} are written by Spark only; without it use {list(kinds)}"
+        msg = (
+            f"only Spark can write files of format {format!r}; without it use one of {list(kinds)}"
+        )
         raise DataflowError(msg)
     suffix, known, open_file = kinds[format]
     unknown = sorted(options.keys() - known)
     if unknown:
-        msg = f"without Spark, the {format} option {unknown[0]!r} is not known; leave it out"
+        msg = f"without Spark, the {format} option {unknown[0]!r} is not supported; leave it out"
         raise DataflowError(msg)
 
     def write(rows: Rows, path: str) -> int:
@@ -145,7 +146,7 @@ def try_columns(
     schema: pa.Schema,
     partitions: Sequence[str] = (),
 ) -> None:
-    """Raise DataflowError where a format cannot hold these columns. Nothing is written."""
+    """Raise DataflowError if a format cannot hold these columns. Nothing is written."""
     own = pa.schema([field for field in schema if field.name not in partitions])
     if format == "csv":
         _csv_file(io.BytesIO(), own)

@@ -13,12 +13,13 @@ from rechannel.sinks.writer import Rows, Staged
 
 @dataclass
 class MemoryWriter:
-    """Keeps every published timestep of this process. table_name: what people ask for.
+    """Keeps every published timestep of this process.
 
     A timestep is there once, however often it is published. Nothing survives the process.
     """
 
     table_name: str
+    """The name by which users query the table."""
     schema: pa.Schema | None = None
     durable: bool = False
     _staged: dict[int, pa.Table] = field(default_factory=dict)
@@ -26,7 +27,7 @@ class MemoryWriter:
     _lock: Lock = field(default_factory=Lock)
 
     def begin(self) -> None:
-        """No other driver matters to it."""
+        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the rows."""
@@ -37,7 +38,7 @@ class MemoryWriter:
         return {"rows": table.num_rows}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Show what is held; a timestep that an earlier process held is gone with it."""
+        """Publish what is held; a timestep held by an earlier process is gone with it."""
         del staged
         with self._lock:
             table = self._staged.pop(batch.timestep, None)
@@ -45,20 +46,20 @@ class MemoryWriter:
                 self._published[batch.timestep] = table
 
     def timesteps(self) -> list[tuple[int, pa.Table]]:
-        """Number and rows of every published timestep that has rows, in order."""
+        """Return number and rows of every published timestep that has rows, in order."""
         with self._lock:
             return sorted(self._published.items())
 
     def last(self, count: int) -> list[tuple[int, pa.Table]]:
-        """The latest of them, oldest first."""
+        """Return the latest of them, oldest first."""
         return self.timesteps()[-count:] if count > 0 else []
 
     def table(self) -> pa.Table:
-        """All rows in the order of timesteps; without columns before the first timestep."""
+        """Return all rows ordered by timestep; without columns before the first timestep."""
         tables = [table for _, table in self.timesteps()]
         if tables:
             return pa.concat_tables(tables)
         return (self.schema or pa.schema([])).empty_table()
 
     def close(self) -> None:
-        """The rows stay readable."""
+        """Do nothing: the rows stay readable."""

@@ -1,4 +1,4 @@
-"""From what a sink is to what writes it."""
+"""From outlets to writers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(?=/|$)")
 
 
 class Described(Protocol):
-    """An outlet, whatever room it comes from."""
+    """An outlet of any package."""
 
     def describe(self) -> str:
-        """One short line for messages."""
+        """Return one short line for messages."""
 
 
 def open_sink(
@@ -56,12 +56,19 @@ def open_sink(
 ) -> SinkWriter:
     """Open a sink for one driver.
 
-    job: tells the job's state directory from all others, for ever: numbers of timesteps mean
-    something only together with it. name: of the sink. spark: None = only what needs no JVM.
-    token: of this driver, unlike every other's (drawn if not given). sync: whether local files
-    survive the loss of power. ledger: what the journal says, to be compared with what lies under a path.
-    schema: of the rows, to see whether the format can hold them; None = not seen.
-    Raises RefusedError when a path holds the output of another job or history, DataflowError, StorageError.
+    Args:
+        outlet: the sink as a value.
+        job: identifies the job's state directory, for ever: numbers of timesteps mean something
+            only together with it.
+        name: of the sink.
+        spark: None if no JVM is needed.
+        token: of this driver, unlike every other's; drawn if not given.
+        sync: whether local files survive a power failure.
+        ledger: returns the journal's contents, which are compared with what is at a path.
+        schema: of the rows, to check whether the format can hold them; None to skip the check.
+
+    Raises RefusedError if a path holds the output of another job or history, DataflowError,
+    StorageError.
     """
     if isinstance(outlet, FileOutlet):
         write = _files(outlet, spark, sync)
@@ -82,7 +89,7 @@ def open_sink(
     if isinstance(outlet, NoopOutlet):
         return NoopWriter()
     msg = (
-        f"no writer is known for {outlet.describe()!r} ({type(outlet).__name__});"
+        f"there is no writer for {outlet.describe()!r} ({type(outlet).__name__});"
         " use an outlet of rechannel.sinks.outlets"
     )
     raise DataflowError(msg)
@@ -100,9 +107,10 @@ def open_with_letters(  # noqa: PLR0913 - as `open_sink`
     schema: pa.Schema | None = None,
     main: SinkWriter | None = None,
 ) -> SinkWriter:
-    """Open a sink and, where its user chose them, its dead letters: Parquet, which holds what other formats cannot.
+    """Open a sink and, if its user chose them, its dead letters: Parquet, which holds what other
+    formats cannot.
 
-    main: the sink, where it is open already. Raises what `open_sink` raises.
+    main: the sink, if it is already open. Raises as `open_sink` does.
     """
     more: dict[str, Any] = {"spark": spark, "sync": sync, "ledger": ledger}
     main = main or open_sink(outlet, job=job, name=name, schema=schema, **more)
@@ -114,7 +122,7 @@ def open_with_letters(  # noqa: PLR0913 - as `open_sink`
 
 
 def _files(outlet: FileOutlet, spark: SparkSession | None, sync: bool) -> Callable[..., FileWriter]:
-    """Where and how files are written; the rest of a writer is given by the caller."""
+    """Return a constructor with place and format of the files; the caller gives the rest."""
     found = _SCHEME.match(outlet.path)
     root, folder = outlet.path.rstrip("/"), _local(sync)
     if found is None or found["scheme"] == "file":
@@ -132,7 +140,9 @@ def _files(outlet: FileOutlet, spark: SparkSession | None, sync: bool) -> Callab
 def _trial(
     name: str, outlet: FileOutlet, schema: pa.Schema, spark: SparkSession | None
 ) -> Callable[[str], None] | None:
-    """What tries, in a new directory, whether a sink can write its columns; None = no need."""
+    """Return a function that tries, in a new directory, whether a sink can write its columns; None
+    if not needed.
+    """
     if spark is not None and outlet.format in HOLD_ALL:
         return None
 

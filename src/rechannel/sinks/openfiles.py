@@ -1,4 +1,6 @@
-"""Files that are open at the same time, no more than a process may have, whatever the number of partitions."""
+"""Files that are open at the same time, no more than a process may have, whatever the number of
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Protocol, Self
 import pyarrow as pa
 
 MOST = 64
-"""Files that are open at once. A partition whose file was closed meanwhile goes on in another one."""
+"""Maximum number of open files. A partition whose file was closed meanwhile continues in another
+one.
+"""
 
 
 class BatchFile(Protocol):
@@ -24,12 +28,12 @@ class BatchFile(Protocol):
 
 
 class OpenFiles:
-    """The files of one new directory, by directory below it; those not written to for longest are closed."""
+    """The files of one new directory, by subdirectory; the least recently written ones are closed."""
 
     def __init__(
         self, path: str, name: str, open_file: Callable[[str], BatchFile], most: int = MOST
     ) -> None:
-        """Open nothing yet. name: of files, with a place for their number: "part-{:05d}.json"."""
+        """Open nothing yet. name: pattern with a place for the number: "part-{:05d}.json"."""
         self._path = path
         self._name = name
         self._open = open_file
@@ -38,7 +42,7 @@ class OpenFiles:
         self._numbers: Counter[str] = Counter()
 
     def of(self, where: str) -> BatchFile:
-        """The open file of a directory."""
+        """Return the open file of a directory."""
         if where in self._files:
             self._files.move_to_end(where)
             return self._files[where]
@@ -56,6 +60,6 @@ class OpenFiles:
         return self
 
     def __exit__(self, *args: object) -> None:
-        """Close what is open."""
+        """Close all open files."""
         while self._files:
             self._files.popitem()[1].__exit__(*args)

@@ -1,4 +1,4 @@
-"""What sinks are, as values. Making one writes nothing; the writers of this room know how."""
+"""Sinks as values. Making one writes nothing; the writers in this package do."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 BatchWriter = Callable[["DataFrame", int], Any] | Callable[["DataFrame", int, Batch], Any]
-"""(finished rows of a timestep, its number, its `Batch` if wanted) -> anything. Called at least once per timestep."""
+"""(finished rows of a timestep, its number, its `Batch` if wanted) -> anything. Called at least
+once per timestep.
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileOutlet:
-    """Files of a format that Spark writes. A timestep appears whole or not at all.
-
-    partitions: columns whose values are directories below that of the timestep, and not in the files. column: what
-    readers call the timestep, whose directories are `<column>=<number>`.
-    """
+    """Files of a format that Spark writes. A timestep appears whole or not at all."""
 
     format: str
     path: str
     options: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
+    """Columns whose values become directories in that of the timestep, and which are not in the
+    files.
+    """
     column: str = "timestep"
+    """The name under which readers see the timestep; its directories are `<column>=<number>`."""
 
     def __post_init__(self) -> None:
-        """Check that the place is named."""
+        """Check format, path and column. Raises DataflowError."""
         object.__setattr__(self, "options", dict(self.options))
         if not self.path or not self.format:
             msg = "a file sink needs a format and a path"
             raise DataflowError(msg)
         if not _COLUMN.fullmatch(self.column):
-            msg = f"timesteps_as: {self.column!r} is no name for directories: use letters, digits and '_'"
+            msg = f"timesteps_as: {self.column!r} cannot name a directory: use letters, digits and '_'"
             raise DataflowError(msg)
 
     def describe(self) -> str:
-        """Format, path and partitions."""
+        """Return format, path and partitions."""
         where = f" by {', '.join(self.partitions)}" if self.partitions else ""
         called = "" if self.column == "timestep" else f", timesteps as {self.column}"
         return f"{self.format} {self.path}{where}{called}"
@@ -57,7 +59,7 @@ class MemoryOutlet:
     name: str
 
     def describe(self) -> str:
-        """Kind and name of the table."""
+        """Return kind and name of the table."""
         return f"memory {self.name}"
 
 
@@ -74,7 +76,7 @@ class ConsoleOutlet:
             raise DataflowError(msg)
 
     def describe(self) -> str:
-        """Kind and number of rows."""
+        """Return kind and number of rows."""
         return f"console, {self.rows} rows"
 
 
@@ -82,35 +84,39 @@ class ConsoleOutlet:
 class ForEachBatchOutlet:
     """A function of a timestep's finished DataFrame and number, called at least once for each.
 
-    One that takes three arguments gets the `Batch` as well.
+    If it takes three arguments, it receives the `Batch` as well.
     """
 
     function: BatchWriter
     shows_at_once: ClassVar[bool] = True
-    """Who looks sees the rows as soon as it is called: before the commit where that comes later."""
+    """Whether readers may see the rows as soon as the function is called, even before a later
+    commit.
+    """
 
     def __post_init__(self) -> None:
-        """Check that it can be called."""
+        """Check that the function is callable. Raises DataflowError."""
         if not callable(self.function):
             msg = "for_each_batch needs a function (df, timestep) or (df, timestep, batch)"
             raise DataflowError(msg)
 
     def describe(self) -> str:
-        """Name of the function."""
+        """Return the name of the function."""
         return f"for each batch {getattr(self.function, '__name__', '')}".rstrip()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoopOutlet:
-    """Rows are made and thrown away: for measuring."""
+    """Rows are computed and dropped: for measuring."""
 
     def describe(self) -> str:
-        """One word."""
+        """Return "noop"."""
         return "noop"
 
 
 def same_outlet(one: object, two: object) -> bool:
-    """Whether what one outlet has open serves the other: they agree in all that they say."""
+    """Return whether two outlets are equal in all fields, so that the writer of one serves the
+    other.
+    """
     if type(one) is not type(two):
         return False
     named = [each.name for each in fields(one)] if is_dataclass(one) else []

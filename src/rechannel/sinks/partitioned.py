@@ -1,4 +1,4 @@
-"""Rows by the values of some columns: a directory for each, named as Spark and Hive name them."""
+"""Rows by the values of some columns: a directory for each, named as in Spark and Hive."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
-"""Where rows go whose value is null or an empty text."""
+"""The directory of rows whose value is null or an empty text."""
 
 _PLAIN = " !$&(),-.;<>@_`|}~+"
-"""Signs that stay as they are in names of directories, beside letters and digits."""
+"""Characters that are not encoded in names of directories, besides letters and digits."""
 
 
 def parts_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """(directory, its rows without those columns), in the order of values; rows keep theirs."""
+    """Yield (directory, its rows without those columns), ordered by value; rows keep their order."""
     rest = batch.select([name for name in batch.schema.names if name not in columns])
     codes = np.zeros(batch.num_rows, dtype=np.int64)
     names: list[str] = [""]

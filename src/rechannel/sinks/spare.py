@@ -11,15 +11,16 @@ from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
 @dataclass(frozen=True, kw_only=True)
 class WithDeadLetters:
-    """A writer, and beside it one for dead letters: exactly once like the first. path: where those go.
+    """A writer and a second one for dead letters, which is exactly-once like the first.
 
-    A timestep that one of them shows stays there: a driver that dies between showing it and telling the journal
-    leaves it owed, and what is owed is tried again.
+    A timestep that one of them has published stays there: if a driver dies after publishing it and
+    before journaling that, it counts as unpublished, and is retried.
     """
 
     main: SinkWriter
     letters: SinkWriter
     path: str
+    """Path of the dead letters."""
 
     @property
     def durable(self) -> bool:
@@ -40,11 +41,13 @@ class WithDeadLetters:
         self.main.publish(staged, batch)
 
     def kept(self, batch: Batch) -> bool:
-        """Whether readers see a timestep already where it belongs, as far as the writer can tell."""
+        """Return whether readers already see a timestep in its regular place, as far as the writer
+        knows.
+        """
         return shows(self.main, batch)
 
     def buried(self, batch: Batch) -> bool:
-        """Whether it is among the dead letters already."""
+        """Return whether a timestep is already among the dead letters."""
         return shows(self.letters, batch)
 
     def close(self) -> None:
@@ -54,12 +57,12 @@ class WithDeadLetters:
 
 
 def main_of(writer: SinkWriter) -> SinkWriter:
-    """What writes where rows belong."""
+    """Return the writer of the regular place."""
     return writer.main if isinstance(writer, WithDeadLetters) else writer
 
 
 def spent(writer: SinkWriter, other: SinkWriter | None) -> list[SinkWriter]:
-    """What a writer has open that another one does not use."""
+    """Return the open writers of one sink that another sink does not use."""
     used = () if other is None else _parts(other)
     return [part for part in _parts(writer) if not any(part is each for each in used)]
 
@@ -69,6 +72,6 @@ def _parts(writer: SinkWriter) -> tuple[SinkWriter, ...]:
 
 
 def shows(writer: SinkWriter, batch: Batch) -> bool:
-    """Whether a writer that can tell says that readers see a timestep."""
+    """Return whether a writer that can answer reports that readers see a timestep."""
     tell: Callable[[Batch], bool] | None = getattr(writer, "shows", None)
     return tell is not None and tell(batch)

@@ -28,7 +28,7 @@ _REFUSALS = (
     "NSQuotaExceededException",
 )
 _DENIED = ("Permission denied", "Read-only file system", "AccessControlException")
-"""Those that no waiting mends."""
+"""Those that waiting does not help."""
 _COMPLAINTS = 5000
 
 
@@ -37,14 +37,16 @@ def spark_writer(
     options: Mapping[str, str],
     partitions: Sequence[str] = (),
 ) -> WriteRows:
-    """What writes rows with Spark's own writer of a format. partitions: columns that are directories."""
+    """Return a function that writes rows with Spark's own writer of a format. partitions: columns
+    that become directories.
+    """
 
     def write(rows: Rows, path: str) -> int:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
         if rows.frame is None:
-            msg = f"files of format {format!r} need rows that Spark made"
+            msg = f"files of format {format!r} need rows in a Spark DataFrame"
             raise DataflowError(msg)
         local = path.startswith("/")
         observed = Observation()
@@ -78,7 +80,9 @@ def spark_trial(
     partitions: Sequence[str],
     schema: pa.Schema,
 ) -> Callable[[str], None]:
-    """What writes no rows with Spark's own writer. Raises DataflowError where the format cannot hold them."""
+    """Return a function that writes no rows with Spark's own writer, and raises DataflowError if
+    the format cannot hold them.
+    """
 
     def trial(path: str) -> None:
         from pyspark.errors import AnalysisException
@@ -104,7 +108,7 @@ def spark_trial(
 
 @contextmanager
 def refusing(path: str) -> Iterator[None]:
-    """What a file system refuses to a Spark job becomes a StorageError; the rest passes."""
+    """Turn failures of a file system in a Spark job into StorageError; other errors pass."""
     try:
         yield
     except Exception as error:
@@ -121,20 +125,20 @@ def refusing(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class HadoopFolder:
-    """A `Folder` behind URIs, through the classic session's Hadoop.
+    """A `Folder` of URIs, through the classic session's Hadoop.
 
-    A rename is one step on HDFS and its like; an object store copies file by file, so there a
-    reader may see part of a timestep while it is being published.
+    A rename is one step on HDFS and similar systems; an object store copies file by file, so that
+    readers may see part of a timestep while it is being published.
     """
 
     spark: SparkSession
 
     def __post_init__(self) -> None:
-        """Check that the session can."""
+        """Check that the session has a JVM. Raises SessionError."""
         if getattr(self.spark, "_jvm", None) is None:
             msg = (
                 "a file sink with a URI renames through the driver's JVM, which a Spark Connect"
-                " session does not show: use a classic session, or a path that all machines mount"
+                " session does not provide: use a classic session, or a path that all machines mount"
             )
             raise SessionError(msg)
 
@@ -180,7 +184,7 @@ class HadoopFolder:
             system.delete(place, True)
 
     def settle(self, path: str) -> None:
-        """The file system's own promise holds; there is nothing to add."""
+        """Do nothing: the file system's own guarantee holds."""
 
     @property
     def _hadoop(self) -> Any:
@@ -209,6 +213,6 @@ def _storing(verb: str, path: str) -> Iterator[None]:
 
 
 def _kind(text: str) -> type[StorageError]:
-    """Whether what Hadoop says may pass."""
+    """Return the class of an error by whether Hadoop's message is about a transient cause."""
     denied = any(reason in text for reason in _DENIED)
     return NotPermittedError if denied else StorageError

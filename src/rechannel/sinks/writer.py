@@ -1,9 +1,9 @@
-"""The sink seam: how the rows of a timestep leave, and what is promised when the driver dies.
+"""The sink seam: how the rows of a timestep leave, and what is guaranteed if the driver dies.
 
-A timestep's rows are *staged*: brought to where they need only be shown. The journal's commit names
-what was staged, or, for a sink behind a stage, the outbox files that staging can start from again.
-Behind the commit they are *published*: shown to readers. After a crash publishing is repeated, so
-it has to end the same way however often it is called.
+A timestep's rows are *staged*: brought to where publishing is cheap. The journal's commit names
+what was staged or, for a sink after a stage, the sink buffers from which staging can start again.
+After the commit, the rows are *published*: made visible to readers. After a crash publishing is
+repeated, so its result must be the same however often it is called.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ Staged = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The finished rows of one timestep, for one sink.
-
-    frame: as a Spark DataFrame; None without Spark. tables: as Arrow batches; each call computes
-    them again. schema: their columns.
-    """
+    """The finished rows of one timestep, for one sink."""
 
     frame: DataFrame | None
+    """The rows as a Spark DataFrame; None without Spark."""
     tables: Callable[[], Iterator[pa.RecordBatch]]
+    """Returns the rows as Arrow batches; each call computes them again."""
     schema: pa.Schema
+    """Columns."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as Arrow batches with exactly the columns of `schema`; none is empty."""
+        """Return the rows as Arrow batches with exactly the columns of `schema`; none is empty."""
         return (typed(batch, self.schema) for batch in self.tables() if batch.num_rows)
 
     def table(self) -> pa.Table:
-        """All rows at once."""
+        """Return all rows at once."""
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def head(self, count: int) -> pa.Table:
-        """The first rows only, at most so many."""
+        """Return the first `count` rows, or fewer."""
         if self.frame is not None:
             first = self.frame.limit(count).toArrow().to_batches()
             return pa.Table.from_batches([typed(b, self.schema) for b in first], self.schema)
@@ -66,32 +65,32 @@ class SinkWriter(Protocol):
         """Whether the journal keeps track of what is staged and published."""
 
     def begin(self) -> None:
-        """Take note that the journal is this driver's from now on; called once, before anything is staged.
+        """Note that this driver now owns the journal; called once, before anything is staged.
 
-        What was refused when the writer was opened is looked at once more. Raises RefusedError, StorageError.
+        The checks of opening the writer are repeated. Raises RefusedError, StorageError.
         """
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Bring the rows of a timestep to where publishing is cheap; no reader sees them yet.
 
-        May be called again for the same batch, with the same rows, when the first attempt was
-        never committed. Raises StorageError when the place refuses.
+        May be called again for the same batch, with the same rows, if the first attempt was never
+        committed. Raises StorageError if the place fails.
         """
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Show what was staged to readers; nothing happens if they see it already.
+        """Make staged rows visible to readers; nothing happens if they already are.
 
-        Raises MissingFileError when it is gone, StorageError when the place refuses.
+        Raises MissingFileError if they are gone, StorageError if the place fails.
         """
 
     def close(self) -> None:
-        """Free what the writer holds."""
+        """Free the writer's resources."""
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch under the planned columns; engines differ in time zones and nullability only.
+    """Return a batch with the planned columns; engines differ in time zones and nullability only.
 
-    A timestep of another version of the program may have other columns: these go by their names.
+    A timestep of another version of the program may have other columns, which are matched by name.
     """
     if batch.schema.equals(schema):
         return batch

@@ -1,15 +1,16 @@
-"""Whether an offset has gone backwards: a replica that lags, a topic that was made anew. Pure.
+"""Whether an offset has gone backwards, because a replica lags or a topic was recreated. Pure.
 
-An offset is a data source's own JSON, so only its numbers can be compared, each with the one at the same place:
+An offset is a data source's own JSON, so only its numbers can be compared, each with the one at
+the same place:
 
-- Where a mapping has numbers as keys and as values, these are partitions, and each one counts for itself: one that
-  went back is enough, and others may come and go.
-- Anywhere else (a file and a line, a day and an hour) one number may start again while something else moves on. What
-  moves on need not be a number: a file's name, a date, a cursor. So an offset in which anything but numbers changed,
-  or a member came or went, cannot be compared and is not behind; otherwise one in which something shrank and nothing
-  grew is.
+- If a mapping has numbers as keys and as values, these are partitions, and each one counts by
+  itself: one that went back is enough, and others may be added or removed.
+- Anywhere else (a file and a line, a day and an hour), one number may restart while something else
+  advances. What advances need not be a number: a file's name, a date, a cursor. So an offset in
+  which anything but numbers changed, or a member was added or removed, cannot be compared and has
+  not gone backwards. Otherwise it has if something decreased and nothing increased.
 
-Texts are not compared, but for those that are whole numbers.
+Texts are not compared, except for whole numbers.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from typing import Any
 
 
 class _Change(Enum):
-    """What became of one place of an offset."""
+    """What happened to one place of an offset."""
 
     GREW = auto()
     SHRANK = auto()
     PARTITION_SHRANK = auto()
     OTHER = auto()
-    """Which of the two comes first is not known."""
+    """It is not known which of the two comes first."""
 
 
-def is_behind(now: Any, before: Any) -> bool:
-    """Whether an offset is behind another one, as far as their numbers tell."""
+def went_back(now: Any, before: Any) -> bool:
+    """Return whether an offset is before an earlier one, as far as their numbers tell."""
     changes = set(_changes(now, before))
     if _Change.OTHER in changes:
         return False
@@ -64,7 +65,7 @@ def _changes(now: Any, before: Any) -> Iterator[_Change]:
 
 
 def _are_partitions(value: Any) -> bool:
-    """Whether a member has one number per partition."""
+    """Return whether a member has one number per partition."""
     return isinstance(value, dict) and all(
         key.isdecimal() and _number(number) is not None for key, number in value.items()
     )

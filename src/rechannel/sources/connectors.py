@@ -1,4 +1,4 @@
-"""What sources are, as values. Making one reads nothing; the readers of this room know how."""
+"""Sources as values. Making one reads nothing; the readers in this package do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMPRESSIONS = {".gz", ".bz2", ".zst", ".snappy", ".lz4", ".xz", ".deflate"}
 
 
 def format_of(path: str) -> str | None:
-    """The format that a file name's suffix says, or None."""
+    """Return the format that a file name's suffix stands for, or None."""
     suffixes = [s.lower() for s in PurePosixPath(path).suffixes]
     if len(suffixes) > 1 and suffixes[-1] in _COMPRESSIONS:
         suffixes.pop()
@@ -39,7 +39,9 @@ def format_of(path: str) -> str | None:
 
 
 def spark_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Options as Spark takes them: text. A plain dict, because connectors are sent to workers."""
+    """Return options as Spark expects them: text, in a plain dict, because connectors are sent to
+    workers.
+    """
 
     def text(value: object) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -61,68 +63,68 @@ def _at_least_one(value: float | None, what: str) -> None:
 
 
 OnDamage: TypeAlias = Literal["fail", "skip"]
-"""What becomes of a timestep with a file that cannot be read: it fails, or the file is passed over."""
+"""What happens to a timestep with a file that cannot be read: it fails, or the file is skipped."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilesConnector:
-    """Files that appear under a path, each read once.
-
-    path: directory or glob. format: a format that Spark reads.
-    schema: columns, as Arrow or DDL; None = as the first files say.
-    per_timestep: at most so many new files in a timestep; None = all there are.
-    options: of Spark's reader.
-    on_damage: what becomes of a timestep with a file that is gone or damaged when it is picked up. skip: files that are
-    passed over in any case, by path or by name.
-    """
+    """Files that appear under a path, each read once."""
 
     path: str
+    """Directory or glob."""
     format: str
+    """A format that Spark reads."""
     schema: pa.Schema | None = None
+    """Columns, as Arrow or DDL; None to take them from the first files."""
     per_timestep: int | None = None
+    """Maximum number of new files in a timestep; None for all."""
     options: Mapping[str, str] = field(default_factory=dict)
+    """Options of Spark's reader."""
     on_damage: OnDamage = "fail"
+    """What happens to a timestep with a file that is missing or damaged when it is picked up."""
     skip: tuple[str, ...] = ()
+    """Files that are always skipped, by path or by name."""
 
     def __post_init__(self) -> None:
-        """Read the columns and check the bound."""
+        """Read the columns and check the bound. Raises DataflowError."""
         object.__setattr__(self, "skip", tuple(self.skip))
         if self.on_damage not in {"fail", "skip"}:
-            msg = f"files: on_damage is 'fail' or 'skip', not {self.on_damage!r}"
+            msg = f"files: on_damage must be 'fail' or 'skip', not {self.on_damage!r}"
             raise DataflowError(msg)
         _freeze(self, self.schema, self.options)
         _at_least_one(self.per_timestep, "per_timestep (files)")
 
     def describe(self) -> str:
-        """Format and path."""
+        """Return format and path."""
         return f"{self.format} {self.path}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GeneratorConnector:
-    """Rows as a function of their offset: the same rows whenever they are asked for.
-
-    function: (start, stop) -> RecordBatch with stop - start rows, deterministic.
-    rows_per_second: how fast offsets grow with time; None = as fast as rows are taken.
-    per_timestep: at most so many rows in a timestep; None = all that are due.
-    partitions: tasks that generate. rows: where offsets end; None = never.
-    """
+    """Rows as a function of their offset: the same rows at every call."""
 
     function: Callable[[int, int], pa.RecordBatch]
+    """(start, stop) -> RecordBatch with stop - start rows, deterministic."""
     schema: pa.Schema
     rows_per_second: float | None = None
+    """How fast offsets grow with time; None for as fast as rows are read."""
     per_timestep: int | None = None
+    """Maximum number of rows in a timestep; None for all that are due."""
     partitions: int = 1
+    """Number of tasks that generate."""
     rows: int | None = None
+    """Where offsets end; None for never."""
 
     def __post_init__(self) -> None:
-        """Read the columns and check that something bounds a timestep."""
+        """Read the columns and check that something bounds a timestep. Raises DataflowError."""
         _freeze(self, self.schema, None)
         if not callable(self.function):
             msg = "a generator needs a function (start, stop) -> RecordBatch"
             raise DataflowError(msg)
         if self.rows_per_second is None and self.per_timestep is None and self.rows is None:
-            msg = "a generator never ends: give rows_per_second, per_timestep, rows or several"
+            msg = (
+                "a generator needs a bound per timestep: give rows_per_second, per_timestep or rows"
+            )
             raise DataflowError(msg)
         if self.rows_per_second is not None and not self.rows_per_second > 0:
             msg = f"rows_per_second must be positive, not {self.rows_per_second}"
@@ -132,7 +134,7 @@ class GeneratorConnector:
         _at_least_one(self.rows, "rows")
 
     def describe(self) -> str:
-        """Name of the function and its rate."""
+        """Return the name of the function and its rate."""
         name = getattr(self.function, "__name__", type(self.function).__name__)
         rate = "" if self.rows_per_second is None else f" {self.rows_per_second:g} rows/s"
         return f"generator {name}{rate}"
@@ -140,18 +142,16 @@ class GeneratorConnector:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PythonConnector:
-    """A PySpark Python data source with a stream reader.
-
-    source: a `DataSource` class (made with `options`) or a ready instance.
-    schema: columns; None = what the data source says.
-    """
+    """A PySpark Python data source with a stream reader."""
 
     source: Any
+    """A `DataSource` class, which is made with `options`, or an instance."""
     options: Mapping[str, str] = field(default_factory=dict)
     schema: pa.Schema | None = None
+    """Columns; None for those that the data source declares."""
 
     def __post_init__(self) -> None:
-        """Read the columns and check that it may be a data source."""
+        """Read the columns and check that the source can stream. Raises DataflowError."""
         _freeze(self, self.schema, self.options)
         if not any(
             callable(getattr(self.source, method, None))
@@ -163,7 +163,7 @@ class PythonConnector:
             )
             raise DataflowError(msg)
         if self.options and not isinstance(self.source, type):
-            msg = "options are for a data source class; an instance has got its options already"
+            msg = "options are for a data source class; an instance already has its options"
             raise DataflowError(msg)
 
     @property
@@ -176,7 +176,7 @@ class PythonConnector:
         return str(source.__name__)
 
     def describe(self) -> str:
-        """The data source's own name."""
+        """Return the data source's own name."""
         return f"python {self.kind}"
 
 
@@ -186,15 +186,13 @@ Rows: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryConnector:
-    """Rows that a test hands over, a batch at a time, also while the job runs.
-
-    partitions: splits of a batch. per_timestep: at most so many batches in a timestep; None = all
-    there are.
-    """
+    """Rows that a test pushes, one batch at a time, even while the job runs."""
 
     schema: pa.Schema
     partitions: int = 1
+    """Number of splits of a batch."""
     per_timestep: int | None = None
+    """Maximum number of batches in a timestep; None for all."""
     batches: list[pa.RecordBatch] = field(default_factory=list, repr=False)
 
     def __repr__(self) -> str:
@@ -207,11 +205,11 @@ class MemoryConnector:
         _at_least_one(self.per_timestep, "per_timestep (batches)")
 
     def push(self, rows: Rows) -> None:
-        """Add a batch. Raises SourceError when its columns are not the declared ones."""
+        """Add a batch. Raises SourceError if its columns are not the declared ones."""
         self.batches.append(_one_batch(rows, self.schema))
 
     def describe(self) -> str:
-        """One word."""
+        """Return "memory"."""
         return "memory"
 
 
@@ -222,7 +220,7 @@ def _one_batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
         try:
             rows = pa.Table.from_pylist(list(rows), schema)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            msg = f"push: these rows do not fit the declared columns: {error}"
+            msg = f"push: the rows do not fit the declared columns: {error}"
             raise SourceError(msg) from error
     try:
         pieces = decoded_table(rows).combine_chunks().to_batches()

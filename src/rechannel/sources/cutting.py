@@ -1,8 +1,8 @@
-"""Where a timestep ends by the bytes of what it reads. Pure.
+"""Where a timestep ends, by the bytes that it reads. Pure.
 
-What a source gives comes in *units* (files, batches) of one or several *parts* (row groups) that cannot be cut further.
-A timestep takes parts in order as long as they fit its budget, and always one: what is too large for any timestep
-runs in one of its own.
+A source provides *units* (files, batches), each of one or several *parts* (row groups) that cannot
+be cut further. A timestep takes parts in order as long as they fit into its budget, and always at
+least one: a part that is too large for any timestep runs in one of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 VARIABLE_BYTES = 32
-"""What a text, list or other value without a fixed width is taken to have."""
+"""Assumed size of a text, list or other value without a fixed width."""
 
 
 def cut(units: Iterable[Sequence[int]], most: int | None, done: int = 0) -> tuple[int, int | None]:
-    """How many units a timestep takes, and how many parts of the last one; None = all of them.
+    """Return how many units a timestep takes, and how many parts of the last one; None for all of
+    them.
 
-    units: bytes of the parts of each unit; not asked for further than needed. most: bytes of all; None = no bound.
-    done: parts of the first unit that were taken before; they do not count.
+    units: bytes of the parts of each unit; consumed only as far as needed. most: total bytes; None
+    for no bound. done: parts of the first unit that were taken earlier; they do not count.
     """
     taken, sum_, first = 0, 0, True
     for sizes in units:
@@ -32,7 +33,7 @@ def cut(units: Iterable[Sequence[int]], most: int | None, done: int = 0) -> tupl
 
 
 def row_bytes(schema: pa.Schema) -> int:
-    """About how many bytes a row takes in Arrow, by its columns alone; at least 1."""
+    """Return about how many bytes a row takes in Arrow, by its columns alone; at least 1."""
     return max(1, sum(_value_bytes(field.type) for field in schema))
 
 

@@ -1,8 +1,8 @@
-"""Files that appear under a path: each is read once, in the order (time, path) of its arrival.
+"""Files that appear under a path: each is read once, ordered by (time, path) of its arrival.
 
-What a timestep reads is fixed before it starts: the log of files seen (`seen`) is written first,
-then the offset that names it is journalled, with a layout that names every file. A replay reads the
-files of the layout and asks no directory again.
+What a timestep reads is fixed before it starts: the log of files seen (`input_files.seen`) is
+written first, then the offset that names it is journalled, with a layout that names every file. A
+replay reads the files of the layout and lists no directory again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rechannel")
 
 FORMAT = 1
-"""Version of the format of the record of columns; readers refuse later ones."""
+"""Version of the format of the record of columns; readers reject later ones."""
 
 _SELF_DESCRIBED = ("parquet", "orc", "avro")
 
@@ -65,9 +65,8 @@ _SELF_DESCRIBED = ("parquet", "orc", "avro")
 class FilesReader:
     """Reads a `FilesConnector`.
 
-    split_bytes: about how large the splits of a Parquet file are.
-    Raises SourceError when columns are not given and no file is there to tell them, SessionError
-    when only Spark can read such files and there is no session.
+    Raises SourceError if columns are not given and there is no file to take them from,
+    SessionError if only Spark can read such files and there is no session.
     """
 
     def __init__(
@@ -79,7 +78,9 @@ class FilesReader:
         spark: SparkSession | None = None,
         split_bytes: int = SPLIT_BYTES,
     ) -> None:
-        """Find out the columns; nothing is written yet."""
+        """Find the columns; nothing is written yet. split_bytes: about how large the splits of a
+        Parquet file are.
+        """
         self._connector = connector
         self._store, self._name, self._spark = store, name, spark
         self._split_bytes = split_bytes
@@ -89,7 +90,7 @@ class FilesReader:
             self._pattern = str(Path(bare(connector.path)).absolute())
             if (place := meant_literally(self._pattern)) is not None:
                 _LOG.warning(
-                    "source %r: %s is there, and is not matched by the pattern of that very name: write [[] for a [",
+                    "source %r: %s exists, but the pattern of the same name does not match it: write [[] for a [",
                     name,
                     place,
                 )
@@ -104,14 +105,16 @@ class FilesReader:
             self._format()
 
     def initial(self) -> Offset:
-        """Before the first file."""
+        """Return the offset before the first file."""
         return SeenLog.start()
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """After the files that are new now, at most `per_timestep` of them. See `SourceReader`.
+        """Return the offset after the files that are new now, at most `per_timestep` of them. See
+        `SourceReader`.
 
-        A Parquet file that tasks read themselves may be cut at its row groups: the offset then says how many `groups`
-        of the last file were read, and the next timestep goes on with the others.
+        A Parquet file that tasks read themselves may be cut at its row groups: the offset then
+        says how many `groups` of the last file were read, and the next timestep continues with the
+        others.
         """
         del now_ms
         self._log.go_to(start)
@@ -137,10 +140,12 @@ class FilesReader:
         return end if stop is None else {**end, "groups": stop}
 
     def _skipped(self, files: list[SeenFile]) -> dict[str, str]:
-        """Files that the timestep passes over, with the reason: told here, and kept with the offset."""
+        """Return the files that the timestep skips, with the reason; logged here, and kept with
+        the offset.
+        """
         skipped = {f.path: self._passed[f.path] for f in files if f.path in self._passed}
         for path, reason in skipped.items():
-            _LOG.warning("source %r passes over %s: %s", self._name, path, reason)
+            _LOG.warning("source %r skips %s: %s", self._name, path, reason)
         return skipped
 
     def _begun(self, start: Offset) -> list[SeenFile]:
@@ -159,7 +164,7 @@ class FilesReader:
         """
         connector, path = self._connector, file.path
         if {path, path.rpartition("/")[2]}.intersection(connector.skip):
-            self._passed[path] = "the program says so"
+            self._passed[path] = "it is listed in skip="
             return ()
         try:
             why = why_changed(file, stat_of(path)) if done else None
@@ -171,16 +176,16 @@ class FilesReader:
             self._passed[path] = str(error)
             return ()
         if done and not why and done >= len(sizes):
-            why = f"is now read in {len(sizes)} parts, of which {done} were read"
+            why = f"now has {len(sizes)} parts, and {done} were read earlier"
         if why:
             raise changed(path, why)
         return sizes
 
     def _looked_into(self, file: SeenFile) -> tuple[int, ...]:
-        """Bytes of the parts.
+        """Return the bytes of the parts.
 
-        Raises SourceError for what is gone or damaged, as far as that is looked at so early, and StorageError for what
-        cannot be read now.
+        Raises SourceError for a file that is missing or damaged, as far as it is checked at this
+        point, and StorageError for one that cannot be read now.
         """
         if self.native:
             facts = self._facts[file.path] = facts_of(file.path)
@@ -193,10 +198,10 @@ class FilesReader:
         return (file.size,)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """Row groups of Parquet files, whole files of other formats.
+        """Return row groups of Parquet files, whole files of other formats.
 
-        Raises SchemaDriftError when a file that describes itself has other columns, SourceError
-        when it cannot be read.
+        Raises SchemaDriftError if a file that describes itself has other columns, SourceError if
+        it cannot be read.
         """
         skipped = end.get("skipped", {})
         every = self._log.between(_from(start), end)
@@ -219,17 +224,17 @@ class FilesReader:
         ]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """What reads the splits of local Parquet files."""
+        """Return the reader of local Parquet files."""
         del start, end, layout
         return ParquetSplits(self.schema)
 
     def frame(
         self, spark: SparkSession, start: Offset, end: Offset, layout: list[Split]
     ) -> DataFrame:
-        """The files of the layout through Spark's reader.
+        """Read the files of the layout through Spark's reader.
 
-        Parquet files with nanoseconds, which Spark refuses, come through the split reader, and so do those of which the
-        timestep reads a part.
+        Parquet files with nanoseconds, which Spark refuses, are read through the split reader, and
+        so are those of which the timestep reads a part.
         """
         if {"groups"} & (start.keys() | end.keys()) or any("nanos" in split for split in layout):
             return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
@@ -241,27 +246,27 @@ class FilesReader:
         return self._format(spark).frame(self.schema, list(sizes))
 
     def explain(self, error: BaseException) -> SourceError | None:
-        """What an error of Spark says of a record of this source's files, with the line where it is."""
+        """Return what a Spark error says about a record of this source's files, with its line."""
         file = malformed_file(error)
         if file is None or file not in self._log:
             return None
         kind, record = self._connector.format, None
-        with suppress(Exception):  # it only tells more
+        with suppress(Exception):  # it only adds detail to the message
             record = self._format().malformed(self.schema, file)
         line = None if record is None or not self._local else line_of(file, record)
         return SourceError(sentence(file, kind, record, line))
 
     def committed(self, end: Offset) -> None:
-        """Forget pages of the log that were merged; files themselves are never forgotten."""
+        """Delete pages of the log that were merged; files are never removed from it."""
         self._log.committed(end)
 
     def forget(self) -> None:
-        """The source goes: another one of its name finds out its columns by itself."""
+        """Remove the stored columns: another source of the same name finds its columns itself."""
         if self._connector.schema is None:
             self._store.delete(f"{folder_of(self._name)}schema.json")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the reader holds no resources."""
 
     def _unseen(self) -> Iterator[SeenFile]:
         if self._local:
@@ -274,7 +279,7 @@ class FilesReader:
         )
 
     def _pass_over(self, odd: str) -> None:
-        """Tell once what is not read, though it matches."""
+        """Warn once about something that matches but is not read."""
         if odd not in self._told:
             self._told.add(odd)
             _LOG.warning("source %r: %s; it is not read", self._name, odd)
@@ -287,7 +292,7 @@ class FilesReader:
         session = spark or self._spark
         if session is None:
             msg = (
-                f"source {self._name!r}: {self._connector.describe()} can only be read by Spark;"
+                f"source {self._name!r}: only Spark can read {self._connector.describe()}:"
                 " give the job a Spark session, or read local Parquet files without options"
             )
             raise SessionError(msg)
@@ -295,7 +300,7 @@ class FilesReader:
         return FileFormat(spark=session, name=connector.format, options=connector.options)
 
     def _find_schema(self) -> pa.Schema:
-        """Columns as given, as the first start found them, or as the first file tells."""
+        """Return the columns as given, as found by the first start, or as found in the first file."""
         if self._connector.schema is not None:
             return self._connector.schema
         kept = self._kept_schema()
@@ -308,7 +313,7 @@ class FilesReader:
         return schema_of(unseal(self._store.read(key), name=key, newest=FORMAT)["columns"])
 
     def _keep_schema(self) -> None:
-        """Write down columns that were found: files that come and go may not change them."""
+        """Store columns that were found, so that later files cannot change them."""
         if not self._inferred:
             return
         record = {"format": FORMAT, "columns": columns_text(self.schema)}
@@ -316,7 +321,7 @@ class FilesReader:
         if self._kept_schema() != self.schema:
             msg = (
                 f"source {self._name!r}: another start of this job found other columns than"
-                f" {columns_text(self.schema)}; start again to go on with those"
+                f" {columns_text(self.schema)}; start again to use those"
             )
             raise SchemaDriftError(msg)
         self._inferred = False
@@ -325,8 +330,8 @@ class FilesReader:
         first = choose(self._unseen(), 1)
         if not first:
             msg = (
-                f"source {self._name!r}: no file matches {self._pattern}, so its columns are not"
-                " known; put a first file there, or give schema="
+                f"source {self._name!r}: no file matches {self._pattern}, so its columns are"
+                " unknown: put a first file there, or give schema="
             )
             raise SourceError(msg)
         shown = columns_of(first[0].path) if self._may_be_native() else None
@@ -334,5 +339,7 @@ class FilesReader:
 
 
 def _from(start: Offset) -> Offset:
-    """Where the files of a timestep begin: with the one that was read in part, if there is one."""
+    """Return where the files of a timestep begin: with the one that was read in part, if there is
+    one.
+    """
     return {**start, "files": start["files"] - ("groups" in start)}

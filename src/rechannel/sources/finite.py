@@ -1,10 +1,12 @@
-"""A source of a batch run: what it has at the first look is all there is, and one timestep reads it.
+"""A source of a batch run: what it has at the first look is all there is, and one timestep reads
+it.
 
-A source may bound itself how far a timestep gets. It is then asked on until it has nothing new, and every stretch is
-laid out and read as a timestep of its own would have read it: a source need not know what lies further apart.
+A source may limit how far a timestep gets. It is then asked repeatedly until it has nothing new,
+and every stretch is laid out and read as a timestep of its own would have read it: the source need
+not know that stretches are combined.
 
-Offsets are {"from": the source's own offset} before the look and {"from", "to": own offsets} behind it. They differ
-also where there is nothing to read, so there is always one timestep, and never another.
+Offsets are {"from": the source's own offset} before the look and {"from", "to": own offsets} after
+it. They differ even if there is nothing to read, so there is always exactly one timestep.
 """
 
 from __future__ import annotations
@@ -33,25 +35,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_LOOKS = 100_000
-"""So often a source that bounds itself is asked before it is taken for one that never ends."""
+"""How often a source that limits itself is asked before it is taken for an endless one."""
 
 
 class Connector(Protocol):
-    """What this room says of a source, as far as batch runs look at it."""
+    """The part of a connector that batch runs use."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Columns; None where only a reader knows."""
+        """Columns; None if only a reader knows them."""
 
     def describe(self) -> str:
-        """One short line for messages."""
+        """Return one short line for messages."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FiniteConnector:
-    """A source that is read to its present end. inner: the source."""
+    """A source that is read to its present end."""
 
     inner: Connector
+    """The source."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -59,7 +62,7 @@ class FiniteConnector:
         return self.inner.schema
 
     def describe(self) -> str:
-        """The source's own line."""
+        """Return the source's own line."""
         return self.inner.describe()
 
 
@@ -75,13 +78,15 @@ class FiniteReader:
         self.native = inner.native
 
     def initial(self) -> Offset:
-        """Where the source starts."""
+        """Return where the source starts."""
         return {"from": self._inner.initial()}
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """The source's present end at the first look, and then no further. See `SourceReader`.
+        """Return the source's present end at the first look, and the same offset after that. See
+        `SourceReader`.
 
-        Raises SourceError for a source that has always more, or that says why it gives nothing at its last look.
+        Raises SourceError for a source that does not end, or that reports a complaint at its last
+        look.
         """
         del bound
         return start if "to" in start else {**start, "to": self._ends(start["from"], now_ms)}
@@ -95,19 +100,19 @@ class FiniteReader:
                 break
             if len(ends) == MOST_LOOKS:
                 msg = (
-                    f"source {self._name!r} had more at each of {MOST_LOOKS} looks: it does not seem to end;"
-                    f" give its rows with inputs={{{self._name!r}: df}}"
+                    f"source {self._name!r} had more rows each of the {MOST_LOOKS} times it was asked: it does not"
+                    f" seem to end; give its rows with inputs={{{self._name!r}: df}}"
                 )
                 raise SourceError(msg)
             at = end
-        # Nothing new is the end only where the source does not complain: there may be rows that it could not give.
+        # Nothing new means the end only if the source has no complaint: there may be rows that it could not give.
         complaint: SourceError | None = getattr(self._inner, "complaint", None)
         if complaint is not None:
             raise complaint
         return ends
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """Splits of every stretch, one stretch behind the other."""
+        """Return the splits of every stretch, in order."""
         stretches = _stretches(start, end)
         if len(stretches) == 1:
             return self._inner.layout(*stretches[0])
@@ -119,7 +124,7 @@ class FiniteReader:
         return [{"order": i, "of": of, "split": split} for i, (of, split) in enumerate(parts)]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """The source's own, or one for every stretch."""
+        """Return the source's own reader, or one for every stretch."""
         stretches = _stretches(start, end)
         if len(stretches) == 1:
             return self._inner.split_reader(*stretches[0], layout)
@@ -131,7 +136,7 @@ class FiniteReader:
         )
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """The source's own, or those of all stretches."""
+        """Return the source's own frame, or the union of those of all stretches."""
         stretches = _stretches(start, end)
         if self.native and len(stretches) > 1:
             return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
@@ -143,11 +148,11 @@ class FiniteReader:
         return joined
 
     def explain(self, error: BaseException) -> SourceError | None:
-        """What the source says of an error."""
+        """Return what the source says about an error."""
         return explained(error, [self._inner])
 
     def committed(self, end: Offset) -> None:
-        """Tell the source."""
+        """Notify the source."""
         if end.get("to"):
             self._inner.committed(end["to"][-1])
 
@@ -158,17 +163,17 @@ class FiniteReader:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Reads splits of several stretches, each with the reader of its own."""
+    """Reads splits of several stretches, each with its own reader."""
 
     readers: tuple[SplitReader, ...]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of a split."""
+        """Yield the rows of a split."""
         yield from self.readers[split["of"]].read(split["split"])
 
 
 def _stretches(start: Offset, end: Offset) -> list[tuple[Offset, Offset]]:
-    """Where the source's own timesteps would have begun and ended."""
+    """Return where the source's own timesteps would have begun and ended."""
     return [] if "to" in start else list(pairwise([end["from"], *end.get("to", [])]))
 
 

@@ -1,4 +1,6 @@
-"""Finished DataFrames as a source: one for a batch run, or one per micro-batch that a query hands over."""
+"""Finished DataFrames as a source: one for a batch run, or one per micro-batch that a query passes
+on.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReade
 
 
 def to_take(committed: Offset, number: int, query: str | None, accepted: str | None = None) -> bool:
-    """Whether a batch is to be read; False where it is committed already. Pure.
+    """Return whether a batch is to be read; False if it is already committed. Pure.
 
-    A query numbers its batches without gaps and sends at most the last one again; its id is kept in its checkpoint. So
-    any other number, and any other id, is of another checkpoint, whose rows may be there already or have never come.
+    A query numbers its batches without gaps and repeats at most the last one; its id is kept in
+    its checkpoint. So any other number, and any other id, belongs to another checkpoint, whose
+    rows may already be counted or may never have come.
 
-    committed: the offset that counts; empty before the first. query: id of the query, None where that is not known.
-    accepted: id of a query that may go on in place of the one before. Raises SourceError.
+    committed: the current offset; empty before the first. query: id of the query, None if unknown.
+    accepted: id of a query that may continue in place of the previous one. Raises SourceError.
     """
     last, before = committed.get("batch", -1), committed.get("query")
     other = before is not None and query is not None and before != query
@@ -33,21 +36,21 @@ def to_take(committed: Offset, number: int, query: str | None, accepted: str | N
     who = f"query {before}" if before else "the query that feeds this job"
     whence = f"query {query}, with another checkpoint" if other else "another checkpoint of it"
     instead = (
-        "; or, if all of its rows are new, let it go on in place of the one before,"
+        "; or, if all of its rows are new, let it replace the previous query with"
         f" for_each_batch(..., query={query!r})"
         if other
         else ""
     )
     msg = (
-        f"batch {number} comes from {whence}: {who} has handed over batches up to {last}. Its rows may be counted"
-        " already, or some may never have come, so it is not read. Start the query with the checkpoint that it had, or"
+        f"batch {number} comes from {whence}: {who} has passed on batches up to {last}. Its rows may already be"
+        " counted, or some may be missing, so it is not read. Start the query with its previous checkpoint, or"
         f" give the job a state directory of its own{instead}"
     )
     raise SourceError(msg)
 
 
 PATIENCE = 60.0
-"""Seconds that a replayed timestep waits for its batch to be handed over again."""
+"""Seconds that a replayed timestep waits for its batch to be passed on again."""
 
 
 @dataclass
@@ -59,14 +62,18 @@ class Handover:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def put(self, number: int, batch: Any, query: str | None = None) -> None:
-        """Offer a batch (a DataFrame, or an Arrow table in process). query: id of who sends it, where that is known."""
+        """Offer a batch (a DataFrame, or an Arrow table in process). query: id of the query that
+        sends it, if known.
+        """
         with self._changed:
             self._batches[number] = batch
             self._queries[number] = query
             self._changed.notify_all()
 
     def next_after(self, at: Offset) -> Offset | None:
-        """The lowest batch offered after an offset: a higher number, or one of another query."""
+        """Return the lowest batch offered after an offset: a higher number, or one of another
+        query.
+        """
         with self._changed:
             later = (
                 n
@@ -80,12 +87,12 @@ class Handover:
             return {"batch": number, "query": query} if query else {"batch": number}
 
     def get(self, number: int) -> Any:
-        """A batch; waits for it. Raises SourceError when it is not handed over."""
+        """Wait for a batch and return it. Raises SourceError if it is not passed on."""
         with self._changed:
             if not self._changed.wait_for(lambda: number in self._batches, PATIENCE):
                 msg = (
-                    f"batch {number} was begun before a crash and is not handed over again; "
-                    "restart the query that feeds this job from its own checkpoint"
+                    f"batch {number} was started before a crash and has not been passed on again:"
+                    " restart the query that feeds this job from its own checkpoint"
                 )
                 raise SourceError(msg)
             return self._batches[number]
@@ -99,9 +106,10 @@ class Handover:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HandoverConnector:
-    """Rows come as whole DataFrames with numbers. schema: their columns, as Arrow or DDL."""
+    """Rows that arrive as whole DataFrames with numbers."""
 
     schema: pa.Schema
+    """Columns, as Arrow or DDL."""
     handover: Handover = field(default_factory=Handover)
 
     def __post_init__(self) -> None:
@@ -109,7 +117,7 @@ class HandoverConnector:
         object.__setattr__(self, "schema", schema_of(self.schema))
 
     def describe(self) -> str:
-        """One line."""
+        """Return one line for messages."""
         return "batches handed over"
 
 
@@ -121,7 +129,7 @@ class _Tables:
     schema: pa.Schema
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of one batch."""
+        """Yield the rows of one batch."""
         for rows in self.tables[int(split["batch"])].to_batches():
             yield as_declared(rows, self.schema, "the table")
 
@@ -132,33 +140,33 @@ class HandoverReader:
     boundable = False
 
     def __init__(self, connector: HandoverConnector, *, in_process: bool) -> None:
-        """Bind."""
+        """Use the batches of a connector."""
         self._handover = connector.handover
         self.schema = connector.schema
         self.native = in_process
 
     def initial(self) -> Offset:
-        """Before the first batch."""
+        """Return the offset before the first batch."""
         return {"batch": -1}
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """One batch further, if there is one."""
+        """Return the offset after the next batch, if there is one."""
         del now_ms, bound
         return self._handover.next_after(start) or start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """The batch is one split."""
+        """Return the batch as one split."""
         del start
         return [{"order": 0, "batch": end["batch"]}]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """Reads tables (in process)."""
+        """Return the reader of tables (in process)."""
         del start, layout
         number = int(end["batch"])
         return _Tables({number: self._handover.get(number)}, self.schema)
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
-        """The DataFrame as it was handed over, with the columns in order."""
+        """Return the DataFrame that was passed on, with the columns in order."""
         if start == end or not layout:
             from rechannel.sources.spark import empty_frame
 
@@ -166,8 +174,8 @@ class HandoverReader:
         return self._handover.get(int(end["batch"])).select(*self.schema.names)
 
     def committed(self, end: Offset) -> None:
-        """Forget what is committed."""
+        """Drop what is committed."""
         self._handover.forget(int(end["batch"]))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the reader holds no resources."""

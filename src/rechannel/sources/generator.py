@@ -1,4 +1,4 @@
-"""Rows as a function of their offset, on a clock or as fast as they are taken."""
+"""Rows as a function of their offset, by a clock or as fast as they are read."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _CHUNK_ROWS = 1 << 20
 class GeneratorReader:
     """Reads a `GeneratorConnector`.
 
-    Offsets are {"rows": rows generated so far, "since_ms": when the clock of the rate started}; a
-    job that was down catches up, bounded by `per_timestep`.
+    Offsets are {"rows": rows generated so far, "since_ms": when the clock of the rate started}. A
+    job that was down catches up, limited by `per_timestep`.
     """
 
     native = True
 
     def __init__(self, connector: GeneratorConnector) -> None:
-        """The clock starts with the first look."""
+        """Use a connector; the clock starts with the first look."""
         self._connector = connector
         self._since_ms: int | None = None
         self.schema: pa.Schema = connector.schema
 
     def initial(self) -> Offset:
-        """Before the first row; no clock runs yet."""
+        """Return the offset before the first row; no clock runs yet."""
         return {"rows": 0, "since_ms": None}
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """After the rows that are due now. See `SourceReader`.
+        """Return the offset after the rows that are due now. See `SourceReader`.
 
-        Bytes of rows that do not exist yet are estimated from their columns. What a job that was down owes comes in
-        timesteps of `bound.span_ms` each.
+        The bytes of rows that do not exist yet are estimated from their columns. A job that was
+        down catches up in timesteps of `bound.span_ms` each.
         """
         since_ms = start["since_ms"]
         if since_ms is None:
@@ -67,7 +67,7 @@ class GeneratorReader:
         return {"rows": rows, "since_ms": since_ms} if rows > start["rows"] else start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """Ranges of about equal size, `partitions` of them."""
+        """Return `partitions` ranges of about equal size."""
         first, count, parts = start["rows"], end["rows"] - start["rows"], self._connector.partitions
         edges = [first + count * i // parts for i in range(parts + 1)]
         return [
@@ -77,33 +77,33 @@ class GeneratorReader:
         ]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """What calls the function."""
+        """Return what calls the function."""
         del start, end, layout
         return GeneratedSplits(self._connector)
 
     def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """One partition per split."""
+        """Return a DataFrame with one partition per split."""
         reader = self.split_reader(start, end, layout)
         return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is kept."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the reader holds no resources."""
 
 
 @dataclass(frozen=True)
 class GeneratedSplits:
-    """Calls the user's function for ranges of rows, a chunk at a time."""
+    """Calls the user's function for ranges of rows, one chunk at a time."""
 
     connector: GeneratorConnector
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of a split.
+        """Yield the rows of a split.
 
-        Raises UserFunctionError when the function raises, SourceError when it returns other rows
-        than it was asked for.
+        Raises UserFunctionError if the function raises, SourceError if it returns a wrong number
+        of rows.
         """
         for start in range(split["start"], split["stop"], _CHUNK_ROWS):
             yield self._rows(start, min(start + _CHUNK_ROWS, split["stop"]))

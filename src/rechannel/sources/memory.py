@@ -1,4 +1,4 @@
-"""Rows that were handed over in this process, for tests and notebooks."""
+"""Rows pushed in this process, for tests and notebooks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class MemoryReader:
     """Reads a `MemoryConnector`. Offsets are {"batches": number of batches read}.
 
-    The connector keeps every batch, so a job started anew reads from the first; what was pushed
-    does not survive the process.
+    The connector keeps every batch, so a restarted job reads from the first; pushed rows do not
+    survive the process.
     """
 
     native = True
@@ -33,11 +33,13 @@ class MemoryReader:
         self.schema: pa.Schema = connector.schema
 
     def initial(self) -> Offset:
-        """Before the first batch."""
+        """Return the offset before the first batch."""
         return {"batches": 0}
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """After the last batch pushed, at most `per_timestep` of them. See `SourceReader`."""
+        """Return the offset after the last batch, or after `per_timestep` more. See
+        `SourceReader`.
+        """
         del now_ms
         done, there = start["batches"], len(self._connector.batches)
         most = bound.units or self._connector.per_timestep
@@ -47,7 +49,7 @@ class MemoryReader:
         return {"batches": done + taken} if taken else start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """Every batch in `partitions` pieces of about equal size; empty ones are left out."""
+        """Return every batch in `partitions` pieces of about equal size, without empty ones."""
         return [
             split for batch in range(start["batches"], end["batches"]) for split in self._cut(batch)
         ]
@@ -70,20 +72,20 @@ class MemoryReader:
         return self._connector.batches[number]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """The batches themselves, on their way to the tasks."""
+        """Return the batches themselves, which travel to the tasks."""
         del start, end
         return MemorySplits({split["batch"]: self._batch(split["batch"]) for split in layout})
 
     def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """One partition per split."""
+        """Return a DataFrame with one partition per split."""
         reader = self.split_reader(start, end, layout)
         return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
-        """The connector keeps its batches."""
+        """Do nothing: the connector keeps its batches."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the reader holds no resources."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,6 @@ class MemorySplits:
     batches: dict[int, pa.RecordBatch]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece of a batch."""
+        """Yield the rows of a piece of a batch."""
         first, stop = split["rows"]
         yield self.batches[split["batch"]].slice(first, stop - first)

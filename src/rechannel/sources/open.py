@@ -1,4 +1,4 @@
-"""From what a source is to what reads it."""
+"""From connectors to readers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Described(Protocol):
-    """A connector, whatever room it comes from."""
+    """A connector of any package."""
 
     def describe(self) -> str:
-        """One short line for messages."""
+        """Return one short line for messages."""
 
 
 def open_source(
@@ -42,9 +42,9 @@ def open_source(
 ) -> SourceReader:
     """Open a source for one driver.
 
-    store: of the job; the source keeps what it has to remember under `sources/<name>/`.
-    spark: None = only what needs no JVM. aside: where that is done which timesteps do not wait for; None = in a thread.
-    Raises SourceError, SessionError, DataflowError.
+    store: of the job; the source keeps its records under `sources/<name>/`. spark: None if no JVM
+    is needed. aside: runs work that timesteps do not wait for; None for a thread. Raises
+    SourceError, SessionError, DataflowError.
     """
     if isinstance(connector, FiniteConnector):
         inner = open_source(connector.inner, store=store, name=name, spark=spark, aside=aside)
@@ -64,7 +64,7 @@ def open_source(
 
         return PythonReader(connector)
     msg = (
-        f"source {name!r}: no reader is known for {connector.describe()!r}"
+        f"source {name!r}: there is no reader for {connector.describe()!r}"
         f" ({type(connector).__name__}); use a connector of rechannel.sources.connectors"
     )
     raise DataflowError(msg)

@@ -1,9 +1,9 @@
 """PySpark's own Python data sources, driven by the timestep loop instead of a streaming query.
 
-The driver keeps one reader for offsets; every task makes a fresh one, as Spark does. Partitions are
-asked again when a timestep is replayed: Spark demands that they are a function of the two offsets.
-A simple reader has one partition, which is read between two offsets, also the first time: its
-`read` only says how far it would get.
+The driver keeps one reader for offsets; every task makes a new one, as Spark does. Partitions are
+computed again when a timestep is replayed: Spark requires them to be a function of the two
+offsets. A simple reader has one partition, which is always read between two offsets: its `read`
+only says how far it would get.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
-from rechannel.sources.backwards import is_behind
+from rechannel.sources.backwards import went_back
 from rechannel.sources.connectors import PythonConnector
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import spark_schema, split_frame
@@ -40,12 +40,12 @@ _BATCH_ROWS = 1 << 16
 class PythonReader:
     """Reads a `PythonConnector`. Offsets are the data source's own dicts.
 
-    Raises SourceError, with the traceback, when the data source does.
+    Raises SourceError, with the traceback, if the data source raises.
     """
 
     native = True
     boundable = False
-    """A data source says itself how much it gives."""
+    """A data source decides itself how much it gives."""
 
     def __init__(self, connector: PythonConnector) -> None:
         """Make the data source, if a class was given, and its reader."""
@@ -61,51 +61,51 @@ class PythonReader:
         self.schema: pa.Schema = arrow_schema(columns)
 
     def initial(self) -> Offset:
-        """Where the data source starts."""
+        """Return where the data source starts."""
         with self._asked("initialOffset"):
             return _plain(self._reader.initialOffset())
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """How far the data source lets a timestep read. See `SourceReader`."""
+        """Return how far the data source lets a timestep read. See `SourceReader`."""
         del now_ms, bound
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
-        if is_behind(end, start):
+        if went_back(end, start):
             self.complaint = SourceError(
-                f"the Python data source {self._kind!r} reports the end {end}, which is before {start}, an end that it"
-                " reported earlier: nothing more is read from it until it has passed that offset again"
+                f"the Python data source {self._kind!r} reports the end {end}, which is before its earlier end"
+                f" {start}: nothing more is read from it until it has passed that offset again"
             )
             return start
         self.complaint = None
         return start if end == start else end
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """One split per partition; only its number is journalled."""
+        """Return one split per partition; only its number is journalled."""
         return [{"order": i} for i in range(len(self._pickled(start, end)))]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """The data source and its partitions, pickled.
+        """Return the data source and its partitions, pickled.
 
-        Raises SourceError when it now has another number of partitions than the layout.
+        Raises SourceError if the number of partitions differs from the layout.
         """
         partitions = self._pickled(start, end) if layout or start != end else []
         if len(partitions) != len(layout):
             msg = (
-                f"the Python data source {self._kind!r} gives {len(partitions)} partitions from"
-                f" {start} to {end} and gave {len(layout)} before: its partitions must be a"
-                " function of the two offsets, or a replay reads other rows"
+                f"the Python data source {self._kind!r} returns {len(partitions)} partitions from"
+                f" {start} to {end} and returned {len(layout)} earlier: its partitions must be a"
+                " function of the two offsets, or a replay would read other rows"
             )
             raise SourceError(msg)
         made = cloudpickle.dumps((self._source, self._columns))  # type: ignore[no-untyped-call]
         return PythonSplits(kind=self._kind, source=made, partitions=tuple(partitions))
 
     def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """One partition per partition of the data source."""
+        """Return a DataFrame with one partition per partition of the data source."""
         reader = self.split_reader(start, end, layout)
         return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
-        """Tell the data source."""
+        """Notify the data source."""
         with self._asked("commit"):
             self._reader.commit(dict(end))
 
@@ -126,20 +126,22 @@ class PythonReader:
 
     @contextmanager
     def _asked(self, method: str) -> Iterator[None]:
-        with _blamed(f"the Python data source {self._kind!r} failed when asked: {method}"):
+        with _blamed(f"the Python data source {self._kind!r} failed in {method}"):
             yield
 
 
 @dataclass(frozen=True, kw_only=True)
 class PythonSplits:
-    """Reads partitions of a Python data source with a fresh reader each."""
+    """Reads partitions of a Python data source with a new reader each."""
 
     kind: str
     source: bytes
     partitions: tuple[bytes, ...]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows, Rows by name, or Arrow batches of a partition, checked as Spark checks them."""
+        """Yield tuples, Rows by name, or Arrow batches of a partition, checked as Spark checks
+        them.
+        """
         # Spark's own conversion: rows must come out as they would in a streaming query.
         from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
@@ -152,7 +154,7 @@ class PythonSplits:
 
 
 def stream_reader(source: DataSource, columns: StructType) -> Any:
-    """The data source's stream reader, or its simple one where it has no other."""
+    """Return the data source's stream reader, or its simple one if it has no other."""
     try:
         return source.streamReader(columns)
     except PySparkNotImplementedError:
@@ -163,7 +165,7 @@ def _latest(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
     if isinstance(reader, SimpleDataSourceStreamReader):
         rows, end = reader.read(start)
         if end == start and next(iter(rows), None) is not None:
-            msg = f"read() gave rows and the same offset {start} again: it would never end"
+            msg = f"read() returned rows and the same offset {start} again: it would never end"
             raise ValueError(msg)
         return end
     if not inspect.signature(reader.latestOffset).parameters:
@@ -197,7 +199,9 @@ def _columns(source: DataSource, declared: pa.Schema | None) -> StructType:
 
 
 def _plain(offset: Any) -> Offset:
-    """An offset as the journal will give it back. Raises TypeError when JSON cannot hold it."""
+    """Return an offset in the form in which the journal will return it. Raises TypeError if JSON
+    cannot hold it.
+    """
     plain = json.loads(json.dumps(offset))
     if not isinstance(plain, dict):
         msg = f"an offset must be a dict, not {offset!r}"
@@ -207,7 +211,7 @@ def _plain(offset: Any) -> Offset:
 
 @contextmanager
 def _blamed(what: str) -> Iterator[None]:
-    """What a data source raises becomes a SourceError with its traceback."""
+    """Turn errors of a data source into SourceError with their traceback."""
     try:
         yield
     except RechannelError:

@@ -1,8 +1,7 @@
-"""The source seam: how the driver asks a source what there is, and how tasks read it.
+"""The source seam: how the driver asks a source what is new, and how tasks read it.
 
-Offsets, layouts and splits are plain JSON values: they are journalled before a timestep starts, so that a
-replay reads the
-same rows in the same splits.
+Offsets, layouts and splits are plain JSON values: they are journalled before a timestep starts, so
+that a replay reads the same rows in the same splits.
 """
 
 from __future__ import annotations
@@ -19,25 +18,31 @@ Offset = dict[str, Any]
 """How far a source has been read. JSON; equal offsets mean the same position."""
 
 Split = dict[str, Any]
-"""A part of a timestep's rows that one task reads from start to end. JSON. `split["order"]` (int, unique and ascending
-within a timestep and independent of the number of tasks) says where it stands in the stream."""
+"""A part of a timestep's rows that one task reads from start to end. JSON.
+
+`split["order"]` (int, unique and ascending within a timestep and independent of the number of
+tasks) is its position in the stream.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The most that a timestep takes of a source. The source decides what that means; one unit always passes.
-
-    units: rows (files, batches), in place of what the source itself says; None = what it says.
-    bytes: about so many bytes of rows in memory, as far as the source can know them; None = all.
-    span_ms: of rows that become due with time, those of so many milliseconds; None = all that are due.
+    """The most that a timestep takes from a source. The source interprets it; one unit is always
+    allowed.
     """
 
     units: int | None = None
+    """Rows (files, batches), in place of the source's own bound; None for the source's own."""
     bytes: int | None = None
+    """Approximate bytes of rows in memory, as far as the source can know them; None for no bound.
+    """
     span_ms: int | None = None
+    """Of rows that become due with time, those of this many milliseconds; None for all that are
+    due.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse what would let nothing pass."""
+        """Check that something is allowed. Raises ValueError."""
         if any(most is not None and most < 1 for most in (self.units, self.bytes, self.span_ms)):
             msg = f"bounds must be at least 1: {self}"
             raise ValueError(msg)
@@ -50,7 +55,9 @@ class SplitReader(Protocol):
     """Reads splits on workers. Picklable; holds everything it needs."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of a split, in order, always the same, with exactly the columns of the source's schema."""
+        """Yield the rows of a split, in order, always the same, with exactly the columns of the
+        source's schema.
+        """
 
 
 @runtime_checkable
@@ -58,7 +65,7 @@ class ColumnReader(SplitReader, Protocol):
     """Reads some columns at less cost than all of them."""
 
     def only(self, columns: tuple[str, ...]) -> SplitReader:
-        """What reads these columns, in this order."""
+        """Return a reader of these columns, in this order."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +74,13 @@ class _Selected:
     columns: tuple[str, ...]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of a split."""
+        """Yield the rows of a split."""
         for batch in self.reader.read(split):
             yield batch.select(self.columns)
 
 
 def only(reader: SplitReader, schema: pa.Schema, columns: tuple[str, ...]) -> SplitReader:
-    """What reads some columns. schema: all columns that there are."""
+    """Return a reader of some columns. schema: all columns of the source."""
     if columns == tuple(schema.names):
         return reader
     return reader.only(columns) if isinstance(reader, ColumnReader) else _Selected(reader, columns)
@@ -88,46 +95,51 @@ class SourceReader(Protocol):
 
     @property
     def native(self) -> bool:
-        """Whether tasks can read splits themselves; otherwise rows come through `frame` (Spark's own readers)."""
-
-    def initial(self) -> Offset:
-        """Where a new stream starts."""
-
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """How far a timestep that begins at `start` may read now; `start` itself when there is nothing new.
-
-        bound: what one timestep may take. Only the source knows its units and their sizes, so it cuts by itself.
-        Raises SourceError when the source cannot be asked.
+        """Whether tasks can read splits themselves; otherwise rows come through `frame` (Spark's
+        own readers).
         """
 
-    # A reader may have `complaint`, an error or None: why it gave nothing at the latest look, shown as a trouble of
+    def initial(self) -> Offset:
+        """Return where a new stream starts."""
+
+    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        """Return how far a timestep that begins at `start` may read now; `start` itself if there
+        is nothing new.
+
+        bound: what one timestep may take. Only the source knows its units and their sizes, so it
+        cuts by itself. Raises SourceError if the source does not answer.
+        """
+
+    # A reader may have `complaint`, an error or None: why it had nothing new at the last look, shown as a problem of
     # the job until it is None again.
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """Splits between two offsets, in stream order. The journal keeps them."""
+        """Return the splits between two offsets, in stream order. The journal keeps them."""
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """What reads them on workers (native sources)."""
+        """Return what reads them on workers (native sources)."""
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
-        """The rows as a Spark DataFrame (sources that are not native, or in front of a DataFrame function)."""
+        """Return the rows as a Spark DataFrame (sources that are not native, or before a DataFrame
+        function).
+        """
 
     def committed(self, end: Offset) -> None:
-        """Everything before `end` is committed: the source may forget it."""
+        """Note that everything before `end` is committed: the source may drop it."""
 
     def close(self) -> None:
-        """Free what the reader holds."""
+        """Free the reader's resources."""
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """A source that knows more of an error of the engine that reads it."""
+    """A source that can explain an error of the engine that reads it."""
 
     def explain(self, error: BaseException) -> SourceError | None:
-        """What an error says of this source's input; None if it says nothing of it."""
+        """Return what an error says about this source's input; None if it is about something else."""
 
 
 def explained(error: BaseException, readers: Iterable[SourceReader]) -> SourceError | None:
-    """What the source whose input an error is about says of it; None where none knows."""
+    """Return the explanation of the source that an error is about; None if no source has one."""
     told = (reader.explain(error) for reader in readers if isinstance(reader, Explains))
     return next((one for one in told if one is not None), None)

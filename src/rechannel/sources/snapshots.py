@@ -1,7 +1,7 @@
-"""A table as it was read at some time: one row per key, and what differs between two such.
+"""A table as it was read at one time: one row per key, and the differences between two readings.
 
-Rows of a DataFrame have no order, so nothing here may depend on one: of the rows of a key, one has to be the newest,
-and if none is, that is said instead of guessed.
+Rows of a DataFrame have no order, so nothing here may depend on one: of the rows of a key, one has
+to be the newest, and if that is ambiguous, it is an error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from rechannel.model.hashing import hash_columns, keys_equal
 def one_row_per_key(
     rows: pa.RecordBatch, keys: Sequence[str], by: Sequence[str], what: str
 ) -> pa.RecordBatch:
-    """The newest row of every key, by hash of the key; rows with a null in the key are left out.
+    """Return the newest row of every key, ordered by hash of the key; rows with a null in the key
+    are left out.
 
-    by: columns that tell the newer row. what: what messages call the table. Raises SourceError for a key of which
-    several rows are the newest.
+    by: columns that say which row is newer. what: name of the table for messages. Raises
+    SourceError if several rows of a key are the newest.
     """
     void = np.zeros(rows.num_rows, dtype=np.bool_)
     for key in keys:
@@ -45,10 +46,11 @@ def one_row_per_key(
 def differences(
     before: pa.RecordBatch, after: pa.RecordBatch, keys: Sequence[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Rows that are new or other ones, as they are now; rows of keys that are gone, as they were.
+    """Return rows that are new or changed, and the old rows of keys that are gone.
 
-    before, after: one row per key each, under the same columns. Only their keys are put into one column each, as values
-    that may be of any size together: two columns of text that one batch can hold each are too much for one.
+    before, after: one row per key each, with the same columns. Only their keys are concatenated,
+    as values of unlimited size: two text columns that fit into one batch each may be too large for
+    one together.
     """
     both = [
         pa.concat_arrays([canonical(before.column(key)), canonical(after.column(key))])
@@ -69,7 +71,7 @@ def differences(
 
 
 def _by_key(keys: Columns) -> tuple[IntArray, Groups]:
-    """Rows in the order of their keys, and which ones belong to which key."""
+    """Return the order of rows by key, and which rows belong to which key."""
     columns = [plain_key(key) for key in keys]
     hashes = hash_columns(columns)
     order = sort_index(hashes)
@@ -85,7 +87,9 @@ def _refuse_ties(
     by: Sequence[str],
     what: str,
 ) -> None:
-    """Raise SourceError if a row that is not chosen has as good a claim, and is another one."""
+    """Raise SourceError if a row that is not chosen is as new as the chosen one, and differs from
+    it.
+    """
     winners = chosen[groups.ids]
     differs = ~keys_equal(rows.columns, take(rows.columns, winners))
     if by:
@@ -94,9 +98,9 @@ def _refuse_ties(
     unclear = np.flatnonzero(differs)
     if len(unclear):
         key = ", ".join(f"{name} = {rows.column(name)[int(unclear[0])]}" for name in keys)
-        alike = f" that are alike in {', '.join(by)}" if by else ""
+        alike = f" that are equal in {', '.join(by)}" if by else ""
         msg = (
-            f"{what} has several rows of {key}{alike}, and rows of a DataFrame have no order: say with by= which"
-            " columns tell the newer row, or leave one row per key"
+            f"{what} has several rows of {key}{alike}, and rows of a DataFrame have no order: name with by= the"
+            " columns that say which row is newer, or keep one row per key"
         )
         raise SourceError(msg)

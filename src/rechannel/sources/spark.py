@@ -1,4 +1,4 @@
-"""What sources need of a Spark session: frames over split readers and files, and remote listings.
+"""What sources need from a Spark session: frames of split readers and files, and remote listings.
 
 Workers unpickle `SplitRows` by reference, so nothing of Spark is imported at the top.
 """
@@ -34,20 +34,20 @@ _DAMAGE = re.compile(
     r"|org\.apache\.orc\.|Malformed ORC|InvalidProtocolBufferException"
     r"|not an Avro data file|InvalidAvroMagic|AvroRuntimeException"
 )
-"""The content of a file, or its absence."""
+"""Errors caused by the content of a file, or by its absence."""
 _NOT_DAMAGE = re.compile(
     r"Too many open files|Input/output error|Stale file handle|Permission denied|AccessDenied|AccessControlException"
     r"|java\.net\.|Timeout|No space left|OutOfMemory|Interrupted|AWS\w*IOException|AWSStatus5|SlowDown|Py4JNetworkError"
     r"|SparkContext|SafeModeException|StandbyException|BlockMissingException"
 )
-"""The same words, and beside them why the file could not be read this time."""
+"""The same errors, when the message shows a transient or external cause."""
 _FRAMES = re.compile(r"^\s+at .*$", re.MULTILINE)
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _COMPLAINTS = 5000
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Arrow columns as Spark's; timestamps without a zone become TIMESTAMP_NTZ."""
+    """Return Arrow columns as Spark's; timestamps without a zone become TIMESTAMP_NTZ."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema.remove_metadata())
@@ -55,13 +55,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """mapInArrow function over one number per partition: the rows of the split of that number."""
+    """A mapInArrow function over one number per partition: returns the rows of the split of that
+    number.
+    """
 
     reader: SplitReader
     splits: tuple[Split, ...]
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, rows out."""
+        """Yield the rows of the splits with these numbers."""
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from self.reader.read(self.splits[number])
@@ -70,7 +72,7 @@ class SplitRows:
 def split_frame(
     spark: SparkSession, reader: SplitReader, layout: Sequence[Split], schema: pa.Schema
 ) -> DataFrame:
-    """A DataFrame whose partition i is what a split reader reads of split i."""
+    """Return a DataFrame whose partition i is what a split reader reads of split i."""
     if not layout:
         return empty_frame(spark, schema)
     numbers = spark.range(0, len(layout), 1, len(layout))
@@ -78,20 +80,20 @@ def split_frame(
 
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """No rows under some columns."""
+    """Return a DataFrame without rows."""
     return spark.createDataFrame([], spark_schema(schema))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFormat:
-    """A file format with its options, as one of Spark's own readers understands them."""
+    """A file format with its options, for one of Spark's own readers."""
 
     spark: SparkSession
     name: str
     options: Mapping[str, str]
 
     def frame(self, schema: pa.Schema, files: Sequence[str]) -> DataFrame:
-        """Rows of the files. Raises SourceError naming a file that is not there."""
+        """Return the rows of the files. Raises SourceError, which names a missing file."""
         if not files:
             return empty_frame(self.spark, schema)
         try:
@@ -103,7 +105,9 @@ class FileFormat:
             raise _not_analysed(error, files) from error
 
     def columns(self, file: str) -> pa.Schema:
-        """Columns that Spark finds in a file. Raises SourceError naming the file, DataflowError naming a column."""
+        """Return the columns that Spark finds in a file. Raises SourceError with the file,
+        DataflowError with a column.
+        """
         try:
             found = self._reader().load(_escaped([file])).schema
         except Exception as error:
@@ -111,23 +115,27 @@ class FileFormat:
         return arrow_schema(found)
 
     def malformed(self, schema: pa.Schema, file: str) -> str | None:
-        """Text of the first record of a file that is none with these columns; None where all are."""
+        """Return the text of the first record of a file that does not have these columns; None if
+        all have.
+        """
         apart = replace(self, options=parting(self.options))
         rows = apart.frame(with_text(schema), [file])
         found = rows.where(rows[COLUMN].isNotNull()).limit(1).collect()
         return None if not found else str(found[0][COLUMN])
 
     def _reader(self, columns: pa.Schema | None = None) -> Any:
-        # A session may be set to skip what it cannot read; a stream that skips loses rows.
+        # A session may be configured to skip what it cannot read; a stream that skips loses rows.
         settled = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
         if self.name == "csv":
-            settled["enforceSchema"] = "false"  # else columns go by position, whatever the header
+            settled["enforceSchema"] = (
+                "false"  # otherwise columns go by position, whatever the header
+            )
         strict = failing(self.name, self.options, columns)
         return self.spark.read.format(self.name).options(**{**settled, **strict, **self.options})
 
 
 def _escaped(files: Sequence[str]) -> list[str]:
-    """Files as Spark's `load` takes them: local ones with a scheme, no character a glob."""
+    """Return files as Spark's `load` expects them: local ones with a scheme, no character a glob."""
     located = (f"file:{file}" if file.startswith("/") else file for file in files)
     return [_GLOB_MARKS.sub(r"\\\1", file) for file in located]
 
@@ -138,7 +146,7 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
         return known
     if _MALFORMED in str(error):
         return SourceError(
-            f"a record of {files[0]} cannot be read, so its columns cannot be found out: mend or move the file, or give"
+            f"a record of {files[0]} cannot be read, so its columns are unknown: correct or move the file, or give"
             " schema="
         )
     named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
@@ -146,18 +154,20 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
 
 
 def is_damage(error: SourceError) -> bool:
-    """Whether an error about a file is known to be of what is in it, or of its absence, and so comes again.
+    """Return whether an error about a file is caused by its content or absence, and so will recur.
 
-    What Spark says for other reasons may pass; a file is not to be given up for it.
+    What Spark reports for other reasons may be transient; a file is not given up for it.
     """
     if error.__cause__ is None or isinstance(error.__cause__, (OSError, pa.ArrowException)):
-        return True  # not Spark's: told apart where the file was opened
+        return True  # not Spark's: classified where the file was opened
     text = _FRAMES.sub("", str(error.__cause__))
     return _DAMAGE.search(text) is not None and _NOT_DAMAGE.search(text) is None
 
 
 def malformed_file(error: BaseException) -> str | None:
-    """The file with a record that is none, of which an error of a Spark job tells; None if it tells something else."""
+    """Return the file with a malformed record that an error of a Spark job reports; None if it
+    reports something else.
+    """
     text = str(error)
     found = _UNREADABLE.search(text)
     if found is None or _MALFORMED not in text:
@@ -166,9 +176,10 @@ def malformed_file(error: BaseException) -> str | None:
 
 
 def unreadable(error: Exception) -> SourceError | None:
-    """What an error of a Spark job says about an input file; None if it is about something else.
+    """Return what an error of a Spark job says about an input file; None if it is about something
+    else.
 
-    SchemaDriftError when the file has other columns, SourceError when it is damaged or gone.
+    SchemaDriftError if the file has other columns, SourceError if it is damaged or missing.
     """
     text = str(error)
     found = _UNREADABLE.search(text)
@@ -177,12 +188,12 @@ def unreadable(error: Exception) -> SourceError | None:
     file = found["file"].removeprefix("file://")
     if _OTHER_COLUMNS.search(text):
         msg = (
-            f"{file} has other columns than the stream was started with; move it away or write it"
+            f"{file} has other columns than the stream was started with: move it away or write it"
             f" again with the stream's columns. Spark says: {text[:_COMPLAINTS]}"
         )
         return SchemaDriftError(msg)
     msg = (
-        f"{file} cannot be read: it is damaged or gone. Nothing of the timestep was committed:"
+        f"{file} cannot be read: it is damaged or missing. Nothing of the timestep was committed:"
         f" restore the file and start again. Spark says: {text[:_COMPLAINTS]}"
     )
     return SourceError(msg)
@@ -190,15 +201,15 @@ def unreadable(error: Exception) -> SourceError | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFiles:
-    """Files behind a URI pattern of any scheme that the session's Hadoop knows."""
+    """Files that match a URI pattern of any scheme that the session's Hadoop knows."""
 
     spark: SparkSession
     pattern: str
 
     def find(self) -> Iterator[SeenFile]:
-        """All files that match, or that lie under a directory that matches; hidden ones too.
+        """Yield all files that match, or that are in a directory that matches; hidden ones too.
 
-        Raises SourceError when the place cannot be listed.
+        Raises SourceError if the place cannot be listed.
         """
         try:
             if getattr(self.spark, "_jvm", None) is None:
@@ -210,7 +221,7 @@ class RemoteFiles:
             raise SourceError(msg) from error
 
     def _by_listing(self) -> Iterator[SeenFile]:
-        """Through Hadoop's file system, in the driver's JVM."""
+        """List through Hadoop's file system, in the driver's JVM."""
         session: Any = self.spark
         path = session._jvm.org.apache.hadoop.fs.Path(self.pattern)
         system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
@@ -223,7 +234,7 @@ class RemoteFiles:
                 yield _seen(status)
 
     def _by_reading(self) -> Iterator[SeenFile]:
-        """Through a job that lists: all that Spark Connect offers."""
+        """List through a job: the only way over Spark Connect."""
         from pyspark.errors import AnalysisException
 
         reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")

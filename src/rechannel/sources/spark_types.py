@@ -1,7 +1,8 @@
-"""Spark's columns as tasks see them, and the ones that they cannot see as Spark means them.
+"""Spark's columns as tasks see them, and those whose meaning would be lost.
 
-Tasks get rows as Arrow. What loses its meaning on the way is refused where a dataflow is built, with its column and
-type, since rows would be grouped and compared in another way than Spark does, or come back as something else.
+Tasks receive rows as Arrow. Columns that lose their meaning on the way are rejected when a
+dataflow is built, with name and type: rows would be grouped and compared differently than in
+Spark, or come back as something else.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def arrow_schema(columns: StructType) -> pa.Schema:
-    """Return Spark's columns as its Arrow exchange shows them; timestamps are in microseconds, UTC.
+    """Return Spark's columns as its Arrow exchange shows them; timestamps are in microseconds,
+    UTC.
 
-    Raises DataflowError for a column that cannot be taken.
+    Raises DataflowError for an unsupported column.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -31,15 +33,15 @@ def arrow_schema(columns: StructType) -> pa.Schema:
         if collation is not None:
             msg = (
                 f"column {column.name!r} is {_described(column.dataType)}: rows are grouped and compared byte by byte,"
-                f" and not as {collation} does. Take it as plain text, collate({column.name}, 'UTF8_BINARY'), or, for"
-                f" what {collation} holds equal to be one key, a function of it, such as lower(...)"
+                f" and not as {collation} does. Use plain text, collate({column.name}, 'UTF8_BINARY'), or, if values"
+                f" that are equal under {collation} should be one key, a function of it, such as lower(...)"
             )
             raise DataflowError(msg)
         try:
             fields += list(to_arrow_schema(StructType([column]), timezone="UTC"))
         except PySparkException as error:
             msg = (
-                f"column {column.name!r} is {_described(column.dataType)}, which Spark does not hand to Python: cast it"
+                f"column {column.name!r} is {_described(column.dataType)}, which Spark does not pass to Python: cast it"
                 " to a type that it does, such as a number or a string"
             )
             raise DataflowError(msg) from error
@@ -47,7 +49,7 @@ def arrow_schema(columns: StructType) -> pa.Schema:
 
 
 def _collation(kind: DataType) -> str | None:
-    """Name of the first collation in a type under which texts are not compared by their bytes."""
+    """Return the first collation in a type that does not compare texts by their bytes."""
     named = getattr(kind, "collation", None)
     if named is not None:
         return None if named == "UTF8_BINARY" else str(named)

@@ -1,10 +1,11 @@
-"""A finished table as a source, for streams that look rows up in it: read once, or again every so often.
+"""A finished table as a source, for streams that look rows up in it: read once, or periodically.
 
-What a read found is written to the job's store before an offset names it, so a replay reads the same rows, whatever has
-become of the table since. A file's name holds a digest of what is in it: two drivers that both believe to be in charge
-cannot change what the other reads. A read after the first one brings only what differs from the read before: rows that
-are new or other ones, and those of keys that are gone, marked. It goes on beside the timesteps, and may fail: rows are
-then looked up in what is known.
+The result of a read is written to the job's store before an offset names it, so a replay reads the
+same rows, whatever happened to the table since. A file's name contains a digest of its contents:
+two drivers that both believe to be in charge cannot change what the other reads. A read after the
+first one yields only the differences to the previous one: rows that are new or changed, and those
+of keys that are gone, marked. It runs next to the timesteps, and may fail: rows are then looked up
+in the previous table.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ROWS = 1 << 18
 """Rows of one file, which one task reads."""
 
 GONE = ".gone"
-"""A table's column that says whether its row ends its key."""
+"""The column of a table that says whether a row's key is gone."""
 
 GONE_FIELD = pa.field(GONE, pa.bool_(), False)
 
@@ -58,35 +59,36 @@ class Held:
     table: Table | Callable[[], Table]
 
     def make(self) -> Table:
-        """The table."""
+        """Return the table."""
         return self.table() if callable(self.table) else self.table
 
 
 def is_table(value: object) -> bool:
-    """Whether something is a Spark DataFrame or an Arrow table."""
+    """Return whether something is a Spark DataFrame or an Arrow table."""
     return isinstance(value, pa.Table) or (hasattr(value, "toArrow") and hasattr(value, "schema"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableConnector:
-    """A table of which one row per key counts.
-
-    keys: columns that its rows are looked up by. by: columns that tell which of several rows of a key is the newest.
-    refresh_ms: it is read again when so many milliseconds of timestep time have passed; None = once and for all.
-    """
+    """A table with one relevant row per key."""
 
     held: Held
     keys: tuple[str, ...]
+    """Columns by which its rows are looked up."""
     by: tuple[str, ...] = ()
+    """Columns that say which of several rows of a key is the newest."""
     refresh_ms: int | None = None
+    """It is read again after this many milliseconds of timestep time; None for once."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Columns, and the mark of keys that are gone; None where a function has to be called to know."""
+        """Columns, and the mark of keys that are gone; None if a function has to be called to know
+        them.
+        """
         return None if callable(self.held.table) else self.columns_of(self.held.table)
 
     def columns_of(self, table: Table) -> pa.Schema:
-        """Columns of the source's rows if this is the table."""
+        """Return the columns of the source's rows if this is the table."""
         told = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
         columns = decoded_schema(told)
         if self.refresh_ms is None:
@@ -94,7 +96,7 @@ class TableConnector:
         return columns.append(GONE_FIELD)
 
     def describe(self) -> str:
-        """What it is and how it is read."""
+        """Return what it is and how it is read."""
         by = f", newest by {', '.join(self.by)}" if self.by else ""
         again = "" if self.refresh_ms is None else f", read every {self.refresh_ms / 1_000:g} s"
         return f"table by {', '.join(self.keys)}{by}{again}"
@@ -103,8 +105,9 @@ class TableConnector:
 class TableReader:
     """Reads a `TableConnector`.
 
-    Offsets are {"reads": how often it was read, "at_ms": when, "rows": files of what differs from the read before,
-    "whole": files of the whole of it, where it is read again; where it is not, those of "rows" are}.
+    Offsets are {"reads": number of reads, "at_ms": time of the last one, "rows": files with the
+    differences to the previous read, "whole": files of the whole table, if it is read
+    periodically; otherwise those of "rows"}.
     """
 
     native = True
@@ -117,7 +120,7 @@ class TableReader:
         name: str,
         aside: Executor | None = None,
     ) -> None:
-        """Find out the columns; nothing is read yet. aside: where it is read again; None = in a thread."""
+        """Find the columns; nothing is read yet. aside: runs periodic reads; None for a thread."""
         self._connector, self._store, self._name = connector, store, name
         self._what = f"table {name!r} ({connector.describe()})"
         schema = connector.schema
@@ -133,7 +136,7 @@ class TableReader:
                     f"{self._what}: rows cannot be ordered by {each!r}, which is {type_name(kind)}"
                 )
                 raise DataflowError(msg)
-        # Looks that found nothing are not worth a timestep, nor a place in the journal.
+        # A read that found nothing new needs neither a timestep nor an entry in the journal.
         self._looked_ms = 0
         self._forgotten = 0
         self._aside = aside
@@ -146,11 +149,13 @@ class TableReader:
         return pa.schema([field for field in self.schema if field.name != GONE])
 
     def initial(self) -> Offset:
-        """Before the first read."""
+        """Return the offset before the first read."""
         return {"reads": 0}
 
     def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        """Behind another read, if one is due and finds something. See `SourceReader`."""
+        """Return the offset after another read, if one is due and finds something. See
+        `SourceReader`.
+        """
         del bound
         if not self._due(start, now_ms):
             return start
@@ -182,7 +187,7 @@ class TableReader:
         return bool(now_ms - max(start["at_ms"], self._looked_ms) >= every)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
-        """A split per file."""
+        """Return one split per file."""
         if start["reads"] == end["reads"]:
             return []
         return [
@@ -191,17 +196,17 @@ class TableReader:
         ]
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """What reads the files."""
+        """Return what reads the files."""
         del start, end, layout
         return TableSplits(store=self._store, schema=self.schema)
 
     def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """One partition per file."""
+        """Return a DataFrame with one partition per file."""
         reader = self.split_reader(start, end, layout)
         return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
-        """Delete the files of reads before."""
+        """Delete the files of earlier reads."""
         if end["reads"] <= self._forgotten:
             return
         self._forgotten = end["reads"]
@@ -211,7 +216,7 @@ class TableReader:
                 self._store.delete(key)
 
     def close(self) -> None:
-        """Let go of a read that is under way."""
+        """Abandon a read that is running."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 
@@ -221,14 +226,15 @@ class TableReader:
         except Exception as error:
             raise user_error(f"the function that makes {self._what}", error) from error
         if not is_table(made):
-            msg = f"{self._what}: the function made {type(made).__name__}, not a DataFrame"
+            msg = f"{self._what}: the function returned {type(made).__name__}, not a DataFrame"
             raise SourceError(msg)
         return made
 
     def _again(self, now_ms: int) -> pa.RecordBatch | None:
-        """What another read found; None while it goes on beside the timesteps, and if it failed.
+        """Return what another read found; None while it runs next to the timesteps, and if it
+        failed.
 
-        What the table was is known, and it is tried again when the next read is due.
+        The previous table stays in use, and the read is repeated when the next one is due.
         """
         if self._reading is None:
             self._reading = self._threads().submit(self._read)
@@ -241,7 +247,10 @@ class TableReader:
             self._looked_ms = now_ms
             wait_s = (self._connector.refresh_ms or 0) / 1_000
             _LOG.warning(
-                "%s stays as it was, and is tried again in %g s: %s", self._what, wait_s, error
+                "%s could not be read; the previous rows stay in use, and it is retried in %g s: %s",
+                self._what,
+                wait_s,
+                error,
             )
             return None
 
@@ -255,7 +264,7 @@ class TableReader:
         return self._rows(self._make())
 
     def _rows(self, made: Table) -> pa.RecordBatch:
-        """One row per key, in the driver's memory."""
+        """Return one row per key, in the driver's memory."""
         try:
             table = decoded_table(made) if isinstance(made, pa.Table) else made.toArrow()
         except Exception as error:
@@ -263,14 +272,14 @@ class TableReader:
             raise SourceError(msg) from error
         pieces = table.combine_chunks().to_batches()
         if len(pieces) > 1:
-            msg = f"{self._what} is too large: a column has more than 2 GB of text; make it a stream of its changes"
+            msg = f"{self._what} is too large: a column has more than 2 GB of text; use a stream of its changes instead"
             raise SourceError(msg)
         rows = pieces[0] if pieces else pa.RecordBatch.from_pylist([], table.schema)
         rows = as_declared(rows, self._columns, self._what)
         return one_row_per_key(rows, self._connector.keys, self._connector.by, self._what)
 
     def _write(self, reads: int, kind: str, *batches: pa.RecordBatch) -> list[list[Any]]:
-        """Files of some rows: [key, number of rows] each."""
+        """Write rows to files. Returns [key, number of rows] of each."""
         files: list[list[Any]] = []
         for part in _parts(batches):
             digest = xxhash.xxh3_128()
@@ -282,7 +291,7 @@ class TableReader:
         return files
 
     def _rows_of(self, files: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
-        """Rows of files."""
+        """Return the rows of files."""
         batches = [read_rows(self._store, key) for key, _ in files]
         if not batches:
             return pa.RecordBatch.from_pylist([], schema)
@@ -297,34 +306,36 @@ class TableSplits:
     schema: pa.Schema
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of one file. Raises SourceError for keys that are gone of a table that is not read again any more."""
+        """Yield the rows of one file. Raises SourceError if keys are gone in a table that is no
+        longer read periodically.
+        """
         rows = read_rows(self.store, split["key"])
         marks, wanted = GONE in rows.schema.names, GONE in self.schema.names
-        # A job that is taken up with other code replays what was read before.
+        # A job that is resumed with changed code replays what was read earlier.
         if wanted and not marks:
             rows = _marked(rows, gone=False)
         elif marks and not wanted:
             if pc.any(rows.column(GONE)).as_py():
-                msg = f"{split['key']} says which keys are gone: start once more with refresh, then without"
+                msg = f"{split['key']} marks keys as gone: start once more with refresh=, then without it"
                 raise SourceError(msg)
             rows = rows.select(self.schema.names)
         yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows as one file has."""
+    """Cut batches into pieces with the rows of one file."""
     for rows in batches:
         for start in range(0, rows.num_rows, ROWS):
             yield rows.slice(start, ROWS)
 
 
 def _marked(rows: pa.RecordBatch, *, gone: bool) -> pa.RecordBatch:
-    """Rows that say whether their keys are gone."""
+    """Return rows with a column that says whether their keys are gone."""
     mark = pa.repeat(pa.scalar(gone), rows.num_rows)
     return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=rows.schema.append(GONE_FIELD))
 
 
 def _whole(offset: Offset) -> list[list[Any]]:
-    """Files of all that was read: a table that was to be read once has but those of its rows."""
+    """Return the files of the whole table: of a table that is read once, those of its rows."""
     files: list[list[Any]] = offset["whole"] if "whole" in offset else offset.get("rows", [])
     return files

@@ -85,7 +85,9 @@ class Meanwhile(MemoryFolder):
 def test_of_two_jobs_that_claim_a_path_at_the_same_time_one_is_refused(change):
     let_in: list[FileWriter] = []
     disk = Meanwhile(lambda d: let_in.append(opened(d, owner="other.o", token="u")), change)
-    with pytest.raises(RefusedError, match=r"claimed by other\.o, which has published nothing"):
+    with pytest.raises(
+        RefusedError, match=r"claimed by other\.o, which has not published anything"
+    ):
         opened(disk)
     assert disk.happened == 1
     show(let_in[0], batch(1), 7)
@@ -125,7 +127,7 @@ def test_a_timestep_that_another_history_published_is_never_taken_as_published()
     show(one, batch(4, "aa"), 1)
     show(one, batch(4, "aa"), 1)  # a repetition
     for other in (batch(4, "bb"), batch(4, "aa", "sink-9")):
-        with pytest.raises(RefusedError, match=r"timestep=0+4 exists already .* restore the newer"):
+        with pytest.raises(RefusedError, match=r"timestep=0+4 already exists .* restore the newer"):
             show(copy, other, 2)
     assert shown(disk) == {4: [1]}
 
@@ -178,7 +180,9 @@ def test_a_copy_is_refused_at_open_before_either_has_published_anything():
     opened(disk, ledger=ledger("a"))
     opened(disk, ledger=ledger("b"))  # the same directory, started again
     copy = Ledger(opening="c", epoch=2, openings={1: "a", 2: "c"})
-    with pytest.raises(RefusedError, match="opened by a driver that this state directory knows"):
+    with pytest.raises(
+        RefusedError, match="opened by a driver that this state directory does not know"
+    ):
         opened(disk, ledger=copy)
     opened(disk, ledger=ledger("b"))
     assert disk.names("/out/_rechannel/job.o") == ["opened-2-b"]
@@ -271,7 +275,9 @@ def test_a_copy_of_the_state_of_a_job_that_runs_is_refused(tmp_path):
     run(job(tmp_path, source), source, "a")
     shutil.copytree(tmp_path / "state", tmp_path / "copy")
     running = job(tmp_path, source).start(in_process=InProcess())
-    with pytest.raises(RefusedError, match="opened by a driver that this state directory knows"):
+    with pytest.raises(
+        RefusedError, match="opened by a driver that this state directory does not know"
+    ):
         job(tmp_path, source, state="copy").start(in_process=InProcess())
     running.stop()
 
@@ -292,7 +298,7 @@ def test_a_sink_that_owes_timesteps_to_one_path_is_not_started_with_another(tmp_
     assert running.sinks["o"].owed == 1
     assert "in quarantine" in running.status.troubles["sink o"]
     running.stop()
-    with pytest.raises(RefusedError, match=r"timesteps 1 to 1 still to write to .*one"):
+    with pytest.raises(RefusedError, match=r"still has to write timesteps 1 to 1 to .*one"):
         text("two").start(in_process=InProcess())
     (tmp_path / "one").unlink()
     running = text("one").start(in_process=InProcess())

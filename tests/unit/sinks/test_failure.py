@@ -72,11 +72,11 @@ def test_pauses_double_up_to_a_minute():
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"then": "ignore"}, "say 'stop', 'skip' or 'dead_letter'"),
-        ({"attempts": 0}, "attempts >= 1"),
+        ({"then": "ignore"}, "use 'stop', 'skip' or 'dead_letter'"),
+        ({"attempts": 0}, "attempts must be >= 1"),
         ({"pause_ms": -1}, "pause_ms >= 0"),
         ({"then": "dead_letter"}, "needs path="),
-        ({"then": "skip", "path": "dead"}, "nothing else takes one"),
+        ({"then": "skip", "path": "dead"}, "'stop' and 'skip' have none"),
     ],
 )
 def test_a_choice_is_checked(how, says):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rechannel.sources.backwards import is_behind
+from rechannel.sources.backwards import went_back
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from rechannel.sources.backwards import is_behind
     ],
 )
 def test_what_shrank_is_behind(now, before):
-    assert is_behind(now, before)
+    assert went_back(now, before)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_what_shrank_is_behind(now, before):
     ],
 )
 def test_what_cannot_be_told_is_not(now, before):
-    assert not is_behind(now, before)
+    assert not went_back(now, before)

@@ -97,7 +97,10 @@ def test_connectors_can_be_sent_to_workers() -> None:
     [
         (lambda: FilesConnector(path="a", format="csv", per_timestep=0), "per_timestep"),
         (lambda: FilesConnector(path="a", format="csv", schema="n"), "a type for column 'n'"),
-        (lambda: GeneratorConnector(function=numbers, schema="n INT"), "never ends"),
+        (
+            lambda: GeneratorConnector(function=numbers, schema="n INT"),
+            "needs a bound per timestep",
+        ),
         (
             lambda: GeneratorConnector(function=5, schema="n INT", per_timestep=1),
             "needs a function",
@@ -113,7 +116,7 @@ def test_connectors_can_be_sent_to_workers() -> None:
             "partitions",
         ),
         (lambda: PythonConnector(source=dict), "not a Python data source"),
-        (lambda: PythonConnector(source=Counter({}), options={"a": 1}), "options already"),
+        (lambda: PythonConnector(source=Counter({}), options={"a": 1}), "already has its options"),
         (lambda: MemoryConnector(schema="n INT", partitions=0), "partitions"),
     ],
 )

@@ -185,7 +185,7 @@ def test_no_file_and_no_columns_is_refused(tmp_path):
 )
 def test_what_only_spark_reads_needs_a_session(arguments):
     connector = FilesConnector(schema="n int", **arguments)
-    with pytest.raises(SessionError, match="can only be read by Spark"):
+    with pytest.raises(SessionError, match="only Spark can read"):
         FilesReader(connector, store=MemoryStore(), name="in")
 
 
@@ -295,7 +295,7 @@ def test_what_is_not_read_is_told_once(tmp_path, caplog):
     assert names(reader, reader.initial(), end) == ["a"]
     (told,) = caplog.messages
     assert "source 'in'" in told
-    assert "/pipe is no file" in told
+    assert "/pipe is not a file" in told
 
 
 def damaged(path: Path, time: int) -> None:
@@ -317,7 +317,7 @@ def test_a_damaged_file_can_be_passed_over_and_is_told(tmp_path, caplog):
     assert "cannot be read as Parquet" in end["skipped"][f"{tmp_path}/b"]
     assert names(reader, reader.initial(), end) == ["a", "c"]
     (told,) = caplog.messages
-    assert told.startswith(f"source 'in' passes over {tmp_path}/b: ")
+    assert told.startswith(f"source 'in' skips {tmp_path}/b: ")
     # What was decided stays, whatever becomes of the file.
     put(tmp_path / "b", 2)
     again = opened(tmp_path, store, schema="n bigint", on_damage="skip")
@@ -333,7 +333,7 @@ def test_files_that_the_program_names_are_passed_over(tmp_path):
     reader = opened(tmp_path, schema="n bigint", skip=["b", str(tmp_path / "c")])
     end = reader.latest(reader.initial(), 0)
     assert names(reader, reader.initial(), end) == ["a"]
-    assert set(end["skipped"].values()) == {"the program says so"}
+    assert set(end["skipped"].values()) == {"it is listed in skip="}
 
 
 def test_a_timestep_may_pass_over_all_that_it_has(tmp_path):
@@ -366,7 +366,9 @@ def test_a_file_that_was_begun_must_stay_the_same(tmp_path, on_damage, what):
         damaged(tmp_path / "a", 1)
     else:
         grouped(tmp_path / "a", 2 if what == "time" else 1, 1 if what == "size" else 3)
-    with pytest.raises(SourceError, match=r"/a (has|was).*a timestep before has read a part of it"):
+    with pytest.raises(
+        SourceError, match=r"/a (has|was).*an earlier timestep has read a part of it"
+    ):
         reader.latest(middle, 0, bound)
     grouped(tmp_path / "a", 1, 3)
     assert timesteps(reader, bound, middle) == [[("a", [1, 2])], [("a", [2, 3])]]
@@ -376,7 +378,7 @@ def test_no_timestep_begins_after_the_end_of_a_file(tmp_path):
     grouped(tmp_path / "a", 1, 3)
     reader = opened(tmp_path, schema="n bigint", on_damage="skip")
     middle = reader.latest(reader.initial(), 0, Bound(bytes=8_500))
-    with pytest.raises(SourceError, match="/a is now read in 3 parts, of which 3 were read"):
+    with pytest.raises(SourceError, match="/a now has 3 parts, and 3 were read earlier"):
         reader.latest({**middle, "groups": 3}, 0)
 
 
@@ -480,7 +482,7 @@ def test_spark_does_not_read_a_file_that_changed(tmp_path, kind):
     with pytest.raises(SourceError, match=r"/a has \d+ bytes and had \d+ when it was picked up"):
         reader.frame(object(), start, end, layout)  # type: ignore[arg-type]
     (tmp_path / "a").unlink()
-    with pytest.raises(SourceError, match="/a is gone"):
+    with pytest.raises(SourceError, match="/a is missing"):
         reader.frame(object(), start, end, layout)  # type: ignore[arg-type]
 
 
@@ -548,7 +550,7 @@ def test_a_place_that_a_pattern_of_its_name_does_not_match_is_told(tmp_path, cap
     put(tmp_path / "k[1]" / "a.parquet", 1)
     opened(tmp_path / "k[1]" / "*.parquet", schema="n bigint")
     (told,) = caplog.messages
-    assert f"{tmp_path}/k[1] is there, and is not matched" in told
+    assert f"{tmp_path}/k[1] exists, but the pattern" in told
     caplog.clear()
     reader = opened(tmp_path / "k[[]1]" / "*.parquet", schema="n bigint")
     end = reader.latest(reader.initial(), 0)

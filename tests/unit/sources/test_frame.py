@@ -35,9 +35,9 @@ def test_the_last_batch_is_passed_over_and_the_next_one_read(committed, number, 
         (0, "two", "query two, with another checkpoint.*query='two'"),
         (5, "two", "query two, with another checkpoint"),
         (4, "two", "query two, with another checkpoint"),
-        (0, "one", "another checkpoint of it: query one has handed over batches up to 4"),
+        (0, "one", "another checkpoint of it: query one has passed on batches up to 4"),
         (3, None, "another checkpoint of it"),
-        (6, "one", "some may never have come"),
+        (6, "one", "some may be missing"),
     ],
 )
 def test_any_other_batch_is_refused(number, query, told):

@@ -212,7 +212,9 @@ def test_an_offset_that_goes_backwards_is_told_and_waited_for(monkeypatch):
     start = reader.latest({"at": [1, 1]}, 0)
     assert (start, reader.complaint) == ({"at": [5, 1]}, None)
     assert reader.latest(start, 0) is start
-    assert "the end {'at': [4, 1]}, which is before {'at': [5, 1]}" in str(reader.complaint)
+    assert "the end {'at': [4, 1]}, which is before its earlier end {'at': [5, 1]}" in str(
+        reader.complaint
+    )
     assert reader.latest(start, 0) is start
     assert reader.complaint is not None
     assert (reader.latest(start, 0), reader.complaint) == ({"at": [6, 1]}, None)

@@ -19,8 +19,8 @@ ANY_CASE = t.StringType("UTF8_LCASE")
         (t.ArrayType(ANY_CASE), "UTF8_LCASE"),
         (t.MapType(t.IntegerType(), ANY_CASE), "UTF8_LCASE"),
         (t.StructType([t.StructField("a", t.ArrayType(ANY_CASE))]), "collate"),
-        (t.YearMonthIntervalType(), "interval year to month, which Spark does not hand to Python"),
-        (t.CalendarIntervalType(), "interval, which Spark does not hand to Python"),
+        (t.YearMonthIntervalType(), "interval year to month, which Spark does not pass to Python"),
+        (t.CalendarIntervalType(), "interval, which Spark does not pass to Python"),
         (t.ArrayType(t.YearMonthIntervalType()), "array<interval year to month>"),
     ],
 )

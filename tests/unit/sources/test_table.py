@@ -128,7 +128,7 @@ def test_a_table_that_was_read_again_may_be_one_that_is_not():
     bench.connector = replace(bench.connector, refresh_ms=None)
     bench.open()
     assert bench.read(start, first) == [(1, "a", 5), (2, "b", 6)]
-    with pytest.raises(SourceError, match="says which keys are gone"):
+    with pytest.raises(SourceError, match="marks keys as gone"):
         bench.read(first, bench.at)
     assert bench.look(10**12) is None
 
@@ -230,7 +230,7 @@ def test_another_read_that_fails_is_told_and_tried_again(caplog):
     for number, (wrong, words) in enumerate(
         (
             (broken, "function that makes table 't'.*no such table"),
-            (lambda: [1], "made list, not a DataFrame"),
+            (lambda: [1], "returned list, not a DataFrame"),
             (pa.table({"k": [1]}), r"\['v', 'at'\] are declared too"),
             (rows((1, "b", 5), (1, "c", 5)), "several rows of k = 1"),
         ),
@@ -242,7 +242,7 @@ def test_another_read_that_fails_is_told_and_tried_again(caplog):
             assert bench.look(number * 100 + 99) is None
         assert len(caplog.records) == number
         told = caplog.records[-1].getMessage()
-        assert re.search(rf"^table 't' .*stays as it was, .*again in 0.1 s: .*{words}", told)
+        assert re.search(rf"^table 't' .*could not be read; .*retried in 0.1 s: .*{words}", told)
     assert bench.asked == asked + 4
     bench.table = rows((1, "d", 5))
     assert bench.look(500) == [(1, "d", 5, False)]
@@ -275,7 +275,7 @@ def test_of_several_rows_of_a_key_the_newest_counts_or_nobody_knows():
     assert alike.look(0) == [(1, "a", 5)]
     for table, by, words in (
         (rows((1, "a", 5), (1, "b", 6)), (), "several rows of k = 1, and rows of a DataFrame"),
-        (rows((1, "a", 5), (1, "b", 5)), ("at",), "k = 1 that are alike in at"),
+        (rows((1, "a", 5), (1, "b", 5)), ("at",), "k = 1 that are equal in at"),
     ):
         with pytest.raises(SourceError, match=words):
             Bench(table, by=by).look(0)
@@ -289,7 +289,7 @@ def test_what_cannot_be_read_is_told():
     store = MemoryStore()
     for held, error, words in (
         (Held(broken), UserFunctionError, "function that makes table 't'.*no such table"),
-        (Held(lambda: [1]), SourceError, "made list, not a DataFrame"),
+        (Held(lambda: [1]), SourceError, "returned list, not a DataFrame"),
         (Held(pa.table({"x": [1]})), DataflowError, "no column 'k'"),
     ):
         with pytest.raises(error, match=words):

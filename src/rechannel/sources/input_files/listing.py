@@ -1,12 +1,13 @@
-"""Listing: which files match a pattern and are data.
+"""Listing: which files match a pattern and contain data.
 
 A pattern is a path or glob (`*`, `?`, `[...]`, and `**` for any depth). A directory that matches
-stands for all files below it. Ignored are files still being written and everything hidden: a name
-that begins with `_` or `.` below the part of the pattern that has no wildcard.
+stands for all files in it, at any depth. Files that are still being written and hidden files are
+ignored: hidden is a name that begins with `_` or `.` below the part of the pattern without
+wildcards.
 
-What cannot hold rows is passed over and told: pipes, sockets and devices, which would be waited for, links that lead
-nowhere, and links that lead back to a directory above them. A file whose name is not UTF-8 is refused: it may hold
-rows, and no journal, log or message could name it.
+What cannot contain rows is skipped with a warning: pipes, sockets and devices, on which a reader
+would block, broken links, and links to a directory above them. A file whose name is not UTF-8 is
+an error: it may contain rows, and no journal, log or message could name it.
 """
 # ruff: noqa: PTH110, PTH112, PTH114, PTH116, PTH207
 
@@ -28,32 +29,36 @@ _UNFINISHED = (".crc", ".tmp", "._COPYING_")
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URI that is not a local file's."""
+    """Return whether a path is a URI other than a local file's."""
     found = _SCHEME.match(path)
     return found is not None and found["scheme"] != "file"
 
 
 def bare(path: str) -> str:
-    """A path without scheme and host."""
+    """Return a path without scheme and host."""
     return _SCHEME.sub("", path, count=1)
 
 
 def hidden(path: str, pattern: str) -> bool:
-    """Whether a file that a pattern led to is not data: hidden, or still being written."""
+    """Return whether a file that matches a pattern is not data: hidden, or still being written."""
     path, root = bare(path), fixed_part(bare(pattern))
     below = path[len(root) :] if path.startswith(f"{root}/") else path.rpartition("/")[2]
     return path.endswith(_UNFINISHED) or any(p.startswith(("_", ".")) for p in below.split("/"))
 
 
 def fixed_part(pattern: str) -> str:
-    """The directories of a pattern before its first wildcard: people name those themselves."""
+    """Return the directories of a pattern before its first wildcard, which the user named
+    explicitly.
+    """
     parts = pattern.split("/")
     wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part)), None)
     return "/".join(parts if wild is None else parts[:wild])
 
 
 def meant_literally(pattern: str) -> str | None:
-    """A directory or file whose very name is a part of the pattern that does not match it; None where there is none."""
+    """Return an existing directory or file whose name equals a part of the pattern that does not
+    match it; None otherwise.
+    """
     parts = pattern.split("/")
     for stop, part in enumerate(parts, start=1):
         place = "/".join(parts[:stop])
@@ -65,10 +70,10 @@ def meant_literally(pattern: str) -> str | None:
 def local_files(
     pattern: str, seen: Callable[[str], bool], odd: Callable[[str], None] = lambda _: None
 ) -> Iterator[SeenFile]:
-    """Files that match a pattern, or lie at any depth under a directory that does; not the seen.
+    """Yield files that match a pattern, or are in a directory that does, except for those seen.
 
-    odd: told in a sentence of whatever is passed over because it cannot hold rows.
-    Raises SourceError when a directory cannot be listed, or a name is not UTF-8.
+    odd: called with a sentence for everything that is skipped because it cannot contain rows.
+    Raises SourceError if a directory cannot be listed, or a name is not UTF-8.
     """
     for path in _expanded(pattern, seen, odd):
         if not hidden(path, pattern):
@@ -82,34 +87,34 @@ def _looked_at(path: str, odd: Callable[[str], None]) -> SeenFile | None:
         facts = os.stat(path)
     except FileNotFoundError:
         if os.path.islink(path):
-            odd(f"{shown(path)} is a link that leads nowhere")
-        return None  # or moved away between listing and looking
+            odd(f"{shown(path)} is a broken link")
+        return None  # or moved away between listing and stat
     except OSError as error:
         if error.errno == errno.ELOOP:
-            odd(f"{shown(path)} is a link that leads to itself")
+            odd(f"{shown(path)} is a link to itself")
             return None
         raise _unlisted(error) from error
     if not stat.S_ISREG(facts.st_mode):
-        odd(f"{shown(path)} is no file: a pipe, a socket or a device")
+        odd(f"{shown(path)} is not a file, but a pipe, a socket or a device")
         return None
     if shown(path) != path:
         msg = (
-            f"the name of {shown(path)} is not UTF-8, so it cannot be written down that it was read: rename it, or move"
-            " it away"
+            f"the name of {shown(path)} is not UTF-8, so the journal cannot record that it was read: rename it, or"
+            " move it away"
         )
         raise SourceError(msg)
     return SeenFile(path=path, modified_ms=facts.st_mtime_ns // 1_000_000, size=facts.st_size)
 
 
 def shown(path: str) -> str:
-    """A path as messages can hold it: bytes that are not UTF-8 as `\\xe9`."""
+    r"""Return a path as messages can contain it: bytes that are not UTF-8 as `\\xe9`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _expanded(
     pattern: str, seen: Callable[[str], bool], odd: Callable[[str], None]
 ) -> Iterator[str]:
-    """Paths of files. The seen are dropped first: of many files, nearly all are."""
+    """Yield paths of files. The seen ones are dropped first: of many files, nearly all are."""
     if "**" in pattern:
         segments = pattern.split("/")
         root = fixed_part(pattern) or "/"
@@ -127,7 +132,7 @@ def _expanded(
 
 
 def _below(root: str, odd: Callable[[str], None]) -> Iterator[str]:
-    """Paths of the files below a directory, through links as well, but never round in a circle."""
+    """Yield paths of the files below a directory, following links, but never in a cycle."""
     above = {root: {_identity(root)}}
     for folder, below, names in os.walk(root, onerror=_refuse, followlinks=True):
         mine = above.pop(folder)
@@ -138,7 +143,7 @@ def _below(root: str, odd: Callable[[str], None]) -> Iterator[str]:
                 continue
             identity = _identity(path)
             if identity is None:
-                continue  # moved away between listing and looking
+                continue  # moved away between listing and stat
             if identity in mine:
                 odd(f"{shown(path)} is a link to a directory above it")
                 continue
@@ -159,7 +164,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _matches(parts: Sequence[str], segments: Sequence[str]) -> bool:
-    """Whether a path matches a pattern, both in parts; `**` is any number of directories."""
+    """Return whether a path matches a pattern, both in parts; `**` is any number of directories."""
     if not segments:
         return not parts
     if segments[0] == "**":

@@ -1,7 +1,7 @@
 """Local Parquet files read by tasks themselves: pyarrow, one thread, no JVM.
 
-Columns have the types that Spark shows them with, whatever wrote the file; a file that does not fit
-the stream's columns is refused by name on the driver, before a timestep is decided.
+Columns have the types that Spark reads them with, whatever wrote the file. If a file does not fit
+the stream's columns, the driver rejects it by name, before a timestep is decided.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rechannel.sources.input_files.seen import SeenFile
 from rechannel.sources.reader import Split
 
 SPLIT_BYTES = 64 << 20
-"""About how many bytes (of decompressed pages) one split holds."""
+"""Approximate bytes (of decompressed pages) per split."""
 
 FILE_BITS = 40
 """`split["order"]` is the file's number in the timestep, shifted by this, plus the row group."""
@@ -50,7 +50,9 @@ _WIDTHS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 
 
 def shown_as(kind: pa.DataType) -> pa.DataType | None:
-    """The type that Spark shows a Parquet column of an Arrow type with; None when it has none."""
+    """Return the type with which Spark reads a Parquet column of an Arrow type; None if it has
+    none.
+    """
     if kind in _AS_THEY_ARE:
         return kind
     if kind in _SHOWN_AS:
@@ -83,22 +85,23 @@ def _nested(kind: pa.DataType) -> pa.DataType | None:
 
 
 def readable(schema: pa.Schema) -> bool:
-    """Whether tasks can read columns of these types without Spark."""
+    """Return whether tasks can read columns of these types without Spark."""
     shown = ((field.type, shown_as(field.type)) for field in schema)
     return all(kind is not None and type_name(kind) == type_name(told) for told, kind in shown)
 
 
 def widens(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether every value of a type is the same value of another: a wider integer or float."""
+    """Return whether every value of a type is also a value of another: a wider integer or float."""
     if found in _WIDTHS and expected in _WIDTHS:
         return _WIDTHS.index(found) < _WIDTHS.index(expected)
     return bool(found == pa.float32() and expected == pa.float64())
 
 
 def columns_of(file: str) -> pa.Schema | None:
-    """Columns of a Parquet file as Spark shows them; None when it has one that Spark reads only.
+    """Return the columns of a Parquet file as Spark reads them; None if only Spark can read one of
+    them.
 
-    Raises SourceError naming the file when it cannot be read.
+    Raises SourceError, which names the file, if it cannot be read.
     """
     with _opened(file) as parquet:
         kinds = {name: shown_as(kind) for name, kind in _found(parquet).items()}
@@ -107,10 +110,11 @@ def columns_of(file: str) -> pa.Schema | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What the footer of a file says, and the file as it was then. groups: bytes of the decompressed row groups."""
+    """The footer of a file, and the state of the file when it was read."""
 
     columns: Mapping[str, pa.DataType]
     groups: tuple[int, ...]
+    """Bytes of the decompressed row groups."""
     seen: SeenFile
 
     @property
@@ -122,7 +126,7 @@ class FileFacts:
 def facts_of(file: str) -> FileFacts:
     """Read the footer of a file.
 
-    Raises SourceError for one that is gone or is no Parquet, StorageError for one that cannot be read now.
+    Raises SourceError if it is missing or not Parquet, StorageError if it cannot be read now.
     """
     before = stat_of(file)
     with _opened(file) as parquet:
@@ -146,11 +150,11 @@ def split_files(
     first: int = 0,
     stop: int | None = None,
 ) -> list[Split]:
-    """Splits of some files of a timestep, cut at row groups.
+    """Return the splits of the files of a timestep, cut at row groups.
 
-    first: row group of the first file with which the timestep begins. stop: that of the last file before which it ends;
-    None = behind all of them.
-    Raises SchemaDriftError naming the column that does not fit the stream's.
+    first: row group of the first file at which the timestep begins. stop: row group of the last
+    file before which it ends; None for the end of the file. Raises SchemaDriftError, which names
+    the column that does not fit the stream's.
     """
     every = list(files)
     out: list[Split] = []
@@ -186,16 +190,16 @@ def _split_file(
 
 
 def _has_nanos(kind: pa.DataType) -> bool:
-    """Whether a type holds nanoseconds, which Spark's own reader refuses."""
+    """Return whether a type contains nanoseconds, which Spark's own reader rejects."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     return any(_has_nanos(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def check_columns(file: str, found: Mapping[str, pa.DataType], expected: pa.Schema) -> None:
-    """Raise SchemaDriftError unless a file has all columns, of their types or narrower ones.
+    """Raise SchemaDriftError unless a file has all columns, with their types or narrower ones.
 
-    found: types as Spark shows them. Columns that are not expected do not matter.
+    found: types as Spark reads them. Additional columns are ignored.
     """
     for field in expected:
         kind = found.get(field.name)
@@ -212,7 +216,7 @@ def check_columns(file: str, found: Mapping[str, pa.DataType], expected: pa.Sche
 
 
 def _found(parquet: pq.ParquetFile) -> dict[str, pa.DataType]:
-    """Types of the columns; Spark takes the old 96-bit timestamps to be in UTC."""
+    """Return the types of the columns; Spark interprets the old 96-bit timestamps as UTC."""
     leaves = parquet.schema
     old = {leaves.column(i).path for i in range(len(leaves)) if _is_int96(leaves.column(i))}
     return {
@@ -227,7 +231,9 @@ def _is_int96(leaf: pq.ColumnSchema) -> bool:
 
 @contextmanager
 def _opened(file: str) -> Iterator[pq.ParquetFile]:
-    """A file, read and not mapped: its owner may cut it short, and that kills a process that maps it."""
+    """Open a file for reading without a map: truncating a mapped file kills the process that reads
+    it.
+    """
     try:
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             yield parquet
@@ -239,14 +245,14 @@ def _opened(file: str) -> Iterator[pq.ParquetFile]:
     ) as error:
         raise _damaged(file, error) from error
     except OSError as error:
-        # What pyarrow says of the content has no number; what the file system refuses has one.
+        # Errors about the content have no errno; errors of the file system have one.
         raise _damaged(file, error) if error.errno is None else refused(file, error) from error
 
 
 def _damaged(file: str, error: Exception) -> SourceError:
     return SourceError(
         f"{file} cannot be read as Parquet: {error}. Nothing of the timestep was committed:"
-        f" restore the file or move it away, and start again; or do without it, {WITHOUT}"
+        f" restore the file or move it away, and start again; or continue without it, {WITHOUT}"
     )
 
 
@@ -261,11 +267,13 @@ class ParquetSplits:
     schema: pa.Schema
 
     def only(self, columns: tuple[str, ...]) -> ParquetSplits:
-        """Reads these columns from the files, and no others."""
+        """Return a reader of these columns only."""
         return ParquetSplits(pa.schema([self.schema.field(name) for name in columns]))
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows of a split, in the file's order. Raises SourceError naming the file."""
+        """Yield the rows of a split, in the file's order. Raises SourceError, which names the
+        file.
+        """
         first, stop = split["groups"]
         with _opened(split["file"]) as parquet:
             _check_unchanged(split)
@@ -286,5 +294,5 @@ class ParquetSplits:
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type.equals(kind):
         return column
-    # Spark's timestamps end at microseconds: what a file has beyond them is cut off.
+    # Spark's timestamps are microseconds: finer digits are truncated.
     return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))

@@ -1,22 +1,23 @@
-"""Which files a source has read, in which order: a log that drivers cannot spoil for each other.
+"""Which files a source has read, in which order: a log that concurrent drivers cannot corrupt for
+each other.
 
-Whether a file is new is decided by its path alone, never by its time: a file that is moved in late,
+Whether a file is new depends on its path alone, never on its time: a file that is moved in late,
 with an old time, is still read. So every path that was ever picked up has to be remembered.
 
 The log is a chain of *pages*, small sealed files that are written once and never changed. A page
-holds the files numbered [first, first + n) and names the pages before it, so the newest page, the
-*head*, stands for the whole log. Offsets name the head. Hence:
+contains the files numbered [first, first + n) and names the previous pages, so the newest page,
+the *head*, stands for the whole log. Offsets name the head. Hence:
 
-- Pages are written before the journal names them. A page that a driver wrote and whose offset it
-  never journalled is not part of any chain: it is ignored, whichever driver wrote it.
-- The name of a page contains a digest of what is in it. Two drivers that both believe to be in
+- Pages are written before the journal names them. A page whose offset was never journalled is not
+  part of any chain: it is ignored, whichever driver wrote it.
+- The name of a page contains a digest of its contents. Two drivers that both believe to be in
   charge write different pages, or the same page twice; neither can change what the other reads.
 
-Compaction: a new page takes in the pages right before it as long as they are not larger than what
-it already holds, so the number of pages stays logarithmic up to PAGE_FILES and linear, one page per
-PAGE_FILES files, beyond. Pages taken in are deleted when the offset that replaced them is
-committed: from then on no journalled offset leads to them. A page that a crash left behind stays
-where it is; another driver may have written the very same one.
+Compaction: a new page takes in the previous pages as long as they are not larger than what it
+already contains, so the number of pages stays logarithmic up to PAGE_FILES, and linear beyond, one
+page per PAGE_FILES files. The pages taken in are deleted when the offset that replaced them is
+committed: from then on, no journalled offset leads to them. A page that a crash left over is not
+deleted; another driver may have written the very same one.
 """
 
 from __future__ import annotations
@@ -34,33 +35,37 @@ from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
 
 FORMAT = 1
-"""Version of the format of a page; readers refuse later ones."""
+"""Version of the format of a page; readers reject later ones."""
 
 PAGE_FILES = 4096
-"""Most files that one page holds: bounds what a timestep may have to write again."""
+"""Maximum number of files of a page; bounds how much a timestep may have to rewrite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFile:
-    """A file as it was found. modified_ms: Unix milliseconds. size: bytes."""
+    """A file as it was found."""
 
     path: str
     modified_ms: int
+    """Unix milliseconds."""
     size: int
+    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageName:
-    """Where a page is: its first file's number, how many files it holds, and its name."""
+    """The identity of a page."""
 
     first: int
+    """Number of its first file."""
     count: int
+    """Number of its files."""
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some files in the order in which they were picked up, and all pages before them."""
+    """Some files in the order in which they were picked up, and the names of all previous pages."""
 
     files: tuple[SeenFile, ...]
     before: tuple[PageName, ...]
@@ -71,7 +76,7 @@ class Page:
         return self.before[-1].first + self.before[-1].count if self.before else 0
 
     def to_bytes(self) -> bytes:
-        """The sealed file."""
+        """Return the page as a sealed file."""
         return seal(
             {
                 "format": FORMAT,
@@ -97,13 +102,13 @@ class Page:
 
 
 def folder_of(source: str) -> str:
-    """Where a store keeps what belongs to a source; ends in a slash."""
+    """Return where a store keeps the records of a source; ends in a slash."""
     encoded = quote(source, safe="")
     return f"sources/{'%2E' + encoded[1:] if encoded.startswith('.') else encoded}/"
 
 
 def choose(found: Iterable[SeenFile], limit: int | None) -> list[SeenFile]:
-    """The files to read next: the oldest first, by (time, path)."""
+    """Return the files to read next: the oldest first, by (time, path)."""
     return sorted(found, key=lambda file: (file.modified_ms, file.path))[:limit]
 
 
@@ -134,18 +139,18 @@ class SeenLog:
     _lock: Lock = field(default_factory=Lock)
 
     def __contains__(self, path: str) -> bool:
-        """Whether a file is in the log up to where it stands."""
+        """Return whether a file is in the log up to its current position."""
         return path in self._seen
 
     @staticmethod
     def start() -> Offset:
-        """The offset of an empty log."""
+        """Return the offset of an empty log."""
         return _At().offset
 
     def go_to(self, offset: Offset) -> None:
-        """Stand at an offset: whatever was appended behind it and never journalled is forgotten.
+        """Move to an offset: what was appended after it and never journalled is dropped.
 
-        Raises MissingFileError or DamagedStateError when a page is gone or changed.
+        Raises MissingFileError or DamagedStateError if a page is missing or changed.
         """
         if offset["head"] == self._at.offset["head"]:
             return
@@ -155,7 +160,7 @@ class SeenLog:
             self._load(offset)
 
     def append(self, files: list[SeenFile]) -> Offset:
-        """Number the files on and write them durably; the offset behind them."""
+        """Number new files and write them durably. Returns the offset after them."""
         self._previous = (self._at, [file.path for file in files])
         for start in range(0, len(files), PAGE_FILES):
             self._append_page(files[start : start + PAGE_FILES])
@@ -163,15 +168,15 @@ class SeenLog:
         return self._at.offset
 
     def between(self, start: Offset, end: Offset) -> list[SeenFile]:
-        """Files with numbers from `start["files"]` to `end["files"]`, in order."""
+        """Return the files with numbers from `start["files"]` to `end["files"]`, in order."""
         return list(self._between(start["files"], end))
 
     def committed(self, end: Offset) -> None:
-        """Delete pages that no offset from `end` on leads to."""
+        """Delete pages to which no offset from `end` on leads."""
         with self._lock:
             done = [item for item in self._replaced if item[0] <= end["files"]]
         for item in done:
-            # Where this fails, the next call tries again.
+            # If this fails, the next call retries.
             self.store.delete(self._key(item[1].name))
             with self._lock, suppress(ValueError):
                 self._replaced.remove(item)
@@ -193,7 +198,7 @@ class SeenLog:
             self._replaced += [(made.first + made.count, old) for old in taken]
 
     def _step_back(self) -> None:
-        """Undo the latest append."""
+        """Undo the last append."""
         if self._previous is None:
             return
         self._at, paths = self._previous
@@ -220,7 +225,7 @@ class SeenLog:
             yield from page.files[max(0, start - first) : end["files"] - first]
 
     def _chain(self, offset: Offset) -> Iterator[tuple[PageName, Page | None]]:
-        """Pages from the head back to the first; the head has been read."""
+        """Yield the pages from the head back to the first; the head has been read."""
         if offset["head"] is None:
             return
         head = self._read(offset["head"])

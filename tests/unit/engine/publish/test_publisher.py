@@ -580,7 +580,7 @@ def test_what_another_history_shows_is_neither_taken_as_published_nor_a_dead_let
     theirs = f"/out/{published_name(1)}"
     disk.put(pa.table({"k": [7]}), f"{theirs}")
     disk.make(f"{theirs}/_rechannel-sink-1-ff")
-    with pytest.raises(OtherHistoryError, match="does not show what this job committed"):
+    with pytest.raises(OtherHistoryError, match="is not what this job committed"):
         bench.publisher.publish_next()
     assert letters.calls == []
     assert bench.entries == [(1, "direct")]

@@ -132,7 +132,7 @@ def test_a_pipe_is_told_and_not_waited_for(tmp_path, pattern):
     os.mkfifo(tmp_path / "pipe")
     files, told = odd_ones(tmp_path / pattern)
     assert files == {"a"}
-    assert told == [f"{tmp_path}/pipe is no file: a pipe, a socket or a device"]
+    assert told == [f"{tmp_path}/pipe is not a file, but a pipe, a socket or a device"]
 
 
 def test_links_that_lead_nowhere_are_told(tmp_path):
@@ -142,8 +142,8 @@ def test_links_that_lead_nowhere_are_told(tmp_path):
     files, told = odd_ones(tmp_path / "*")
     assert files == {"a"}
     assert sorted(text.partition(" ")[2] for text in told) == [
-        "is a link that leads nowhere",
-        "is a link that leads to itself",
+        "is a broken link",
+        "is a link to itself",
     ]
 
 

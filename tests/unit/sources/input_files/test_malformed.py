@@ -57,10 +57,10 @@ def test_the_line_is_that_of_the_whole_record(tmp_path):
 
 def test_one_sentence_says_where_what_and_what_to_do():
     told = sentence("/in/a.json", "json", '{"n": "x"}', 4)
-    assert told.startswith("/in/a.json, line 4: this is no json record")
+    assert told.startswith("/in/a.json, line 4: not a json record")
     assert '\'{"n": "x"}\'' in told
     assert "on_error='dead_letter'" in told
-    assert sentence("/in/a.json", "json", None, None).startswith("/in/a.json: this is no json")
+    assert sentence("/in/a.json", "json", None, None).startswith("/in/a.json: not a json")
 
 
 def test_the_file_of_a_malformed_record_is_found_in_what_spark_says():

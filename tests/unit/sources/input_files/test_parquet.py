@@ -186,7 +186,7 @@ def test_a_file_that_is_gone_or_changed_is_named(tmp_path):
     with pytest.raises(SourceError, match=r"a\.parquet has \d+ bytes and had \d+"):
         list(ParquetSplits(schema).read(split))
     file.unlink()
-    with pytest.raises(SourceError, match=r"a\.parquet is gone"):
+    with pytest.raises(SourceError, match=r"a\.parquet is missing"):
         list(ParquetSplits(schema).read(split))
 
 
