@@ -1,8 +1,8 @@
-"""What the journal can say: one frozen value per kind of entry, and the sealed file of each.
+"""The entries of the journal: one frozen value per kind, and the sealed file of each.
 
-An entry is numbered and carries the epoch of the driver that wrote it; its body is one of the
-kinds below. Bodies hold plain JSON values where they carry what others define (offsets, layouts,
-staged results): what is folded is always what was read back from the file.
+An entry is numbered and carries the epoch of the driver that wrote it; its body is one of the kinds
+below. What others define (offsets, layouts, staged results) is plain JSON in a body, because the state
+is always folded from what was read back from the file.
 """
 
 from __future__ import annotations
@@ -28,53 +28,50 @@ FORMAT = 2
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A driver took over; a new epoch begins.
-
-    host, pid: where it runs. time_ms: when, Unix milliseconds. fingerprint: of its program.
-    version: of Rechannel. keep_versions: how many committed timesteps stay for looking back; the
-    journal that appends the entry fills it in. id: a random word that no other opening has, of this
-    directory or of a copy; "" in journals of before.
-    """
+    """A driver took over; a new epoch begins."""
 
     host: str
     pid: int
     time_ms: int
+    """When it took over, Unix milliseconds."""
     fingerprint: str
+    """Of its program."""
     version: str
+    """Of Rechannel."""
     keep_versions: int = 1
+    """How many committed timesteps stay readable; set by the journal that appends the entry."""
     id: Annotated[str, ABSENT] = ""
+    """A random word that no other opening has, of this directory or of a copy; "" in early journals."""
 
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRange:
-    """What a timestep reads of one source: [start, end) in the source's own offsets.
-
-    layout: how the range is split among tasks, so that a replay splits it the same way. incarnation: whose offsets
-    these are; "" where the journal did not count yet.
-    """
+    """What a timestep reads of one source: [start, end) in the source's own offsets."""
 
     start: Json
     end: Json
     layout: Json = None
+    """How the range is split among tasks; a replay splits it the same way."""
     incarnation: Annotated[str, ABSENT] = ""
+    """The incarnation of the source that the offsets belong to; "" in early journals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A timestep will run: what it reads and under which configuration. Fixed for every replay.
-
-    sources: by source name. configuration_version: what it runs under. configuration: the whole
-    value, only where the journal does not know that version yet. now_ms: its time, Unix
-    milliseconds. steps: of reconfigurations, that it begins with.
-    """
+    """A timestep will run: what it reads, and under which configuration. Every replay uses the same."""
 
     timestep: int
     sources: Mapping[str, SourceRange]
+    """By source name."""
     configuration_version: int
+    """Version of the configuration that it runs under."""
     now_ms: int
+    """Its time, Unix milliseconds."""
     configuration: Configuration | None = None
+    """The whole configuration, only if the journal does not know that version yet."""
     steps: Annotated[tuple[Stepped, ...], ABSENT] = ()
+    """Steps of reconfigurations that it begins with."""
 
     def __post_init__(self) -> None:
         """Check that version and value agree."""
@@ -86,74 +83,71 @@ class Intent:
     def digest(self, opening: str) -> str:
         """Return 32 hex digits (XXH3-128) that no other intent shares.
 
-        opening: id of the `Opened` that is in force. Two copies of a state directory that go on by themselves journal
-        the same timestep under different openings, so their digests differ even where all else is equal.
+        opening: id of the latest `Opened`. Two copies of a state directory that continue separately journal the same
+        timestep under different openings, so their digests differ even if everything else is equal.
         """
         return xxhash.xxh3_128_hexdigest(canonical({"intent": encode(self), "opening": opening}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A timestep is done: this entry is its commit.
-
-    edits: what changes in the manifest, by operator. times: event time of the operators that go by
-    it. offsets: where each source goes on. staged: result of each sink that waits to be published.
-    outbox: keys of the output files, by operator.
-    """
+    """A timestep is done; this entry is its commit."""
 
     timestep: int
     edits: Mapping[str, Edit] = field(default_factory=dict)
+    """Changes of the manifests, by operator."""
     times: Annotated[Mapping[str, Times], ABSENT] = field(default_factory=dict)
+    """Event time by operator, of those that go by it."""
     offsets: Mapping[str, Json] = field(default_factory=dict)
+    """Where each source continues."""
     staged: Mapping[str, Json] = field(default_factory=dict)
+    """By sink: the staged result that is to be published."""
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys of the files of sink buffers, by operator."""
 
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A sink owes one committed timestep no longer: readers see it, or it was given up.
-
-    incarnation: of the sink; "" in journals of before. dropped: why it was given up; "" where readers see it.
-    """
+    """A sink is done with a committed timestep: readers see it, or it was dropped."""
 
     timestep: int
     sink: str
     incarnation: Annotated[str, ABSENT] = ""
+    """Of the sink; "" in early journals."""
     dropped: Annotated[str, ABSENT] = ""
+    """Why it was dropped; "" if readers see it."""
 
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """Timesteps from one on that are not committed stop counting; their numbers are planned anew.
-
-    reason: in words.
-    """
+    """Timesteps that are not committed, from one on, are void; their numbers are planned again."""
 
     from_timestep: int
     reason: str
+    """In words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationChanged:
-    """From a timestep on, another configuration holds; whatever was planned for later is void.
-
-    cause: id of the request that led to it. steps: of reconfigurations, that it consists of. edits: state that
-    operators begin with which were not there before. notes: bodies by kind that hold from the same moment.
-    """
+    """From a timestep on, another configuration holds; all plans for later timesteps are void."""
 
     from_timestep: int
     configuration: Configuration
     cause: str
+    """Id of the request that led to it."""
     steps: Annotated[tuple[Stepped, ...], ABSENT] = ()
+    """Steps of reconfigurations that it consists of."""
     edits: Annotated[Mapping[str, Edit], ABSENT] = field(default_factory=dict)
+    """State that new operators begin with."""
     notes: Annotated[Mapping[str, Json], ABSENT] = field(default_factory=dict)
+    """Bodies of notes that hold from the same moment, by kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconfiguring:
-    """Something happened to a reconfiguration that is no step of it. It is written as the event."""
+    """An event of a reconfiguration, except for its steps. It is written as the event itself."""
 
     event: Event
 
@@ -168,29 +162,30 @@ form(
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Anything else worth keeping. The state holds the latest body of every kind.
-
-    kind: what it is about. body: None forgets the kind.
-    """
+    """Anything else worth keeping. The state holds the latest body of every kind."""
 
     kind: str
+    """What it is about."""
     body: Json
+    """None deletes the kind."""
 
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Several notes that hold from the same moment. bodies: by kind; None forgets the kind."""
+    """Several notes that hold from the same moment."""
 
     bodies: Mapping[str, Json]
+    """By kind; None deletes the kind."""
 
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """The driver ended of its own will. time_ms: when, Unix milliseconds."""
+    """The driver closed the journal itself."""
 
     time_ms: int
+    """Unix milliseconds."""
 
 
 Body: TypeAlias = (
@@ -205,7 +200,7 @@ Body: TypeAlias = (
     | Notes
     | Closed
 )
-"""What one kind of entry says."""
+"""The body of an entry."""
 
 _KINDS: Mapping[str, type[Body]] = {
     "opened": Opened,
@@ -224,19 +219,21 @@ _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of the journal. number: 1 for the first. epoch: which driver wrote it."""
+    """One entry of the journal."""
 
     number: int
+    """1 for the first."""
     epoch: int
+    """Of the driver that wrote it."""
     body: Body
 
     @property
     def kind(self) -> str:
-        """Name of the kind of the body, as the file spells it."""
+        """Name of the body's kind, as in the file."""
         return _NAMES[type(self.body)]
 
     def to_bytes(self) -> bytes:
-        """The sealed file. Raises TypeError or ValueError when a value is not JSON."""
+        """Return the sealed file. Raises TypeError or ValueError if a value is not JSON."""
         return seal(
             {
                 "format": FORMAT,

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from rechannel.engine.journal.head import read_head, write_head
 from rechannel.errors import DamagedStateError, FencedError, StateInUseError
+from rechannel.model.codec import decode, encode
 from rechannel.state.keys import LEASE
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
@@ -123,7 +124,7 @@ class Lease:
                 self._store.delete(LEASE)
 
     def _write(self) -> None:
-        self._store.put(LEASE, seal({"format": FORMAT, **asdict(self.holder)}))
+        self._store.put(LEASE, seal({"format": FORMAT, **encode(self.holder)}))
 
 
 def read_lease(store: Store) -> Holder | None:
@@ -135,8 +136,7 @@ def read_lease(store: Store) -> Holder | None:
         record = unseal(store.read(LEASE), name=LEASE, newest=FORMAT)
     except DamagedStateError:
         return None
-    del record["format"]
-    return Holder(**record)
+    return decode(Holder, record)
 
 
 def told_head(store: Store) -> int:

@@ -15,7 +15,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.kernels.lsm.ahead import Attended, Errand, attend
+from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.changes.program import ChangeProgram
@@ -78,7 +79,7 @@ class AheadCall:
             for number in batch.column(0).to_pylist():
                 errand = self.errands[number]
                 so_far = attend(program, errand, cache, background=self.background)
-                told = json.dumps(asdict(so_far))
+                told = json.dumps(encode(so_far))
                 yield pa.RecordBatch.from_pydict({"number": [number], "told": [told]})
 
 
@@ -249,7 +250,7 @@ class SparkPreparer(ClusterPreparer):
             numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
             told = numbers.mapInArrow(mine, "number long, told string").toArrow().to_pydict()
             for at, text in zip(told["number"], told["told"], strict=True):
-                so_far = Attended(**json.loads(text))
+                so_far = decode(Attended, json.loads(text))
                 if so_far.done:
                     over[left[at]] = so_far
             if len(over) < len(errands):

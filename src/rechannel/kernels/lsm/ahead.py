@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from rechannel.errors import RechannelError
 from rechannel.kernels.lsm.prefetch import Prefetched, prefetch
 from rechannel.kernels.protocol.program import StageProgram
+from rechannel.model.codec import decode, encode
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
 
@@ -142,7 +143,7 @@ def _go_on(descriptor: int, work: Iterator[Attended]) -> None:
     """Do the work and record the progress. The lock is held until the end."""
     try:
         for so_far in work:
-            text = json.dumps(asdict(so_far)).encode()
+            text = json.dumps(encode(so_far)).encode()
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))
     except OSError:
@@ -169,6 +170,6 @@ def _tidy(directory: str, before: float) -> None:
 def _read(descriptor: int) -> Attended:
     """Return the progress in the file; none if the file is new or being written."""
     try:
-        return Attended(**json.loads(os.pread(descriptor, _BUFFER, 0)))
-    except (OSError, ValueError, TypeError):
+        return decode(Attended, json.loads(os.pread(descriptor, _BUFFER, 0)))
+    except (OSError, KeyError, ValueError, TypeError):
         return Attended()

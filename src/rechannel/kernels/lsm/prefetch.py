@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from rechannel.errors import MissingFileError
 from rechannel.kernels.protocol.program import StageProgram
@@ -34,10 +34,6 @@ class Prefetched:
     """Runs that hold some of the hashes."""
     missing: int = 0
     """Of these, runs whose segment is gone: a newer version of the state has their rows in other segments."""
-
-    def to_json(self) -> dict[str, int | float]:
-        """Plain JSON values."""
-        return asdict(self)
 
 
 def prefetch(program: StageProgram, runs: Sequence[Run], intervals: Intervals) -> Prefetched:
