@@ -86,7 +86,7 @@ class ReduceLogic(Combining, Succeeded):
         return self._fold(values, groups, None)
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """Each key's rows as one row, behind what was there. Raises UserFunctionError."""
+        """Combine each key's old state with its rows. Raises UserFunctionError."""
         new = self._fold(arrivals.values, arrivals.groups, arrivals.keys)
         state = self.joined(arrivals.old, new, arrivals)
         return OperatorOutput(
@@ -143,7 +143,7 @@ class ReduceLogic(Combining, Succeeded):
         return _take([pa.concat_arrays(pieces) for pieces in zip(*done, strict=True)], order)
 
     def _halve(self, values: Columns, sizes: IntArray, starts: IntArray) -> Columns:
-        """Combine rows 0 and 1, 2 and 3, ... of every group; an odd last row stays as it is."""
+        """Combine rows 0 and 1, 2 and 3, ... of every group; an odd last row stays unchanged."""
         rows = int(sizes.sum())
         position = np.arange(rows) - np.repeat(starts, sizes)
         left = np.flatnonzero(position % 2 == 0)

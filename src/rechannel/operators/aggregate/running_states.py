@@ -1,8 +1,9 @@
-"""Running states: of every row, what an aggregate keeps of its group's rows up to it.
+"""Running states: for each row, the state of an aggregate over the rows of its group up to that row.
 
-Neighbours are merged in pairs, the pairs are run over in the same way, and what lies between is made of the pair before
-it and one row: two merges a row, all groups at once, whatever their sizes (Blelloch, "Prefix Sums and Their
-Applications", 1990). As it is the aggregate's own merge, the state behind a row is that of a batch that ends with it.
+Neighbours are merged in pairs, the pairs are scanned in the same way, and each state in between is made of the pair
+before it and one row: two merges per row, for all groups at once, whatever their sizes (Blelloch, "Prefix Sums and
+Their Applications", 1990). It uses the aggregate's own merge, so the state after a row is that of a batch that ends
+with the row.
 
 Counts and sums of integers are differences of one running sum, which may wrap: exact wherever the true sum fits.
 """
@@ -66,7 +67,7 @@ def running(
     old: Columns,
     found: Mask,
 ) -> tuple[pa.Array, Columns]:
-    """An aggregate's finished value behind every row, and the state of every group behind its last one.
+    """Return an aggregate's finished value after each row, and the state of each group after its last row.
 
     old, found: state of every group before its first row, and whether there was one.
     """
@@ -99,7 +100,7 @@ def running(
 def _behind(
     function: AggregateFunction, values: Columns, groups: Groups, before: Columns, known: Mask
 ) -> Columns:
-    """State behind every row."""
+    """Return the state after each row."""
     if isinstance(function, Count):
         there = validity(values[0]) if values else None
         came = np.ones(groups.rows, np.int64) if there is None else there.astype(np.int64)

@@ -97,7 +97,7 @@ class Running:
         return rows if groups.count == groups.rows else self._merged(rows, groups)
 
     def less(self, rows: Rows, others: Rows) -> tuple[Rows, IntArray]:
-        """Totals less those of the same keys that were merged into them, and which of them cannot be told.
+        """Subtract from totals others of the same keys that were merged into them; return also which are unclear.
 
         Keys of which nothing is left are not there any more.
         """

@@ -1,12 +1,13 @@
-"""As-of join: every left row meets the last right row of its key that is not after it, in event time.
+"""As-of join: each left row meets the latest right row of its key at or before its event time.
 
-State: left rows that wait, and right rows that one of them, or one to come, may still meet. A left row waits until the
-watermark has passed its time: what comes then and is not after it is late. So what it meets is what it meets in a batch
-over all rows that are not late. Of right rows of one time, the one that came last counts. Null keys match nothing.
+State: left rows that wait, and right rows that a left row may still meet. A left row waits until the watermark has
+passed its time: rows that arrive later and are not after it are late. So it meets the row that it would meet in a batch
+over all rows that are not late. Of right rows with the same time, the one that came last counts. Null keys match
+nothing.
 
-Of a key's right rows that the watermark has come to, only the last one can be met by a left row to come. The others go
-when rows of the key come, since its rows are looked at then, or when they are merged with it; with a tolerance, also
-when the watermark is beyond it.
+Of the right rows of a key that the watermark has passed, only the last one can still be met. The others are dropped
+when rows of the key arrive, since the key's rows are read then, or when they are merged with the last one; with a
+tolerance, also when the watermark is further than that past them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
     # Time -------------------------------------------------------------------------------------------------------
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray:
-        """Event time at which what a row has to do with those before it is settled: the first one behind its own."""
+        """Return the first event time after each row: by then, it is settled which earlier row it meets."""
         times = self._times(state, sides_of(self.row_order(keys)))
         # A tombstone that was migrated has no time: it goes when it is merged with its row.
         dues: IntArray = np.where(times == NEVER, ENDED, np.minimum(times, ENDED - 1) + 1)
@@ -92,9 +93,9 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
     def needed(
         self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
     ) -> Mask | None:
-        """All but right rows behind which the watermark has come to another one of their key.
+        """Return all but right rows that are followed by another one of their key that the watermark has passed.
 
-        An ended row tells as well: it has ended because there is such a row behind it, or none is met any more.
+        A row that ended counts as such a follower: it ended because of one, or because no row is met any more.
         """
         numbers = self.row_order(keys)
         sides = sides_of(numbers)
@@ -111,7 +112,7 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
         return needed
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether no row can meet right rows of before then any more."""
+        """Return whether no left row can meet a right row that is earlier than the timer."""
         return bool(self._far(np.array([timer]), clock)[0])
 
     def _far(self, due: IntArray, clock: Clock) -> Mask:
@@ -208,7 +209,7 @@ class _Rows:
 
     @classmethod
     def of_all(cls, logic: AsofLogic, arrivals: OperatorInput) -> _Rows:
-        """What was there and, behind it, what came."""
+        """Return stored rows followed by new rows."""
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
         fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
@@ -253,7 +254,7 @@ class _Rows:
         return rows[order]
 
     def passed(self, right: IntArray, watermark: int) -> IntArray:
-        """Right rows behind which the watermark has come to another one of their key."""
+        """Return right rows that are followed by another one of their key that the watermark has passed."""
         right = self.in_order(right)
         owners, times = self.owners[right], self.times[right]
         found: IntArray = right[:-1][(owners[1:] == owners[:-1]) & (times[1:] <= watermark)]

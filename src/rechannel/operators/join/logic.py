@@ -1,13 +1,13 @@
-"""`join`: rows of two streams that have the same key, and that are near each other in event time.
+"""`join`: rows of two streams that have the same key and are near each other in event time.
 
-State: the rows of both sides, as long as a row that matches them may still come. A pair is shown in the timestep of the
-later of its two rows. A row of an outer side that found none is shown when event time says that none will come; so is
-one of an anti join. Null keys match nothing.
+State: the rows of both sides, as long as a matching row may still arrive. A pair is emitted in the timestep of the
+later of its two rows. A row of an outer side without a match is emitted when event time shows that none can arrive; so
+is a row of an anti join. Null keys match nothing.
 
-*Late* is a row of before the watermark of the timestep before (in windows: of one that was complete by then). Of two
-rows that are not late, the earlier one is still there when the later one comes: a row is kept until the watermark has
-passed all that it could match, and what is passed is late. So the pairs are those of a batch over all rows that are not
-late.
+A row is *late* if it is earlier than the watermark of the previous timestep (in windows: if its window was complete by
+then). Of two rows that are not late, the earlier one is still stored when the later one arrives: a row is kept until
+the watermark has passed everything that it could match, and a row that the watermark has passed is late. So the pairs
+are those of a batch over all rows that are not late.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MATCHED = pa.field("matched", pa.bool_(), False)
 Mask = npt.NDArray[np.bool_]
 
 FEW = 8
-"""Up to so many pairs per row of a timestep are made and then looked at; of more, those that are near are searched."""
+"""Up to this number of pairs per row, all pairs are made and then filtered; of more, near ones are searched."""
 
 OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 """Sides whose rows are shown without a match, and stay for others when they have one."""
@@ -250,7 +250,7 @@ class JoinLogic(TwoSided):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Pool:
-    """What was there and, behind it, what came: rows of the keys of a timestep.
+    """Stored rows followed by new rows, of the keys of a timestep.
 
     keys, hashes: of every key. void: keys that match nothing. owners: number of every row's key. slots, sides, times,
     numbers, matched: of every row. count: how many were there. late: rows that came too late.
@@ -360,7 +360,7 @@ class _Pool:
         known, first, last = self._stretches(left, right, near)
         sizes = last - first
         ours = known[ranges(first, sizes)]
-        # A right row's stretches lie one behind the other: of left rows that were there, and of those that came.
+        # A right row's stretches follow each other: of stored left rows, and of new ones.
         asked = np.repeat(np.concatenate([np.arange(len(right))] * 2), sizes)
         order = nested_order(asked, ours)
         return ours[order], right[asked[order]]

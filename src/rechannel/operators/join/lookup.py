@@ -1,12 +1,11 @@
 """`lookup`: rows of a stream with the row that a table has for their key.
 
-State: the table, one row per key. In every timestep the table's rows of that timestep are applied first; then the
-stream's rows look their key up and leave. They are not kept: a row that comes to the table later changes nothing for
-them. So what is shown follows from the input and from where it was cut into timesteps, and from nothing else. Null keys
-match nothing, and are no rows of the table.
+State: the table, one row per key. Each timestep applies its rows of the table first; then the rows of the stream look
+their key up and leave. They are not kept: a later row of the table changes nothing for them. So the output follows from
+the input and from how it was cut into timesteps, and from nothing else. Null keys match nothing and are not stored.
 
-Of the rows of a key, the one with the largest `by` counts, and of those the one that came last; without `by`, the one
-that came last. A row may also say that its key is gone.
+Of the rows of a key, the one with the largest `by` counts, and of equal ones the one that came last; without `by`, the
+one that came last. A row may also say that its key is gone.
 """
 
 from __future__ import annotations
@@ -110,8 +109,9 @@ class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
         )
 
     def _newer(self, arrivals: OperatorInput, rows: IntArray) -> tuple[IntArray, Mask, Mask]:
-        """Where every key's row is now, among those that were there (one per key) and behind them those that came;
-        whether there is one; whether it is another one.
+        """Return where each key's row is now, whether it has one, and whether it changed.
+
+        Positions count the stored rows (one per key), then the new ones.
         """
         count = arrivals.groups.count
         place, there = np.arange(count, dtype=np.int64), arrivals.found.copy()

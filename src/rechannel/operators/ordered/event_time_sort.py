@@ -1,8 +1,8 @@
 """Rows of a key in the order of their event times: they wait until the watermark has passed them.
 
-State: the rows that wait. Rows of one time leave in the order of the stream. A row of before the watermark of the
-timestep before is *late*: rows behind it may have left. What leaves is not behind that watermark, so a later operator
-loses nothing.
+State: the rows that wait. Rows with the same time leave in the order of the stream. A row that is earlier than the
+watermark of the previous timestep is *late*: later rows may have left already. Rows that leave are not earlier than
+that watermark, so they are not late for an operator downstream.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
     # Time -------------------------------------------------------------------------------------------------------
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray:
-        """Just behind the rows' times: others of the same time may still come when the watermark is there."""
+        """Return the instant after each row: at its own time, rows with the same time may still arrive."""
         times, _ = self._times(keys, state)
         return times + 1
 

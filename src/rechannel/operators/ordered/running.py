@@ -1,6 +1,6 @@
 """`running`: every row of a key with columns that follow from the rows up to it, in the order of the stream.
 
-State: one row per key, of the aggregates that the functions keep (`kernels.running_functions`).
+State: one row per key, of the aggregates that the functions keep (`running_functions`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RunningLogic(EveryRow, Viewed, KeepsAggregates):
         return self.inner.output_schema
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """Every row, and the state behind the last one of its key."""
+        """Emit every row, and keep the state after the last one of each key."""
         groups = arrivals.groups
         keys = take(arrivals.keys, groups.ids)
         known = dict(zip(self.key_schema.names, keys, strict=True))

@@ -91,7 +91,7 @@ class _Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Lag(_Earlier):
-    """The value that a column had `n` rows before. default: for rows before which there are not so many."""
+    """The value that a column had `n` rows before. default: for rows that have fewer than `n` before them."""
 
     default: Any = None
 
@@ -104,7 +104,7 @@ class Lag(_Earlier):
     def over(
         self, fields: list[pa.Field], values: Columns, groups: Groups, old: Columns, found: Mask
     ) -> tuple[pa.Array, Columns]:
-        """Values of earlier rows, the default where there is none."""
+        """Return values of earlier rows, or the default for rows without one."""
         array = plain(values[0])
         earlier = self._earlier(array, groups, old[0], found)
         shown = earlier.values
@@ -127,7 +127,7 @@ class Lag(_Earlier):
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(_Earlier):
-    """By how much a column is larger than `n` rows before; null where there are not so many, or where one is null."""
+    """The difference between a column and its value `n` rows before; null if that row or either value is missing."""
 
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """bigint of integers, double of floats, a decimal with one digit more of decimals."""
@@ -182,7 +182,7 @@ class Cumulative:
     def over(
         self, fields: list[pa.Field], values: Columns, groups: Groups, old: Columns, found: Mask
     ) -> tuple[pa.Array, Columns]:
-        """Finished values behind every row."""
+        """Return finished values after each row."""
         return running(self.function, fields, values, groups, old, found)
 
 

@@ -263,8 +263,8 @@ class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelli
     ) -> tuple[IntArray, IntArray]:
         """Rows that have a rank, by key and rank, and their ranks. there: ranks of those that had one."""
         count, every = len(there), len(owners)
-        # Of rows that are alike, those that were there lie in front, by their ranks; or, if the last one is wanted,
-        # behind those that came, the last of which is the first.
+        # Of equal rows, stored ones come first, by their ranks; or, if the last one is wanted, new ones come first, in
+        # reverse order, and stored ones after them.
         places = np.arange(every, dtype=np.int64)
         if self.latest:
             places = np.where(places < count, places + every - count, every - 1 - places)

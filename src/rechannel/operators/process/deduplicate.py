@@ -1,12 +1,12 @@
 """`deduplicate`: of all rows with the same key, the first one passes, or the first one within a time.
 
-State of a key: the timestep in which its row passed or, within a time, until when rows count as the same as the last
-one that passed. That is a time of the rows: which of them pass follows from their order and their times, and not from
-how they were cut into timesteps. A row of before the one that passed is the same, too.
+State of a key: the timestep in which its row passed or, within a time, the event time until which rows are duplicates
+of the last row that passed. So which rows pass follows from their order and their times, not from how they were cut
+into timesteps. A row that is earlier than the one that passed is a duplicate, too.
 
-A row is late if what it would be remembered for is over: if the watermark of the timestep before is `within` behind
-it. So a key has to be known for that much longer than until then, lest a row that is not late passes once more; then it
-costs nothing: every look-up skips it, and merging drops it. A row without a time is late, as in windows.
+A row is late if the watermark of the previous timestep is `within` past it: by then its duplicates would be forgotten.
+So a key is remembered until no row that is not late can be its duplicate. After that it costs nothing: every look-up
+skips it, and merging drops it. A row without a time is late, as in windows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNTIL = pa.field("until_us", pa.int64(), False)
 Mask = npt.NDArray[np.bool_]
 
 Times = tuple[IntArray, Mask | None]
-"""Microseconds, and where there is none."""
+"""Microseconds, and which of them are missing."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

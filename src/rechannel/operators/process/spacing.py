@@ -1,9 +1,9 @@
-"""Rows of a key that are at least so far apart in event time, taken in the order in which they came.
+"""Rows of a key that are at least a distance apart in event time, taken in the order in which they arrived.
 
-The first row passes; from then on a row passes if it is not of before *until*: the time of the last row that passed,
-and the distance. So `until` only grows, and whatever passes is later than all rows of its key before it. Only those
-records matter, and among them times ascend: which one passes next is one search for each of them, all at once. What
-passes is then whatever is reached from the first ones, in jumps that double in length.
+The first row passes. Then a row passes if it is not earlier than *until*: the time of the last row that passed, plus
+the distance. So `until` only grows, and each row that passes is later than all previous rows of its key. Only such
+records matter, and their times ascend: the next one to pass is found by one search per record, for all at once. The
+rows that pass are those that are reached from the first ones, in jumps that double in length.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class TrackLogic(Tracking):
         return np.flatnonzero(~silent), self._columns(shown, names, silent, self.expired)
 
     def _states(self, arrivals: OperatorInput, present: Mask, failed: dict[int, str]) -> list[Any]:
-        """State of every key as Python sees it; None where there is none. failed: as for `_calls`."""
+        """Return the state of each key as a Python value, None if it has none. failed: as for `_calls`."""
         old = arrivals.old[: len(self.fields)]
         if present.all():
             return self._python_states(old, failed)
@@ -211,7 +211,7 @@ class TrackLogic(Tracking):
         firsts: list[Any],
         failed: dict[int, str],
     ) -> list[Any]:
-        """As `_update`, with rows spent on making a state where there is none."""
+        """As `_update`, but the first row of a key without state makes its state."""
         update, rows, as_state = self.update, calls.rows, self._as_state
         results: list[Any] = []
         called: Callable[..., Any] = update

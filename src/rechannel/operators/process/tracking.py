@@ -5,7 +5,7 @@ milliseconds) of the last timestep that brought rows for the key. A key whose `_
 than the timeout counts as absent. Nothing
 happens at that moment: every look at the state skips it (`live`), and merging drops it.
 
-With a timer (`kernels.timers`) it is `_until` instead, when the timer goes off; the key is then shown
+With a timer (`timers`) it is `_until` instead, when the timer goes off; the key is then shown
 once more, if there is a function for that, and absent from then on.
 
 Where the function fails for a key, with `on_error="dead_letter"`, the key's rows of this timestep are dead letters; the
@@ -80,7 +80,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
     keep_late: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the state can be told from the keys and from what Rechannel adds."""
+        """Check that names of the state differ from those of keys and of columns that Rechannel adds."""
         if len(self.fields) == 0:
             msg = "the state of track needs at least one column"
             raise DataflowError(msg)
@@ -162,7 +162,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         return None if self.timer is None else untils_of(state)
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """Timers that went off, where that is shown."""
+        """Return timers that went off, if a row is emitted then."""
         return (clock.before, clock.watermark) if self.ends else None
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
@@ -211,7 +211,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         )
 
     def _after(self, arrivals: OperatorInput, came: Timely, made: Updated) -> tuple[Columns, Mask]:
-        """State of all keys behind the rows, with their timers, and which keys have some."""
+        """Return the state of all keys after the rows, with their timers, and which keys have state."""
         count, stay = arrivals.groups.count, came.keys[~made.gone]
         there = arrivals.found.copy()
         there[np.delete(came.keys, made.lost)] = False

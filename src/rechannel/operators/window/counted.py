@@ -40,7 +40,7 @@ COUNT = "_rows"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountedLogic(ManyRows, Viewed, KeepsAggregates):
-    """Aggregates of the rows of a key in windows of so many rows: a `StatefulLogic`. They are shown when complete.
+    """Aggregates of the rows of a key in windows of a number of rows: a `StatefulLogic`. Emitted when complete.
 
     inner: over the user's keys; its last aggregate counts rows. size: rows of a window. every: from one window's begin
     to the next one's, at most `size`.
@@ -114,7 +114,7 @@ class CountedLogic(ManyRows, Viewed, KeepsAggregates):
         )
 
     def _complete(self, rows: IntArray) -> IntArray:
-        """How many windows of a key are complete when it has had so many rows."""
+        """Return how many windows of a key are complete after a number of rows."""
         complete: IntArray = np.maximum((rows - self.size) // self.every + 1, 0)
         return complete
 

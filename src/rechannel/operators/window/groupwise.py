@@ -183,7 +183,7 @@ class ApplyLogic(WholeWindows):
         return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """Keep rows. What is made of windows that are complete now is shown behind."""
+        """Keep rows. Results of windows that are complete now are emitted by `fire`."""
         late = self._over(arrivals)
         rows = np.flatnonzero(late)
         columns = (self.keys, self.rows)

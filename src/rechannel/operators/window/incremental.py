@@ -1,12 +1,11 @@
-"""Windows that overlap, out of totals that are kept up: a window is the one before it, with what enters and less what
-leaves.
+"""Overlapping windows from maintained totals: the previous window, plus what enters, minus what leaves.
 
-Totals are of the panes that were in the last complete window and will be in the next one, for every key that has rows
-in them: what leaves is taken out behind the last window that holds it, when it is still there. They lie in runs of
-their own beside the panes, and follow from them: a task that does not find them whole (state of before there were any,
-other aggregates, bins of which one had none) makes them of the panes. They are written anew with every window, which is
-as many rows as it shows. In between, panes of complete windows that a row came to are noted beside them: as they are,
-and as they were.
+There is a total for each key with rows in the panes that the last complete window and the next one share: what leaves
+is subtracted after the last window that holds it, while its panes still exist. Totals lie in runs of their own beside
+the panes and follow from them. A task that does not find them complete (state that was written without totals, other
+aggregates, bins from a task that had no totals) computes them from the panes. Each window writes them anew, which is as
+many rows as the window emits. In between, when rows arrive for panes of complete windows, those panes are recorded
+beside the totals, as they were and as they are now.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class IncrementalWindows:
         return (ends[-1] - ends.start) // self._logic.every_us + 1
 
     def _slide(self, totals: Rows, ends: range) -> Rows:
-        """Totals behind the last window; every window is shown."""
+        """Return totals after the last window, and emit each window."""
         first, every, length = ends.start, self._logic.every_us, self._logic.length_us
         known, last = first - every, self._count(ends)
         entering = self._panes.between(known, ends[-1])
@@ -125,7 +124,7 @@ class IncrementalWindows:
         come = _Steps(entering, enters)
         leave = _Steps(leaving, went), _Steps(picked(entering, gone), goes[gone])
         for step, behind in zip(steps, np.append(steps[1:], last), strict=True):
-            # Behind the last window there is none yet: what it will not hold has gone by then.
+            # No window follows the last one yet: panes that the next one will not hold are subtracted by then.
             end = min(first + int(step) * every, ends[-1])
             after = first + int(step) * every - length
             totals = self._next(
@@ -148,7 +147,7 @@ class IncrementalWindows:
         return self._cleared(totals, unclear, after, until)
 
     def _cleared(self, totals: Rows, unclear: IntArray, after: int, until: int) -> Rows:
-        """Totals that could not be told, made of the panes of their keys."""
+        """Recompute totals that are unclear from the panes of their keys."""
         if not len(unclear):
             return totals
         asked = picked(totals, unclear)
@@ -213,7 +212,7 @@ class IncrementalWindows:
         return not self._state.own.subtract(Intervals.of(spans))
 
     def _base(self, end: int, arrivals: OperatorInput, applied: OperatorOutput) -> Rows:
-        """Totals behind the window that ends then, the last one before those that are shown now."""
+        """Return totals after the window that ends then, the last one before those that are emitted now."""
         after = end + self._logic.every_us - self._logic.length_us
         known = self._known(end)
         if not self._whole(known):

@@ -1,8 +1,8 @@
-"""Windows of event time: rows belong to a key and a window, and the two together are the key of the state.
+"""Windows of event time: the key of the state is the user's key and the window.
 
-A window is [start, start + size). It is complete when the watermark has come to its end, and gone when the watermark is
-`lateness` beyond that; a row that would belong to a window that was gone in the timestep before is late. What is gone
-costs nothing more: every look-up skips it, and merging drops it.
+A window is [start, start + size). It is complete when the watermark reaches its end, and gone when the watermark is
+`lateness` past its end. A row is late if its window was gone in the previous timestep. A window that is gone costs
+nothing: every look-up skips its state row, and merging drops it.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class WindowLogic(
 
     @property
     def combinable(self) -> bool:
-        """A late row that is read must arrive as it is."""
+        """Late rows that are read must arrive uncombined."""
         return self.inner.combinable and not self.keep_late
 
     @property
@@ -286,7 +286,7 @@ class WindowLogic(
         return OperatorOutput(state=state, dropped=None, output=output, output_hashes=hashes)
 
     def _touched(self, state: Columns, timestep: int) -> Columns:
-        """State with the timestep that it is of, where that is kept."""
+        """Return state with the number of its timestep, if that is kept."""
         if self.early_ms is None:
             return state
         return [*state, from_numpy(np.full(len(state[0]), timestep, dtype=np.int64), TOUCHED.type)]

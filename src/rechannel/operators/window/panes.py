@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Panes:
     """Panes of one task in one timestep. fresh: changed in it. runs: as of the timestep before. own: hashes.
 
-    read: is told how many rows were looked at.
+    read: receives the number of rows that were read.
     """
 
     logic: SlidingLogic
@@ -112,7 +112,7 @@ class Panes:
     def _behind(
         self, run: OpenRun, first: IntArray, last: IntArray, time: int, *, near: bool = False
     ) -> IntArray:
-        """The first rows of [first, last) that begin behind a time, bisecting all of them at once.
+        """Return the first rows of [first, last) that begin after a time, bisecting for all of them at once.
 
         near: they are among the next few.
         """

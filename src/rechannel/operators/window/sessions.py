@@ -1,14 +1,14 @@
-"""Session windows: rows of a key that are less than a gap apart, in time, and no longer than that from others.
+"""Session windows: rows of a key that are less than a gap apart in time form a session.
 
-State: a row per session. Its key columns are the user's, and the times of its first and its last row: so what a session
-waits for, the gap behind its last row, follows from its key, and a session that grows is another one in the place of
-the old. Sessions that a row brings together become one.
+State: one row per session. Its key columns are the user's key and the times of the session's first and last row. So
+the time that a session waits for, its last row plus the gap, follows from its key, and a session that grows replaces
+its old row. Sessions that a new row connects become one.
 
-A session is complete when the watermark has come to its end, and gone when the watermark is `lateness` beyond that. Of
-the sessions of a key that are kept none is nearer to another than the gap, and those that are gone ended the lateness
-before the watermark. A row of before that is *late* unless it is within a session that is kept, or less than the gap
-behind its last row: anything else could belong to one that is gone. So sessions are those of a batch over all rows that
-are not late. In processing time all rows of a timestep have its time, and none is late.
+A session is complete when the watermark reaches its end, and gone when the watermark is `lateness` past its end. The
+sessions of a key that are kept are at least a gap apart, and those that are gone ended at least `lateness` before the
+watermark. A row that is earlier than that is *late* unless it falls into a kept session, or less than a gap after the
+last row of one: otherwise it could belong to a session that is gone. So the sessions are those of a batch over all rows
+that are not late. In processing time all rows of a timestep have its time, and no row is late.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class SessionLogic(
         groups = Groups(np.flatnonzero(np.diff(of, prepend=-1)), len(fresh))
         read = self._read(arrivals)
         new_states, parts = combined(self.inner.combine, take(read, fresh), groups)
-        within = np.empty(count, dtype=np.int64)  # the session that every one of before is in now
+        within = np.empty(count, dtype=np.int64)  # the session that each stored one is in now
         within[met.order[~came]] = met.session[~came]
         old = np.flatnonzero(grown[within])  # sessions that were there and change
         both = np.concatenate([place[within[old]], groups.ids[parts.starts]])

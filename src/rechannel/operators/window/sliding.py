@@ -1,11 +1,11 @@
-"""Sliding windows: state is kept in panes, and a window is made of the panes in it when it is complete.
+"""Sliding windows: state is kept in panes, and a window is computed from its panes when it is complete.
 
-Where all aggregates can be taken out of a total again, `slides` keeps totals up instead: what a window costs then
-follows from the panes that enter and leave, and not from those that are in it.
+If every aggregate can be subtracted from a total, `incremental` maintains totals instead: the cost of a window then
+depends on the panes that enter and leave it, not on all panes in it.
 
-A pane is as long as the greatest common divisor of the windows' length and of the distance between their ends, so every
-window is whole panes and a row is in one of them, whatever the number of windows that it is in. All panes of a key are
-in one task. A pane is gone when the last window with it is.
+The length of a pane is the greatest common divisor of the windows' length and the distance between their ends. So a
+window consists of whole panes, and a row is in one pane, however many windows hold it. All panes of a key are in one
+task. A pane is gone when the last window that holds it is gone.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def extreme_rows(array: pa.Array, groups: Groups, *, largest: bool) -> pa.Array:
 
 
 def _ranges(array: pa.Array) -> tuple[IntArray, IntArray, npt.NDArray[np.uint8]]:
-    """Start and length of each value, and the bytes with room for a whole word behind the last."""
+    """Start and length of each value, and the bytes with room for a whole word after the last."""
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offset_buffer, data_buffer = array.buffers()
     dtype = np.dtype(np.int64 if wide else np.int32)
@@ -48,7 +48,7 @@ def _ranges(array: pa.Array) -> tuple[IntArray, IntArray, npt.NDArray[np.uint8]]
 def _words(
     data: npt.NDArray[np.uint8], starts: IntArray, lengths: IntArray
 ) -> npt.NDArray[np.uint64]:
-    """Up to eight bytes of each value as a big-endian number, zeros behind its end."""
+    """Up to eight bytes of each value as a big-endian number, zeros after its end."""
     everywhere: npt.NDArray[np.uint64] = np.ndarray(
         (len(data) - _WORD + 1,), dtype=">u8", buffer=data, strides=(1,)
     )

@@ -162,7 +162,7 @@ def _bounds(dtype: np.dtype[np.generic]) -> Numbers:
 
 
 def _normal(data: Numbers) -> Numbers:
-    """Floats with one zero and one NaN; other numbers as they are."""
+    """Floats with one zero and one NaN; other numbers unchanged."""
     if data.dtype.kind != "f":
         return data
     out = np.add(data, 0, dtype=data.dtype)  # -0.0 + 0 is 0.0

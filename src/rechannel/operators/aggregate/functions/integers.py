@@ -106,7 +106,7 @@ def wide_add(left: Wide, right: Wide) -> Wide:
 
 
 def check_digits(values: Wide, digits: int) -> None:
-    """Raise OverflowError unless every number has at most so many decimal digits."""
+    """Raise OverflowError unless every number has at most `digits` decimal digits."""
     low, high = values
     bound = 10**digits
     upper_low, upper_high = _halves(bound)

@@ -54,7 +54,7 @@ def side_by_side(
 ) -> tuple[IntArray, pa.Array]:
     """Old list (where found) followed by the new one, row by row, as lengths and flat elements.
 
-    longest: keep at most so many elements of each row, the last ones.
+    longest: most elements to keep of each row, the last ones.
     """
     here = Ranges.of_lists(new)
     there = Ranges.of_lists(old)

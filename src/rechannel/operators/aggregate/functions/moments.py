@@ -94,7 +94,7 @@ class _Moment(OneColumn):
         return [counts, *SUMS.merge_tallied(totals[1:], groups)]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
-        """Differences of the moments, where they can be told."""
+        """Return differences of the moments, and which of them are unclear."""
         left, unclear = SUMS.subtract(totals[1:], others[1:])
         return [less_counts(totals[0], others[0]), *left], unclear
 

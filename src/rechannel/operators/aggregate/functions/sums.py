@@ -82,7 +82,7 @@ class Sum(OneColumn):
             return tallied(totals).merge_tallied(totals, groups)
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Differences, where they can be told."""
+        """Return differences, and which of them are unclear."""
         with overflow_named("sum", self.column, totals[0].type):
             return tallied(totals).subtract(totals, others)
 
@@ -101,7 +101,7 @@ class Mean(OneColumn):
     """Mean of a column's values; null when all are null.
 
     Integers: the exact sum divided in double. Floats: the order-free sum divided. Decimals: Spark's
-    avg, four more digits behind the point, halves rounded away from zero.
+    avg, four more digits after the point, halves rounded away from zero.
     """
 
     def state_fields(self, inputs: list[pa.Field]) -> list[pa.Field]:
@@ -147,7 +147,7 @@ class Mean(OneColumn):
             return [counts, *tallied(totals[1:]).merge_tallied(totals[1:], groups)]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Differences of counts and sums, where they can be told."""
+        """Return differences of counts and sums, and which of them are unclear."""
         with overflow_named("mean", self.column, totals[1].type):
             left, unclear = tallied(totals[1:]).subtract(totals[1:], others[1:])
         return [less_counts(totals[0], others[0]), *left], unclear
@@ -167,7 +167,7 @@ class Mean(OneColumn):
         return _nullable(doubles(states[1]) / divisors, empty)
 
     def _decimal(self, sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Quotients of decimals: cut at 20 digits behind the sum's scale, then rounded once."""
+        """Quotients of decimals: cut at 20 digits after the sum's scale, then rounded once."""
         wide = sums.cast(pa.decimal256(38, sums.type.scale))
         quotients = pc.divide(wide, counts.cast(pa.decimal256(19, 0)))
         rounded = pc.round(quotients, kind.scale, round_mode="half_towards_infinity")
@@ -176,7 +176,7 @@ class Mean(OneColumn):
         except pa.ArrowInvalid as error:
             msg = (
                 f"mean({self.column!r}) does not fit its result type {kind}. "
-                f"Cast column {self.column!r} to a decimal with fewer digits behind the point."
+                f"Cast column {self.column!r} to a decimal with fewer digits after the point."
             )
             raise TimestepError(msg) from error
 

@@ -1,4 +1,4 @@
-"""The three ways to add up a column, behind one seam: integers, decimals and floats.
+"""The three ways to add up a column: integers, decimals and floats, with one interface.
 
 `Sum` and `Mean` pick one by the type of the column (or of the state) and do nothing else with
 numbers.
@@ -45,7 +45,7 @@ class Total(Protocol):
         """One state per group of states that are followed by their tallies; so is it."""
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Row by row a state less one that was merged into it, both with tallies; which ones cannot be told."""
+        """Subtract from each state one that was merged into it, both with tallies; return also which are unclear."""
 
 
 class _Nullable:
@@ -179,7 +179,7 @@ class FloatTotal:
         return self.sums.merge_tallied(totals, groups)
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
-        """Differences, where they can be told."""
+        """Return differences, and which of them are unclear."""
         return self.sums.subtract(totals, others)
 
 
