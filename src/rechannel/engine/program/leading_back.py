@@ -1,11 +1,11 @@
-"""A start with the program of before a live change leads back, also where the change converted state. Pure.
+"""Revert a live change by starting the program from before it, even if the change converted state. Pure.
 
-What was written before the change is read as it is, and never by the migration that may be failing. What was written
-since is converted back, by what was journalled with the change (`engine.eras`). The program of before runs as another
-version, so that the version that is given up stays known, and could be led back to in turn.
+State from before the change is read unchanged, never through the migration, which may be the thing that fails. State
+written since is converted back by what was journalled with the change (`schema_versions`). The earlier program runs as
+a new version, so that the reverted version stays known and can be returned to.
 
-Timesteps that the version given up has planned and not committed are withdrawn: another program cannot keep that
-promise.
+Timesteps that the reverted version has planned and not committed are withdrawn, because another program cannot run
+them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rechannel.reconfigure.record import Phase
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """What a program text means: identity of its nodes, what its state depends on, and the logic of its operators."""
+    """What a program text means: identity of its nodes, what its state depends on, logic of its operators."""
 
     identity: Mapping[str, Json]
     operators: Mapping[str, str]
@@ -39,7 +39,7 @@ class Text:
     logics: Logics
 
     def fits(self, held: Mapping[str, Json]) -> bool:
-        """Whether it understands the state of a version as it is."""
+        """Return whether it can use the state of a version unchanged."""
         try:
             check_state(self.operators, self.lasting, held)
         except OtherDataflowError:
@@ -49,24 +49,25 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Return:
-    """The way back to an earlier version.
-
-    to: its number. eras, migrations: members of the record. moved: operators whose state is of another era since.
-    gone: operators that came since and go with their state.
-    """
+    """The way back to an earlier version."""
 
     to: int
+    """Number of that version."""
     schema_versions: Mapping[str, str]
+    """Schema version of each operator's state, for the record."""
     migrations: Mapping[str, Json]
+    """Passages of each operator, for the record."""
     moved: tuple[str, ...]
+    """Operators whose state has another schema version then."""
     gone: tuple[str, ...]
+    """Operators that were added since and are removed with their state."""
 
     def told(self) -> str:
-        """The sentence for the log."""
-        moved = f"; state of {list(self.moved)} that was written since is converted back"
-        gone = f"; {list(self.gone)} came since and go with their state"
+        """Return a sentence for the log."""
+        moved = f"; state of {list(self.moved)} written since is converted back"
+        gone = f"; {list(self.gone)} were added since and are removed with their state"
         return (
-            f"this program is version {self.to} of the dataflow, and leads back to it"
+            f"this program is version {self.to} of the dataflow, and reverts to it"
             f"{moved if self.moved else ''}{gone if self.gone else ''}"
         )
 
@@ -74,10 +75,10 @@ class Return:
 def leading_back(
     text: Text, known: Mapping[str, Mapping[str, Json]], current: int, stored: Stored
 ) -> Return | None:
-    """The way back for a text, or None where none is needed: its state is kept as it is now.
+    """Return the way back for a text, or None if none is needed because its state is the present one.
 
-    known: versions, as the journal keeps them. current: the one that runs. Raises OtherDataflowError with the reason
-    where state cannot be led back.
+    known: versions in the journal. current: the running version. Raises OtherDataflowError with the reason if state
+    cannot be converted back.
     """
     held = known.get(str(current), {})
     if not held or held["identity"] == text.identity:
@@ -95,7 +96,7 @@ def leading_back(
         if present is None or present == goal:
             continue
         if not goal.startswith(columns):
-            raise OtherDataflowError(_refused(name, to, "its keys or columns are others now"))
+            raise OtherDataflowError(_refused(name, to, "its keys or columns are different now"))
         way = turned(directed(ways.get(name, ()), present), goal, partial(stored, name))
         if isinstance(way, str):
             raise OtherDataflowError(_refused(name, to, way))
@@ -119,7 +120,7 @@ def leading_back(
 
 
 def _version(text: Text, known: Mapping[str, Mapping[str, Json]], current: int) -> int | None:
-    """The latest earlier version that a text is of; or, where it does not fit the present one, that it fits."""
+    """Return the latest earlier version with this text, else the latest that it fits if it does not fit the present."""
     earlier = sorted(v for v in map(int, known) if v < current and "eras" in known[str(v)])[::-1]
     same = [v for v in earlier if known[str(v)]["identity"] == text.identity]
     if not same and not text.fits(known[str(current)]):
@@ -128,7 +129,7 @@ def _version(text: Text, known: Mapping[str, Mapping[str, Json]], current: int) 
 
 
 def _expected(text: Text, held: Mapping[str, Json], settled: set[str]) -> dict[str, Json]:
-    """What is held, but for operators that are settled: these are as the text says."""
+    """Return what is held, with the text's own entries for operators that are settled."""
     mine = {name: told for name, told in text.operators.items() if name in settled}
     others = {n: told for n, told in held["operators"].items() if n not in settled}
     lasts = {n: told for n, told in (held.get("lasting") or {}).items() if n not in settled}
@@ -137,9 +138,9 @@ def _expected(text: Text, held: Mapping[str, Json], settled: set[str]) -> dict[s
 
 def _refused(name: str, to: int, why: str) -> str:
     return (
-        f"operator {name!r}: state that was written since version {to} of the dataflow cannot be led back to it: {why}."
-        " Go on with the program as it is now: if a function of rc.changes.migrate(using=...) fails, mend it and start"
-        " with mended=True. A change that is asked for with rc.changes.migrate(..., back=function) can be led back"
+        f"operator {name!r}: state written since version {to} of the dataflow cannot be converted back to it: {why}."
+        " Continue with the present program: if a function of rc.changes.migrate(using=...) fails, fix it and start"
+        " with mended=True. A change requested with rc.changes.migrate(..., back=function) can be reverted"
     )
 
 
@@ -150,9 +151,9 @@ def led_back(
     logics: Mapping[str, int],
     notes: Mapping[str, Json],
 ) -> ConfigurationChanged:
-    """The border at which a version begins that leads back; its notes are in the same entry.
+    """Return the entry with which a version that reverts another begins; its notes are in the same entry.
 
-    configuration: that of the border before, with the stages of the program. logics: version of every operator's logic.
+    configuration: the present one, with the stages of the program. logics: version of each operator's logic.
     """
     operators = {
         name: replace(operator, logic=logics.get(name, operator.logic))
@@ -174,9 +175,9 @@ def led_back(
 def undone(
     state: JournalState, record: Mapping[str, Json], version: int, now_ms: int
 ) -> list[Body]:
-    """What says of changes of the program that they were led back; nothing where the journal says so already.
+    """Return the entries that mark changes of the program as reverted; none if the journal has them already.
 
-    record: what the journal keeps of the version that runs. version: its number.
+    record: what the journal keeps of the running version. version: its number.
     """
     to = record.get("back_to")
     if to is None:

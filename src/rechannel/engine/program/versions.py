@@ -1,9 +1,9 @@
 """Versions of the dataflow: which one a driver starts with, and what the next one means for the running stream.
 
-The journal keeps, in a note, what it must know of every version: which logic each node runs (import path and
-digest, never code), what state each operator keeps, and how state of earlier versions is read today. So a driver
-that is started with the program text of before a live change is told so, instead of undoing the change silently; and
-one that is started with new text goes on, if the text still understands the state.
+The journal keeps in a note, for each version, which logic each node runs (import path and digest, never code), what
+state each operator keeps, and how state of earlier versions is read. So a driver that starts with the program text from
+before a live change gets an error instead of silently undoing the change, and one that starts with new text continues
+if the text can use the state.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ NOTE = "program"
 """Kind of the note in the journal: {version as text: what the journal keeps of it}."""
 
 KEPT = 32
-"""Versions whose identity is kept, to recognise old program text."""
+"""Number of versions whose identity is kept, to recognise old program text."""
 
 _PAST = ("text", "identity", "incarnations", "eras")
-"""What is kept of a version that does not run any more."""
+"""What is kept of a version that no longer runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
 
 
 def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
-    """Why a text cannot take over with `revert`; None where it can."""
+    """Return why a text cannot take over with `revert`; None if it can."""
     try:
         if leading_back(text, known, current, stored) is None:
             check_state(text.operators, text.lasting, known[str(current)])
@@ -167,7 +167,7 @@ def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
 
 
 def current_record(state: JournalState) -> Mapping[str, Json]:
-    """What the journal keeps of the version that runs; empty before the first."""
+    """Return what the journal keeps of the running version; empty before the first."""
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     found: Mapping[str, Json] = known.get(str(_current(state)), {})
     return found
@@ -180,15 +180,15 @@ def _current(state: JournalState) -> int:
 
 
 def operators_now(state: JournalState) -> Mapping[str, str] | None:
-    """What the operators with state keep, as the version of the dataflow says that runs; None before the first."""
+    """Return what the operators with state keep, in the running version; None before the first."""
     return current_record(state).get("operators")
 
 
 def noted(known: Mapping[str, Json], version: int, record: Mapping[str, Json]) -> dict[str, Json]:
-    """The note with a version that is about to be the current one.
+    """Return the note with a version that is about to become the current one.
 
-    The one before it stays as it is: it runs until the border. Of older ones stays what tells old program text,
-    of the latest few: a stream may be changed for ever.
+    The version before it stays complete, since it runs until the timestep boundary. Of a limited number of older ones,
+    only what recognises old program text stays.
     """
     others = sorted(map(int, known.keys() - {str(version)}))[-(KEPT - 1) :]
     before = max((old for old in others if old < version), default=None)
@@ -212,7 +212,7 @@ def compile_program(
     before: Program | None = None,
     changed: frozenset[str] = frozenset(),
 ) -> Program:
-    """Cut a dataflow into stages and make their programs; stages without a changed node keep theirs."""
+    """Compile a dataflow into stages and make their programs; stages without a changed node keep theirs."""
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     programs = {}
     for stage in plan.stages:
@@ -244,7 +244,7 @@ def compile_program(
 
 
 def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
-    """Executable logic of every stateful operator."""
+    """Return the executable logic of each stateful operator."""
     wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
     logics = {}
     for node in dataflow.nodes:
@@ -255,7 +255,7 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
 
 
 def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
-    """Whether the program of a stage can stay. changed: nodes that do something else, as `differences` says."""
+    """Return whether the program of a stage can stay. changed: nodes with other logic, from `differences`."""
     old = next((stage for stage in before.plan.stages if stage.name == name), None)
     if old is None:
         return False
@@ -266,7 +266,7 @@ def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozens
 
 
 def _signature(stage: Stage) -> list[Any]:
-    """What a stage's program is made of beside functions: its nodes, where their rows go, and all columns."""
+    """Return what a stage's program consists of besides functions: nodes, where their rows go, all columns."""
     logic = [] if stage.logic is None else _columns(stage.logic)
     return [
         logic,
@@ -310,7 +310,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     now_ms: int | None = None,
     stored: Stored = lambda operator: None,
 ) -> Succession:
-    """Make the next version of a running program. Nothing happens yet.
+    """Make the next version of a running program, without any effect on it.
 
     text: what is asked for, in words. version: its number.
     defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
@@ -320,7 +320,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
     found.check()
     if not found:
-        msg = f"{text}: the dataflow is so already"
+        msg = f"{text}: this changes nothing in the dataflow"
         raise RefusedError(msg)
     record = {
         "text": text,

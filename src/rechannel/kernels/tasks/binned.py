@@ -1,4 +1,4 @@
-"""Rows per bin of what a task received, and its hottest keys, as its report tells them."""
+"""Rows per bin and hottest keys of what a task received, for its report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Counts = npt.NDArray[np.int64]
 
 
 def rows_per_bin(routing: Routing | None, received: Received) -> Counts | None:
-    """Rows per bin of what was received; None when there are no rows, or no bins."""
+    """Return the rows received per bin; None without rows or bins."""
     if routing is None or received.rows == 0:
         return None
     rows = np.diff(received.groups.starts, append=received.groups.rows)
@@ -26,14 +26,14 @@ def rows_per_bin(routing: Routing | None, received: Received) -> Counts | None:
 
 
 def pack_bins(per_bin: Counts | None) -> str | None:
-    """Rows per bin, compressed."""
+    """Compress rows per bin to text."""
     if per_bin is None:
         return None
     return base64.b64encode(zlib.compress(per_bin.astype("<u4").tobytes(), 1)).decode()
 
 
 HOT = 16
-"""Of all rows of a task, a hot key has at least this part."""
+"""A hot key has more than one row in this many of a task's rows."""
 
 
 def hottest(received: Received, rows: int) -> list[HotKey]:

@@ -1,4 +1,4 @@
-"""Rows that a task keeps for sinks until it ends: in memory while they are few, and then on disk."""
+"""Keep the rows of sink buffers until a task ends: in memory at first, on disk beyond a limit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rechannel.kernels.shuffle.spool import Place, Spool
 
 @dataclass
 class KeptRows:
-    """Batches by node, in the order in which they came."""
+    """Batches by node, in order of arrival."""
 
     _rows: dict[str, list[pa.RecordBatch | tuple[pa.Schema, Place]]] = field(default_factory=dict)
     _spool: Spool = field(default_factory=Spool)
     _held: int = 0
 
     def add(self, node: str, batch: pa.RecordBatch, most: int) -> None:
-        """Keep a batch. most: bytes that may be in memory."""
+        """Keep a batch. most: bytes that may stay in memory."""
         self._rows.setdefault(node, []).append(batch)
         self._held += batch.nbytes
         if self._held > most:
             self._spill()
 
     def batches(self) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-        """All that was kept, node by node."""
+        """Yield the batches of each node."""
         for node, rows in self._rows.items():
             places = [each[1] for each in rows if isinstance(each, tuple)]
             read = iter(self._spool.read(places) if places else ())
@@ -42,7 +42,7 @@ class KeptRows:
             self._spool.release()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._rows.clear()
         self._spool.close()
 
@@ -55,7 +55,7 @@ class KeptRows:
 
 
 def _has_dictionary(schema: pa.Schema) -> bool:
-    """Whether a batch says less than all without a dictionary that travels beside it."""
+    """Return whether batches of a schema need dictionaries, which are serialised separately."""
     return any(_encoded(field.type) for field in schema)
 
 

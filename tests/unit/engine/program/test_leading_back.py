@@ -502,9 +502,7 @@ def test_a_job_is_led_back(tmp_path, caplog):
     with pytest.raises(OldProgramError, match=r"start\(revert=True\)"):
         job().start(in_process=InProcess())
     running = job().start(in_process=InProcess(), revert=True)
-    assert (
-        "leads back to it; state of ['op'] that was written since is converted back" in caplog.text
-    )
+    assert "reverts to it; state of ['op'] written since is converted back" in caplog.text
     push("a", "c")
     assert {row["k"]: row["n"] for row in running.state("op").to_pylist()} == {
         "a": 3,

@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_waiting():
     taken = rc.read().memory(script("k long"), name="in").key_by("k")
     asked = [
         (rc.changes.change_logic("nobody", {"n": agg.count()}), UnknownOperatorError, "nobody"),
-        (rc.changes.change_logic("counts", {"n": agg.count()}), RefusedError, "so already"),
+        (rc.changes.change_logic("counts", {"n": agg.count()}), RefusedError, "changes nothing"),
         (rc.changes.change_logic("counts", {"n": agg.sum("v")}), RefusedError, "'n' was"),
         (rc.changes.add(taken.aggregate(n=agg.count(), name="x")), DuplicateNameError, "in"),
         (
