@@ -1,7 +1,7 @@
 """Benchmarks: Rechannel beside the fastest correct form of the same work in plain Spark.
 
 ``python -m benchmarks NAME [--quick] [--json FILE] [--out DIR]`` runs one of them;
-``python -m benchmarks`` lists them. How each figure is taken is told in ``README.md``.
+``python -m benchmarks`` lists them. ``README.md`` says how each figure is taken.
 """
 
 from __future__ import annotations

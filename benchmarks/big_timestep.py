@@ -32,7 +32,7 @@ from benchmarks.trials import MEGABYTE, Trials, run_trials
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("text", pa.string())])
 FILE_ROWS, GROUP_ROWS = 5_000_000, 500_000
 TEXTS, TEXT_BYTES = 1_000, 80
-"""Rows have texts of so many bytes, of which there are few: the files are small, the rows are not."""
+"""Bytes of a row's text. Few texts differ: the files are small, the rows are not."""
 
 LOOK_SECONDS = 0.1
 

@@ -121,7 +121,7 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
 
 
 def latency_metrics(variant: str, runs: Sequence[Measurement], warmup: int) -> list[Metric]:
-    """From the beginning of a timestep to its commit, of the steady state; none where that is not told."""
+    """From the beginning of a timestep to its commit, of the steady state; None if not reported."""
     found = [latency for run in runs for latency in run.get("latencies", [])[warmup:]]
     if not found:
         return []

@@ -1,13 +1,13 @@
 """Streams that are slow for a known reason, run for real, and what their profile says.
 
-Each is a Structured Streaming query that makes its rows itself, one batch behind the other, whose event log is profiled
+Each is a Structured Streaming query that makes its rows itself, one batch after the other, whose event log is profiled
 afterwards, without the seconds in which it warmed up:
 
 - `scheduling`: batches of a few rows through many partitions;
 - `processing`: a Python function that takes its time over every row;
 - `straggler`: a word count, most of whose words are the same;
 - `communication`: wide rows through a shuffle between two executors whose line is slow. The loopback device of a
-  network namespace of its own is throttled for it; where that is not permitted, it is told as not run.
+  network namespace of its own is throttled for it; if that is not permitted, the case is reported as not run.
 
 Skew and operators with too few tasks, as SnailTrail has measured them, are in `skew.py`.
 """
@@ -150,7 +150,7 @@ def made(spark: SparkSession, parameters: Parameters) -> DataFrame:
 
 
 def lines(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
-    """So many rows a batch, one batch behind the other."""
+    """That many rows a batch, one batch after the other."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
     return source.option("numPartitions", partitions).load()
 
@@ -184,7 +184,7 @@ def counted(batch: pd.DataFrame) -> pd.DataFrame:
 
 
 def waiting(us: float, work: Any) -> Any:
-    """Do that to batches, and wait so many microseconds per row."""
+    """Do that to batches, and wait that many microseconds per row."""
 
     def waited(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
@@ -196,7 +196,7 @@ def waiting(us: float, work: Any) -> Any:
 
 
 def diagnosed(log: Path, parameters: Parameters) -> Measurement:
-    """What the profile of a log says of the time behind the warm-up."""
+    """What the profile of a log says of the time after the warm-up."""
     import polars as pl
 
     from rechannel.profiling.model.analysis import ProfileOptions, analyse
@@ -209,7 +209,7 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
     begin = trace.source.span[0] / 1e9
     warm = [b for b in batches if b.start >= batches[0].start + 1_000 * parameters["warmup"]]
     if not warm:
-        msg = f"no batch began behind the warm-up of {parameters['warmup']} s: give it more seconds"
+        msg = f"no batch began after the warm-up of {parameters['warmup']} s: give it more seconds"
         raise ValueError(msg)
     asked = ProfileOptions(
         window=parameters["window"],

@@ -24,9 +24,9 @@ CONTROL = "no_change"
 P99_BOUND = MAX_BOUND = 1.5
 """Latency during the move is at most so many times that of the same span without a change."""
 DIP_BOUND = 0.1
-"""The worst ten timesteps (5 s) have at most so much less throughput than those of the same span without a change."""
+"""Largest loss of throughput of the worst ten timesteps (5 s), against the same span without a change."""
 NORMAL = 1.5
-"""Latency is back to normal below so many times the maximum before."""
+"""Latency is back to normal below this multiple of the maximum before."""
 
 STATISTICS: dict[str, Callable[[Floats], float]] = {
     "p50": lambda values: float(np.percentile(values, 50)),
@@ -51,7 +51,7 @@ def figures(trials: Trials) -> list[Metric]:
 
 
 def figures_of(run: Measurement) -> dict[tuple[str, str], float]:
-    """(name, unit) and value of everything that is told of one run."""
+    """(name, unit) and value of everything that one run reports."""
     spans, rows = spans_of(run), rows_of(run)
     out = {
         (f"{name} {part}", "ms"): statistic(rows.between(*edges))
@@ -91,7 +91,7 @@ def ratios_of(trials: Trials, variant: str) -> dict[str, float]:
 
     Timesteps are not all alike, so a stream that is left alone dips too, and the less the longer one looks: the dip is
     that beyond the dip of the same span without a change. What it is over one second, and against the mean before
-    the change whatever a stream left alone does, is told beside it.
+    the change whatever a stream left alone does, is reported next to it.
     """
     runs, controls = trials.of(variant), trials.of(CONTROL)
     if variant not in trials.variants or CONTROL not in trials.variants:

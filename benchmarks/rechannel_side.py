@@ -202,7 +202,7 @@ def latency(parameters: Parameters) -> LatencyMeasurement:
     counted = rows.key_by("key").aggregate(
         count=agg.count(), name="counts", tasks=parameters["tasks"]
     )
-    # The front reads several source partitions per task: a task costs more than 100 rows do.
+    # The source stage reads several source partitions per task: a task costs more than 100 rows do.
     job = start(parameters, counted, tasks=parameters["cores"])
     wanted = (parameters["warmup_seconds"] + parameters["seconds"]) * parameters["rate"]
     (source,) = job.sources

@@ -1,6 +1,6 @@
 """State that moves between two hosts while a stream runs: what it does to latency, by strategy.
 
-The input is due by the clock, at a share of the capacity that is measured first, so that whoever
+The input is due by the clock, at a share of the capacity that is measured first, so that a side that
 stops or slows down is charged for every row that has to wait. Other changes of the same stream are
 measured with ``change``: ``logic``, and ``rescale``.
 """

@@ -106,7 +106,7 @@ def figures(trials: Trials, parameters: Parameters) -> list[Metric]:
 
 
 def figures_of(run: Measurement, parameters: Parameters) -> dict[tuple[str, str], float]:
-    """(name, unit) and value of everything that is told of one run."""
+    """(name, unit) and value of everything that one run reports."""
     spans = spans_in(run, parameters)
     out = {
         (f"{name} {part}", "ms"): statistic(latencies(run, span))

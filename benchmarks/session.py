@@ -1,4 +1,4 @@
-"""The Spark session that every side of a comparison gets, whoever is measured."""
+"""The Spark session that every side of a comparison gets."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 As SnailTrail has measured both (NSDI 2018, figures 10 and 11), on Structured Streaming:
 
-- `skew_<percent>`: a keyed word count, four tasks, with so much of the load on one word;
-- `instances_<a>_<b>_<c>`: lines, words out of lines, and counts of words, each on so many tasks. Both functions wait
+- `skew_<percent>`: a keyed word count, four tasks, with that share of the load on one word;
+- `instances_<a>_<b>_<c>`: lines, words out of lines, and counts of words, each on that many tasks. Both functions wait
   for as long per batch, as a service would let them wait, so it does not matter how many cores the machine has.
 """
 

@@ -19,7 +19,7 @@ from benchmarks.ours import measure
 GROWTH_BOUND = 2.0
 """A timestep over the largest state takes at most so many times as long as over the smallest."""
 SPIKE_BOUND = 3.0
-"""No timestep takes more than so many times the median."""
+"""No timestep takes more than this multiple of the median."""
 
 
 def run_rechannel(parameters: Parameters) -> Measurement:

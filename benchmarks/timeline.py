@@ -33,7 +33,7 @@ class LiveMeasurement(TypedDict):
     asked_ms: when the change was asked for. done_ms: when it was done. settle_ms: how long after
     that still counts as during: what moved is fetched as it is touched. before_ms: how long
     before the change is looked at. fetched: bytes from the shared store, per timestep; prefetched:
-    those fetched ahead, in so many pieces. steps, bins: made, moved. phase_ms: Trisk's phases, one entry per change.
+    those fetched ahead, in how many pieces. steps, bins: made, moved. phase_ms: Trisk's phases, one entry per change.
     """
 
     rate: float
@@ -128,13 +128,13 @@ def rows_done(run: Measurement, times: Floats) -> Floats:
 
 
 def throughput(run: Measurement, first: float, last: float, window: float = WINDOW_MS) -> Floats:
-    """Rows per second over the last so many ms, at every moment between two times."""
+    """Rows per second over a span of that many ms, at every moment between two times."""
     at = np.arange(first, max(first, last) + 1e-9, _WINDOW_EVERY_MS)
     return np.asarray((rows_done(run, at) - rows_done(run, at - window)) * (1e3 / window))
 
 
 def dip(run: Measurement, spans: Spans, window: float = WINDOW_MS) -> float:
-    """By how much throughput, over the last so many ms, was below the mean before at worst: 0 = not at all."""
+    """By how much throughput, over a span of that many ms, was below the mean before at worst: 0 = not at all."""
     ends = rows_done(run, np.array([spans.before, spans.asked]))
     mean = (ends[1] - ends[0]) / (spans.asked - spans.before) * 1e3
     worst = throughput(run, spans.asked, spans.settled, window).min()

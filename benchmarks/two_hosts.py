@@ -101,7 +101,7 @@ def _named(found: Mapping[str, str]) -> dict[str, Any]:
 
 
 def store(parameters: Parameters) -> SharedStore:
-    """The shared store in ``scratch``, behind lines of ``bandwidth_mb`` MB/s."""
+    """The shared store in ``scratch``, reached through lines of ``bandwidth_mb`` MB/s."""
     scratch = Path(parameters["scratch"])
     slow = ThrottledStore(
         LocalStore(scratch / "state", Durability(parameters["durability"])),

@@ -184,7 +184,7 @@ def check(variant: Variant, made: Measurement) -> None:
         msg = f"{variant.name} has a turn without a timestep"
         raise ValueError(msg)
     if not made["windows"]:
-        msg = f"nobody looked at {variant.name}"
+        msg = f"no one looked at {variant.name}"
         raise ValueError(msg)
 
 

@@ -4,8 +4,9 @@
     scripts/check_prose.py            checks the whole tree, except for what prose-not-yet.txt names
     scripts/check_prose.py PATH...    checks these files and folders, whatever the list says
 
-Prose in Python is every comment and every string with a space in it; identifiers are free. Pages
-are checked whole. A phrase is found across line ends. Exit status: 0 nothing found, 1 phrases found.
+Prose in Python is every comment and every string with a space in it; identifiers are free, and so is
+what stands in backquotes. Pages are checked whole. A phrase is
+found across line ends. Exit status: 0 nothing found, 1 phrases found.
 
 `prose-not-yet.txt` names folders and files that are not cleaned up yet, so that the rest stays clean.
 It names paths, not phrases, and only ever gets shorter.
@@ -37,7 +38,7 @@ SHELTER = r"(?:a|an|the) (?:proxy|reverse|firewall|load|tunnel|scenes)|TLS"
 PHRASES = {
     r"who(?:so)?ever": "name the subject: 'the caller', 'a reader', 'any driver that'",
     r"nobody|somebody": "name the subject, or use the passive: 'no sink reads them'",
-    r"(?:is|are|be|been|being|was|were|gets?) told": "'receives', 'is passed', 'is documented'",
+    r"(?:is|are|be|been|being|was|were|gets?) told(?! apart)": "'receives', 'is passed', 'is documented'",
     r"(?:tells?|told|hears?) of|hears": "'reports', 'names', 'learns about'",
     r"(?:is|are) said": "'is documented', 'is reported'",
     r"of before": "'previous', 'earlier', 'the old'",
@@ -60,6 +61,8 @@ PATTERNS = [
     (re.compile(rf"\b(?:{phrase})\b" if phrase[-1].isalpha() else rf"\b(?:{phrase})", re.I), advice)
     for phrase, advice in PHRASES.items()
 ]
+# Names in backquotes are those of code and of formats, which keep theirs.
+CODE = re.compile(r"(?<!`)`[^`]{1,100}`(?!`)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class Finding:
 
 def findings(passage: Passage) -> Iterator[Finding]:
     """Find every phrase of a passage."""
-    text = re.sub(r"\s", " ", passage.text)
+    text = re.sub(r"\s", " ", CODE.sub(lambda span: re.sub(r"\S", "_", span[0]), passage.text))
     # The markers of comments and the indentation of a line that is continued are no words.
     flat = re.sub(r"(?<= )[ #]+", lambda blank: "\0" * len(blank[0]), text)
     places = [place for place, letter in enumerate(flat) if letter != "\0"]

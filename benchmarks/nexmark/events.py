@@ -11,7 +11,7 @@ and the distance between events are as there. What differs:
 - `jitter_ms`: how much earlier an event's time is than its place in the stream says, at most. 0 = in order, which is
   the public default.
 
-The rate is 10,000 events per second of event time, as there, unless it is said otherwise.
+The rate is 10,000 events per second of event time, as there, by default.
 """
 
 from __future__ import annotations

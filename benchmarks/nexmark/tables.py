@@ -20,9 +20,9 @@ def generated(
     spark: Any = None,
     delay_ms: int | None = None,
 ) -> Tables:
-    """Streams of so many events in all, so many of them in a timestep (in whole rounds of 50).
+    """Streams of `events` in all, `per_timestep` of them in a timestep (in whole rounds of 50).
 
-    delay_ms: how far events may be out of order. None = as far as they are; what is less makes late rows.
+    delay_ms: how far events may be out of order. None = as far as they really are; less makes late rows.
     """
     delay = events.jitter_ms if delay_ms is None else delay_ms
 

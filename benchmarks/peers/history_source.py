@@ -1,7 +1,7 @@
 """A clock-driven source with a past: rows that were there before the clock began, then one by one.
 
-The state of a query is made of all its input. Whoever loses the state reads that again: one row per
-key, which is the shortest past that a state of so many keys can have, and what came since.
+The state of a query is made of all its input. A query that loses the state reads that again: one row per
+key, which is the shortest past that a state of that many keys can have, and what came since.
 """
 
 from __future__ import annotations

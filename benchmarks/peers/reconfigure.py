@@ -154,7 +154,7 @@ def merged(
 def began_of(known: list[tuple[int, int, int]], asked: float) -> list[float]:
     """When each batch began, ms since 1970: with the commit before.
 
-    asked: when the query was stopped, s. The batch behind that reads the whole past, and only its
+    asked: when the query was stopped, s. The batch after that reads the whole past, and only its
     commit brings new rows.
     """
     at = [committed / 1e6 for _, _, committed in known]
@@ -167,7 +167,7 @@ def measurement(
     edges: tuple[float, float],
     known: list[tuple[int, int, int]],
 ) -> LiveMeasurement:
-    """The run as Rechannel's are told. edges: when it was stopped, and when it was there again, s."""
+    """The run in the form of Rechannel's. edges: when it was stopped, and when it was there again, s."""
     return {
         "rate": parameters["rate"],
         "since_ms": since / 1e6,

@@ -20,7 +20,7 @@ from benchmarks.measurements import creation_ns, rows_due
 MS = 1_000_000
 """Nanoseconds of a millisecond."""
 FEWEST = 4
-"""Batches from which it can be told whether a backlog grows."""
+"""Batches that show whether a backlog grows."""
 
 LEAST = 1_000
 """Lowest rate that is tried, events per second."""

@@ -42,7 +42,7 @@ def counts(
     delay_ms: int = 0,
     tasks: int | None = None,
 ) -> Stream:
-    """Every count that changes, in every timestep. delay_ms: how far events may be behind the latest one."""
+    """Every count that changes, in every timestep. delay_ms: how far events may lag behind the latest one."""
     parsed = lines.map_batches(parse_views, PARSED, name="views")
     joined = parsed.map_batches(Campaigns(campaigns=campaigns, ads=ads), JOINED, name="campaigns")
     timed = joined.event_time("event_time", delay_ms, name="timed")

@@ -21,7 +21,7 @@ from benchmarks.yahoo.store import last_updates, visible
 
 POLL_SECONDS = 0.1
 AHEAD_NS = 2_000_000_000
-"""Rows begin so long after the start is asked for: what starting takes is nobody's backlog."""
+"""Rows begin so long after the start is asked for: the time that starting takes is not backlog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def events_of(parameters: Parameters, *, start_ns: int, rate: int) -> AdEvents:
 
 
 def measure(engine: Engine, parameters: Parameters) -> WindowMeasurement:
-    """Run at ``rate``; where that is 0, search the highest sustainable one, and run at ``search.share`` of it."""
+    """Run at ``rate``; if that is 0, search the highest sustainable one, and run at ``search.share`` of it."""
     scratch, rate = Path(parameters["scratch"]), parameters["rate"]
     tried: list[tuple[int, bool]] = []
     if not rate:
@@ -121,7 +121,7 @@ def run(
     border_ms: int,
     give_up_ms: float | None = None,
 ) -> WindowMeasurement:
-    """One run. border_ms: what is measured begins and ends at multiples of that.
+    """One run. `border_ms`: the measured span begins and ends at multiples of it.
 
     give_up_ms: how long a row that is not committed may have waited after the warm-up; None = for ever.
     """

@@ -38,6 +38,7 @@ def test_phrases_are_found(text):
         "files under outbox/ are kept",
         "the column is read as it is written",
         "border-left: 1px",
+        "the member `outbox` names files",
     ],
 )
 def test_plain_english_passes(text):

@@ -63,7 +63,7 @@ def build_by(
 ) -> Stream:
     """Every bid adds to some counts; so does every bidder and auction that is new, in all or of its rank.
 
-    more: behind the names of the operators. latest: columns whose largest value is shown, too.
+    more: appended to the names of the operators. latest: columns whose largest value is shown, too.
     """
     latest = latest or {}
     bids = t.bid.select(keys, latest, "bidder", "auction", rank=computed(rank, "price"))

@@ -76,7 +76,7 @@ class Part(StatelessSourcePartition[pa.RecordBatch]):
         self.left = iter(chunks)
 
     def next_batch(self) -> Iterable[pa.RecordBatch]:
-        """One batch; the end of the stream behind the last one."""
+        """One batch; the end of the stream after the last one."""
         return [next(self.left)]
 
 
@@ -149,7 +149,7 @@ def lists(*names: str) -> Callable[[pa.RecordBatch], list[list[Any]]]:
 
 
 def q0(read: Callable[..., Rows]) -> Rows:
-    """As they are."""
+    """Unchanged."""
     return read("bid")
 
 

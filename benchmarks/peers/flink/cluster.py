@@ -144,7 +144,7 @@ def environment(home: Path, logs: Path) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now."""
+    """Ports that are free now."""
     with ExitStack() as stack:
         found = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in found:

@@ -1,4 +1,4 @@
-"""Flink's side of `rescale-peer`: its adaptive scheduler is told over REST to run the count wider.
+"""Flink's side of `rescale-peer`: its adaptive scheduler is asked over REST to run the count wider.
 
 That is Flink's own best way: it waits for the next checkpoint, cancels the tasks, and restores them
 at the new parallelism in the processes that are there. Stopping with a savepoint and submitting the
@@ -131,7 +131,7 @@ def counting(told: Any) -> Any:
 
 
 def widen(made: Cluster, job: str, vertex: str, tasks: int) -> None:
-    """Ask for `tasks` tasks of one vertex; the others stay as they are."""
+    """Ask for `tasks` tasks of one vertex; the others stay unchanged."""
     wanted = made.ask(f"/jobs/{job}/resource-requirements")
     wanted[vertex] = {"parallelism": {"lowerBound": tasks, "upperBound": tasks}}
     made.ask(f"/jobs/{job}/resource-requirements", "PUT", wanted)
