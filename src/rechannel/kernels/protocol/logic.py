@@ -86,65 +86,64 @@ class Invertible(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredRows:
-    """All state rows of the keys that received rows, where a key has several.
-
-    keys, state: their key and state columns. owners: position of each one's key among the keys received, ascending;
-    rows of one key are sorted by `PartlyHashed.row_order`.
-    """
+    """All state rows of the keys that received rows, for an operator with several rows per key."""
 
     keys: Columns
+    """Key columns, one row per state row."""
     state: Columns
+    """State columns."""
     owners: npt.NDArray[np.int64]
+    """Position of the key of each row among the keys received, ascending; rows of a key are in row order."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Changed:
-    """State rows to be written: they replace those with the same hash and key columns.
-
-    hashes: ascending, rows of one hash sorted by `PartlyHashed.row_order`. columns: key and state columns.
-    dropped: rows that end; None = none does.
-    """
+    """State rows to write: they replace those with the same hash and key columns."""
 
     hashes: npt.NDArray[np.uint64]
+    """Ascending; rows of one hash are sorted by `PartlyHashed.row_order`."""
     columns: Columns
+    """Key and state columns."""
     dropped: npt.NDArray[np.bool_] | None = None
+    """Rows that end; None = none does."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorInput:
-    """What one task received for its keys in one timestep.
-
-    keys: key columns, one row per distinct key, ascending by hash.
-    hashes: shape (keys,).
-    values: wire columns (see `Capabilities.wire_schema`), rows sorted by key and, within a key, by stream order.
-    groups: which rows of `values` belong to which key.
-    combined: whether `values` are partial states (after `combine`) or raw rows.
-    old: state columns of every key as of the timestep before (null/undefined where not `found`).
-    found: shape (keys,), whether the key had state.
-    held: state rows of the keys, instead of `old` and `found`, where a key has several (`SeveralRows`).
-    clock: journalled time of the timestep, and event time.
-    timestep: its number.
-    """
+    """What one task received for its keys in one timestep."""
 
     keys: Columns
+    """Key columns, one row per distinct key, ascending by hash."""
     hashes: npt.NDArray[np.uint64]
+    """Shape (keys,)."""
     values: Columns
+    """Columns of `Capabilities.wire_schema`; rows sorted by key and, within a key, by stream order."""
     groups: Groups
+    """Which rows of `values` belong to which key."""
     combined: bool
+    """Whether `values` are partial states (after `combine`) or raw rows."""
     old: Columns
+    """State columns of every key as of the previous timestep; undefined where not `found`."""
     found: npt.NDArray[np.bool_]
+    """Shape (keys,): whether the key had state."""
     clock: Clock
+    """Journalled time of the timestep, and event time."""
     timestep: int
+    """Its number."""
     held: StoredRows | None = None
+    """Stored rows of the keys, instead of `old` and `found`, if a key has several (`SeveralRows`)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Late:
-    """Rows that came too late. count: how many. rows, hashes: they themselves, as `OperatorOutput.output`, if kept."""
+    """Rows that came too late."""
 
     count: int
+    """How many."""
     rows: pa.RecordBatch | None = None
+    """The rows themselves, if they are read."""
     hashes: npt.NDArray[np.uint64] | None = None
+    """Hashes of their keys, ascending."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -157,25 +156,24 @@ class Dead:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorOutput:
-    """What a stateful operator answers.
-
-    state: new state columns, one row per key of `OperatorInput.keys`.
-    dropped: shape (keys,) where the key's state ends here, or None when none does.
-    output: rows to emit (schema `StatefulLogic.output_schema`).
-    output_hashes: hash of the key that each output row belongs to, shape (output rows,), ascending.
-    untouched: shape (keys,) where the key's state stays as it was, whatever `state` has there; None = nowhere.
-    late: rows that changed nothing; None = there were none. dead: likewise, since the user's function failed.
-    changed: state rows to be written, instead of `state`, `dropped` and `untouched`, where a key has several.
-    """
+    """What a stateful operator answers."""
 
     state: Columns
+    """New state columns, one row per key of `OperatorInput.keys`."""
     dropped: npt.NDArray[np.bool_] | None
+    """Shape (keys,): where the key's state ends here; None = nowhere."""
     output: pa.RecordBatch
+    """Rows to emit, with the columns of `StatefulLogic.output_schema`."""
     output_hashes: npt.NDArray[np.uint64]
+    """Hash of the key of each output row, ascending."""
     untouched: npt.NDArray[np.bool_] | None = None
+    """Shape (keys,): where the key's state stays, whatever `state` has there; None = nowhere."""
     late: Late | None = None
+    """Rows that changed nothing because they came too late."""
     dead: Dead | None = None
+    """Rows that changed nothing because the user's function failed for them."""
     changed: Changed | None = None
+    """State rows to write, instead of `state`, `dropped` and `untouched`, if a key has several."""
 
 
 class StatefulLogic(Protocol):

@@ -39,16 +39,14 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReduceLogic(Combining, Succeeded):
-    """A running reduction over the value columns.
-
-    function: vectorised, (earlier: RecordBatch, later: RecordBatch) -> RecordBatch, where row i of
-    the answer combines row i of both; or, with `rowwise`, (earlier row, later row) -> tuple.
-    """
+    """A running reduction over the value columns."""
 
     key_schema: pa.Schema
     value_schema: pa.Schema
     function: Callable[[Any, Any], Any]
+    """(earlier batch, later batch) -> batch, row by row; or, with `rowwise`, (earlier row, later row) -> tuple."""
     rowwise: bool = False
+    """The function takes rows, not batches."""
 
     def __post_init__(self) -> None:
         """Check that there is something to combine."""

@@ -48,20 +48,22 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AsofLogic(TwoSided, WrittenOnce, Grouped):
-    """Left rows with the last right row before them: a `StatefulLogic`.
-
-    keys: the common keys. left, right, slots: columns of both sides, which have event times. how: "left" shows rows
-    that meet none as well, with nulls; "inner" does not. tolerance_us: how far apart the two are at most; None = any.
-    keep_late: late rows are read.
-    """
+    """Left rows with the latest right row at or before their time: a `StatefulLogic`."""
 
     keys: pa.Schema
+    """The common keys."""
     left: Side
+    """Columns of the left side, with its event time."""
     right: Side
+    """Columns of the right side, with its event time."""
     slots: pa.Schema
+    """Columns that both sides share while they travel and are stored."""
     how: str
+    """left: emit rows that meet none, with nulls; inner: do not."""
     tolerance_us: int | None = None
+    """The right row is at most this much earlier; None = any time."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     @property
     def state_schema(self) -> pa.Schema:

@@ -61,24 +61,28 @@ OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JoinLogic(TwoSided):
-    """Pairs of rows: a `StatefulLogic`.
-
-    keys: the common keys; the last one is the start of a window where there are windows. slots: of both sides. how:
-    inner, left, right, full, semi, anti. least_us, most_us: by how much the right row's time may be beyond the left
-    one's; None = time does not matter. window_us: length of the windows; offset_us: one begins there. keep_late: late
-    rows are read.
-    """
+    """Pairs of rows: a `StatefulLogic`."""
 
     keys: pa.Schema
+    """The common keys; with windows, the last one is the start of the window."""
     left: Side
+    """Columns of the left side."""
     right: Side
+    """Columns of the right side."""
     slots: pa.Schema
+    """Columns that both sides share while they travel and are stored."""
     how: str
+    """inner, left, right, full, semi or anti."""
     least_us: int | None = None
+    """Smallest right time - left time of a match; None = times do not matter."""
     most_us: int | None = None
+    """Largest right time - left time of a match; None = times do not matter."""
     window_us: int | None = None
+    """Length of the windows; None = there are none."""
     offset_us: int | None = None
+    """A window begins at this time after 1970; None = windows begin at other times too."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     @property
     def state_schema(self) -> pa.Schema:

@@ -35,15 +35,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateTelling):
-    """Rows as they came, later, in the order of column `on`: a `StatefulLogic`.
-
-    keys: key columns. row_schema: the stream's columns. keep_late: late rows are read.
-    """
+    """Rows, emitted later in the order of their event times: a `StatefulLogic`."""
 
     keys: pa.Schema
+    """Key columns."""
     row_schema: pa.Schema
+    """Columns of the stream, as late rows have them."""
     on: str
+    """Column of event times."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -21,14 +21,14 @@ from rechannel.operators.ordered.running_functions import RunningFunction
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunningLogic(EveryRow, Viewed, KeepsAggregates):
-    """Rows with functions of their order: a `StatefulLogic`.
-
-    inner: what the functions keep, under their names. row_schema: the stream's columns. functions: as in `inner`.
-    """
+    """Rows with functions of their order: a `StatefulLogic`."""
 
     inner: AggregateLogic
+    """What the functions keep, under their names."""
     row_schema: pa.Schema
+    """Columns of the stream."""
     functions: tuple[RunningFunction, ...]
+    """One for each aggregate of `inner`."""
 
     @property
     def kept_aggregates(self) -> AggregateLogic:

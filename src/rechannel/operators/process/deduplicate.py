@@ -40,17 +40,17 @@ Times = tuple[IntArray, Mask | None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeduplicateLogic(EveryRow, Pruning, Viewed, Expiring, LateTelling):
-    """The first row of every key, for ever or within a time: a `StatefulLogic`.
-
-    row_schema: columns of the rows, in and out. within_us: how long after the event time, in column `on`, of a row that
-    passed others are the same; None = for ever. keep_late: late rows are read.
-    """
+    """The first row of every key, for ever or within a time: a `StatefulLogic`."""
 
     key_schema: pa.Schema
     row_schema: pa.Schema
+    """Columns of the rows, in and out."""
     within_us: int | None = None
+    """How long, in event time, rows are duplicates of the last one that passed; None = for ever."""
     on: str | None = None
+    """Column of event times."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     @property
     def state_schema(self) -> pa.Schema:

@@ -63,21 +63,18 @@ class Updated:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, TimingOut, MayDivide):
-    """Schemas and timeout of one `track`.
-
-    fields: the user's state columns.
-    timeout_ms: how long a key may stay without rows, in milliseconds of timestep time; None = for
-    ever.
-    timer: how its timers are set, instead of a timeout that emits nothing. keep_late: late rows
-    are read.
-    """
+    """Schemas and timeout of one `track`."""
 
     key_schema: pa.Schema
     value_schema: pa.Schema
     fields: pa.Schema
+    """The user's state columns."""
     timeout_ms: int | None = None
+    """Time without rows, by the time of timesteps, after which a key is absent; None = never."""
     timer: Timer | None = None
+    """How timers are set, instead of a timeout that emits nothing."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     def __post_init__(self) -> None:
         """Check that names of the state differ from those of keys and of columns that Rechannel adds."""

@@ -40,15 +40,14 @@ COUNT = "_rows"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountedLogic(ManyRows, Viewed, KeepsAggregates):
-    """Aggregates of the rows of a key in windows of a number of rows: a `StatefulLogic`. Emitted when complete.
-
-    inner: over the user's keys; its last aggregate counts rows. size: rows of a window. every: from one window's begin
-    to the next one's, at most `size`.
-    """
+    """Aggregates of the rows of a key in windows of a number of rows: a `StatefulLogic`. Emitted when complete."""
 
     inner: AggregateLogic
+    """Over the user's keys; its last aggregate counts rows."""
     size: int
+    """Rows of a window."""
     every: int
+    """Rows from the begin of one window to that of the next."""
 
     @property
     def pane(self) -> int:

@@ -142,20 +142,23 @@ class WholeWindows(ManyRows, WithoutLookup, WrittenOnce, Viewed, Expiring, Timed
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ApplyLogic(WholeWindows):
-    """What a function makes of the rows of a key in a window: a `StatefulLogic`.
-
-    keys: the last one is the window's start. rows: the other columns. row_schema: the stream's own columns. function,
-    fields: what is called, and the columns of what it answers. keep_late: late rows are read.
-    """
+    """What a function makes of all rows of a key in a window: a `StatefulLogic`."""
 
     keys: pa.Schema
+    """The last one is the window's start."""
     rows: pa.Schema
+    """The other columns."""
     row_schema: pa.Schema
+    """Columns of the stream, as late rows have them."""
     function: ApplyBatches
     fields: pa.Schema
+    """Columns that the function returns."""
     window_us: int
+    """Length of a window."""
     offset_us: int | None = None
+    """A window begins at this time after 1970; None = windows begin at other times too."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -119,24 +119,26 @@ class WindowLogic(
     Succeeded,
     KeepsAggregates,
 ):
-    """Aggregates of the rows of a key in a window: a `StatefulLogic`.
-
-    inner: over the user's keys and, last, the window's start. row_schema: the stream's own columns. offset_us: windows
-    begin there and every `size_us`; None = elsewhere too. on_close: emit a window when it is complete, and when a row
-    comes to it after that; else with every change. keep_late: late rows are read: all columns travel.
-    processing: windows are of the time of timesteps, not of the rows' own. early_ms: windows that are not complete are
-    shown at this interval, those that got rows since: the state then also says which timestep brought the last ones.
-    """
+    """Aggregates of the rows of a key in a window: a `StatefulLogic`."""
 
     inner: AggregateLogic | WindowReduceLogic
+    """Over the user's keys and, last, the window's start."""
     row_schema: pa.Schema
+    """Columns of the stream, as late rows have them."""
     size_us: int
+    """Length of a window."""
     offset_us: int | None = None
+    """A window begins at this time after 1970; None = windows begin at other times too."""
     lateness_us: int = 0
+    """For how long, in event time, a complete window takes rows."""
     on_close: bool = True
+    """Emit a window when it is complete, and when it gets rows after that; else with every change."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
     processing: bool = False
+    """Windows go by the time of timesteps, not by times of rows."""
     early_ms: int | None = None
+    """Interval at which incomplete windows are emitted; state then has the timestep of their last rows."""
 
     @property
     def state_kind(self) -> str:

@@ -64,22 +64,24 @@ Mask = npt.NDArray[np.bool_]
 class SessionLogic(
     ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling, Succeeded, KeepsAggregates
 ):
-    """Aggregates of the rows of a key in a session: a `StatefulLogic`.
-
-    inner: over the user's keys. row_schema: the stream's columns. on: the column of event times; None = the time of the
-    timestep. gap_us: how far apart rows of one session are at most, exclusive. on_close: emit a session when it is
-    complete, and when a row comes to it after that; else with every change. keep_late: late rows are read.
-    early_ms: sessions that are not complete are shown at this interval, as windows are (`WindowLogic`).
-    """
+    """Aggregates of the rows of a key in a session: a `StatefulLogic`."""
 
     inner: AggregateLogic | WindowReduceLogic | KeptRows
+    """Over the user's keys."""
     row_schema: pa.Schema
+    """Columns of the stream."""
     on: str | None
+    """Column of event times; None = the time of the timestep."""
     gap_us: int
+    """Rows that are less than this apart are in one session."""
     lateness_us: int = 0
+    """For how long, in event time, a complete session takes rows."""
     on_close: bool = True
+    """Emit a session when it is complete, and when it gets rows after that; else with every change."""
     keep_late: bool = False
+    """Late rows are read downstream, so all columns travel."""
     early_ms: int | None = None
+    """Interval at which incomplete sessions are emitted; state then has the timestep of their last rows."""
 
     @property
     def keys(self) -> pa.Schema:

@@ -43,15 +43,17 @@ _FIRST, _LAST = -(1 << 62), 1 << 62
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SlidingLogic(WindowLogic, Incremental):
-    """Aggregates of the rows of a key in windows that overlap: a `StatefulLogic`. They are shown when complete.
+    """Aggregates of the rows of a key in overlapping windows: a `StatefulLogic`. State is kept pane by pane.
 
-    size_us: of a pane. length_us: of a window. every_us: from one window's end to the next. offset_us: a window begins
-    there. State is shown pane by pane.
+    `size_us` is the length of a pane. Windows are emitted when they are complete.
     """
 
     length_us: int
+    """Length of a window."""
     every_us: int
+    """From one window's end to the next."""
     offset_us: int = 0
+    """A window begins at this time after 1970."""
 
     @cached_property
     def running(self) -> Running | None:
