@@ -24,6 +24,7 @@ from rechannel.engine.journal.entries import (
     SourceRange,
     Withdrawn,
 )
+from rechannel.engine.journal.lease import Holder
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.model.configuration import (
     Combine,
@@ -354,6 +355,10 @@ def states() -> list[JournalState]:
     ]
 
 
+HOLDERS = [
+    Holder(host="h", pid=7, started_ms=5, epoch=2, heartbeat_ms=9),
+    Holder(host="zählt", pid=7, started_ms=5, epoch=2, heartbeat_ms=9, entry=41),
+]
 TASK = TaskFinished(
     timestep=4, operator="delays", task=1, attempt="17", host="worker-1", pid=99, executor="2",
     started_ms=1000.5, finished_ms=1030.5, cpu_ms=21.25, ms={"wait": 10.0, "process": 12.5},
@@ -435,4 +440,5 @@ def values() -> Mapping[str, Sequence[Any]]:
         "Entry": entries(),
         "JournalState": states(),
         "Telemetry": EVENTS,
+        "Holder": HOLDERS,
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from rechannel.engine.journal import snapshot
 from rechannel.engine.journal.entries import Entry
+from rechannel.engine.journal.lease import Holder
 from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
 from rechannel.model.eventtime import Times
@@ -74,6 +75,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "Entry": lambda text: Entry.from_bytes(text.encode(), name="an entry"),
     "JournalState": lambda text: snapshot.from_bytes(text.encode(), name="a snapshot"),
     "Telemetry": _of_json(telemetry_from_json),
+    "Holder": _read_as(Holder),
 }
 
 
