@@ -107,7 +107,7 @@ def for_each_batch(
 
 
 def query_of(batch: Any) -> str | None:
-    """Id of the query that hands a batch over, as its checkpoint keeps it; None where that is not told (Connect)."""
+    """Return the id of the query that hands a batch over, as in its checkpoint; None if Spark hides it (Connect)."""
     context = getattr(batch.sparkSession, "sparkContext", None)
     found = None if context is None else context.getLocalProperty(QUERY_ID)
     return None if found is None else str(found)

@@ -149,7 +149,7 @@ class RunningJob:
 
     @property
     def totals(self) -> Sums:
-        """What was done since this driver started: rows, bytes and time by operator, durations of timesteps."""
+        """Sums since this driver started: rows, bytes and time by operator, durations of timesteps."""
         return self._hub.totals
 
     @property
@@ -169,16 +169,16 @@ class RunningJob:
         return {name: SinkStatus.from_dict(fields) for name, fields in standing.items()}
 
     def release(self, sink: str) -> int:
-        """Let a sink in quarantine publish what it owes, in order; how many timesteps. Raises NotReadyError."""
+        """Let a sink in quarantine publish what it owes; returns how many timesteps. Raises NotReadyError."""
         return self._parts.publisher.release(sink)
 
     def committed_offset(self, source: str) -> dict[str, Any]:
-        """How far a source has been read and committed; empty before the first commit."""
+        """Return how far a source has been read and committed; empty before the first commit."""
         return dict(self._parts.journal.state.offsets.get(source) or {})
 
     @property
     def exception(self) -> BaseException | None:
-        """Why it failed, or None."""
+        """Why it failed; None if it did not."""
         error = self._driver.error
         return None if error is None else as_rechannel_error(error)
 
@@ -196,9 +196,11 @@ class RunningJob:
     # Waiting and stopping ------------------------------------------------------------------------------------
 
     def process_all_available(self, timeout: float | None = None) -> None:
-        """Wait until all input that was there when this was called is committed and published.
+        """Wait until all input that is there now is committed and published.
 
-        Raises what the job failed with, NotReadyError after `timeout` seconds.
+        Raises:
+            NotReadyError: after `timeout` seconds.
+            RechannelError: what the job failed with.
         """
         if not self._driver.drain(timeout):
             msg = f"job {self.name!r} has not processed its input after {timeout} s; wait longer"
@@ -209,17 +211,19 @@ class RunningJob:
         self._raise()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end. True when it came, False after `timeout` seconds. Raises what the job failed with."""
+        """Wait until the job ends. Returns False after `timeout` seconds. Raises what the job failed with."""
         ended = self._over.wait(timeout)
         if ended:
             self._raise()
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish the timesteps under way, publish them, and end. Raises what the job failed with.
+        """Finish the timesteps in flight, publish them, and end. Raises what the job failed with.
 
-        A store or a sink that fails meanwhile is tried again for `Patience.stop_seconds`. Raises NotReadyError after
-        `timeout` seconds: the job goes on ending, and whatever becomes of it, what is committed stays.
+        A store or a sink that fails meanwhile is retried for `Patience.stop_seconds`.
+
+        Raises:
+            NotReadyError: after `timeout` seconds. The job goes on ending; what is committed stays.
         """
         self._driver.stop()
         if not self.await_termination(timeout):
@@ -239,9 +243,10 @@ class RunningJob:
     def plan(
         self, change: AnyChange | Sequence[AnyChange], strategy: Strategy | None = None
     ) -> Plan:
-        """What a change would do: operators, tasks, bins and bytes, timesteps, expected cost. Nothing happens.
+        """Say what a change would do: operators, tasks, bins, bytes, timesteps, expected cost. Nothing happens.
 
-        Raises RefusedError, UnknownOperatorError: what `reconfigure` would raise.
+        Raises:
+            RefusedError, UnknownOperatorError: `reconfigure` would raise it.
         """
         how = strategy_of(strategy)
         now = waited(self._changes.look(), "the question for a plan")
@@ -269,13 +274,19 @@ class RunningJob:
         supersede: bool = False,
         cause: str = "asked for in Python",
     ) -> Reconfiguration:
-        """Change the running stream, without a stop. Returns as soon as the change is accepted.
+        """Change the running job without a stop. Returns as soon as the change is accepted.
 
-        change: one change, a list that is one atomic change, or a plan that was made before. strategy: how gently
-        (default: all at once). at: the timestep that it shall hold from, a time (of the stream, as timesteps are
-        stamped), or an event time (`rc.changes.watermark`); default: the next possible timestep boundary. supersede: in
-        place of what is still open for the same operators.
-        Raises RefusedError, UnknownOperatorError with the reason and what would be accepted; nothing has happened then.
+        Args:
+            change: one change of `rc.changes`, a list that is carried out as one, or a plan.
+            strategy: how gently, see `rc.strategies`; None = all at once.
+            at: when it holds: a timestep's number, a time (of the stream, as timesteps are stamped), or
+                `rc.changes.watermark(...)`; None = at the next possible timestep boundary.
+            supersede: replace what is still open for the same operators.
+            cause: who asks and why, for the history.
+
+        Raises:
+            RefusedError, UnknownOperatorError: with the reason, and what would be accepted. Nothing has
+                happened then.
         """
         fixed = change if isinstance(change, Plan) else None
         wanted = change.change if isinstance(change, Plan) else change
@@ -302,7 +313,7 @@ class RunningJob:
             return Reconfiguration(self, waited(answer, "the request for a reconfiguration"))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
-        """End a reconfiguration that has not begun, or lead one back that is under way. Raises RefusedError."""
+        """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
         check_words(reason, "reason")
         answer = self._changes.cancel(id_, reason)
         waited(answer, f"the abort of {id_}")
@@ -337,39 +348,60 @@ class RunningJob:
     ) -> Server:
         """Answer HTTP requests until the job ends: watch, plan, reconfigure, abort, history, metrics.
 
-        port: 0 takes a free one. token: what every request must bear; if none is given, one is made (`server.token`)
-        and left in a file that commands of the same user on this machine find. allow: modules whose functions requests
-        may name (`assign_logic`), with their submodules; none if nothing is said.
-        Raises SetUpError without the extra `serve`, RefusedError when the port is taken.
+        Args:
+            host: address to listen at.
+            port: 0 = any free one.
+            token: that every request must bear; None = one is made (`server.token`) and written to a file
+                that commands of the same user on this machine find.
+            allow: modules, with their submodules, whose functions requests may name (`assign_logic`).
+
+        Raises:
+            SetUpError: the extra `serve` is not installed.
+            RefusedError: the port is taken.
         """
         return self._serve(self, host=host, port=port, token=token, allow=allow)
 
     # State ---------------------------------------------------------------------------------------------------
 
     def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
-        """Live state of an operator as of the last commit (or of an earlier, kept one).
+        """Return the state of an operator as of the last commit, or of an earlier one that is kept.
 
-        A Spark DataFrame with the operator's output columns (an Arrow table in process). It reads files of that
-        version, which are there for `Settings.keep_versions` timesteps: act on it soon, keep more versions, or ask
-        with `sql`, which holds the version for as long as there is an answer. Raises UnknownOperatorError,
-        NotReadyError when that timestep is not kept.
+        A Spark DataFrame with the operator's output columns; without Spark, an Arrow table. A DataFrame reads
+        files of that version, which are kept for `Settings.keep_versions` timesteps: act on it soon, keep
+        more versions, or use `sql`, which holds the version for as long as its answer exists.
+
+        Raises:
+            UnknownOperatorError: there is no such operator with state.
+            NotReadyError: the timestep is not kept.
         """
         with self._hold(timestep) as hold:
             return self._parts.view.frame(operator, hold.state, timestep)
 
     def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
-        """The same as an Arrow table exactly as stored (hash, key and state columns), in one order: for proofs."""
+        """Return the state exactly as stored, in one order, as an Arrow table: for proofs.
+
+        Columns: hash, key and state columns.
+        """
         with self._hold(timestep) as hold:
             return self._parts.view.canonical(operator, hold.state, timestep)
 
     def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
-        """The answer to a SQL query over live state, in which every operator with state is a table of its name.
+        """Answer a SQL query over live state, in which every operator with state is a table of its name.
 
-        All tables are of one commit: the last one, or an earlier, kept one. They have the columns of `state`; only
-        those that the query names are read. The stream goes on meanwhile. Names with other signs than letters, digits
-        and "_" stand in backticks.
-        A DataFrame, by Spark SQL in a session of its own (an Arrow table in process, by the SQL of polars). Raises
-        UnknownOperatorError, RefusedError for what is wrong with the query, NotReadyError for a timestep that is gone.
+        All tables are of one commit, and have the columns of `state`; only those that the query names are
+        read. The stream goes on meanwhile. Names with other characters than letters, digits and "_" stand in
+        backticks.
+
+        Args:
+            query: SQL of Spark; without Spark, SQL of polars.
+            timestep: an earlier commit that is kept; None = the last.
+
+        Returns:
+            A Spark DataFrame, in a session of its own; without Spark, an Arrow table.
+
+        Raises:
+            UnknownOperatorError, RefusedError: the query is wrong.
+            NotReadyError: the timestep is not kept.
         """
         session, view = self._parts.session, self._parts.view
         if session is not None:
@@ -386,7 +418,7 @@ class RunningJob:
         return self._parts.held.hold(lambda: self._parts.journal.state, timestep)
 
     def memory(self, table: str) -> pa.Table:
-        """Everything that a memory sink holds, as one table."""
+        """Return everything that a memory sink holds, as one table."""
         for writer in map(main_of, self._parts.exchange.current.writers.values()):
             if isinstance(writer, MemoryWriter) and writer.table_name == table:
                 return writer.table()
@@ -404,12 +436,12 @@ class Reconfiguration:
 
     @property
     def record(self) -> Record:
-        """How far it is, as the journal says. Raises NotReadyError when it has been over for long: see `summary`."""
+        """Its state in the journal. Raises NotReadyError if it ended long ago: see `summary`."""
         return self._job._changes.coordination.find(self.id)
 
     @property
     def phase(self) -> str:
-        """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed."""
+        """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed when it is over."""
         return str(self._fields()["phase"])
 
     def summary(self) -> ReconfigurationSummary:
@@ -428,8 +460,10 @@ class Reconfiguration:
     def wait(self, timeout: float | None = None) -> Reconfiguration:
         """Wait until it is done.
 
-        Raises RefusedError when it ended otherwise (with the reason), NotReadyError after `timeout` seconds, and what
-        the job failed with.
+        Raises:
+            RefusedError: it ended otherwise, with the reason.
+            NotReadyError: after `timeout` seconds.
+            RechannelError: what the job failed with.
         """
         driver, changes = self._job._driver, self._job._changes
 
@@ -456,7 +490,7 @@ class Reconfiguration:
         return self
 
     def abort(self) -> None:
-        """End it before it begins, or lead it back. Raises RefusedError."""
+        """End it before it begins, or roll it back. Raises RefusedError."""
         self._job.abort(self.id)
 
     def _repr_html_(self) -> str:

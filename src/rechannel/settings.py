@@ -12,72 +12,69 @@ from rechannel.state.merging import MergePolicy
 from rechannel.state.stores.local import Durability
 
 SLOT_BYTES = 256 << 20
-"""Bytes of a timestep for every task that runs at once, where nothing says what memory it has."""
+"""Bytes of a timestep for every task that runs at once, if its memory is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a job runs where the dataflow does not say.
+    """How a job runs, unless the dataflow says otherwise.
 
-    tasks, bins, interval_ms and in_flight say where a stream begins. From then on they are part of its Configuration,
-    which the journal keeps over restarts, and are changed live.
-
-    tasks: tasks per operator; None = the session's default parallelism.
-    bins: bins per stateful operator, a power of two by habit. 256 cost nothing measurable and are fine
-    enough to balance
-        a hundred tasks.
-    interval_ms: distance between timestep starts; 0 = as soon as possible.
-    in_flight: timesteps under way at once; 1 = the next one starts when the last is committed. 2 lets the fronts of a
-        timestep overlap the state work of the one before: more throughput, a little more latency.
-    poll_ms: how long to wait before asking sources again that had nothing.
-    keep_versions: committed timesteps that `job.state(name, timestep=t)` can look back to.
-    snapshot_every: commits between two journal snapshots: a restart reads the entries of at most this many. Where sinks
-    owe timesteps, of one more for every 64 of these.
-    clock_jump_ms: how far the wall clock may be ahead, while a driver runs, of the time that passes; what is further
-    ahead is not believed, and told as a trouble: timers would fire that are not due, and time never goes back.
-    downtime_ms: how far it may be ahead of the last timestep when a driver starts.
-    replan_after: drivers that may end, one after the other, before the timestep that they were to run again is planned
-    anew from the last committed offsets, in the bounds of the present program; None = never by itself, only by
-    `start(replan=True)` or `rechannel repair`. By itself never either where a `for_each_batch` straight after a source
-    may have shown it: that is told.
-    durability: POWER = what a commit names survives a power cut (fsync); PROCESS = it survives the death of
-    every process
-        (what Spark's own state stores promise on a local file system).
-    publish_backlog: committed timesteps that sinks may lag behind before new ones wait.
-    merging: how state is merged.
-    patience: for how long, and how often, a timestep runs again that failed for reasons of the cluster or the store.
-    telemetry: write the event stream to the state directory; progress is kept either way.
-    timestep_bytes: about how many bytes of rows in memory a timestep reads of all sources together; sources that can be
-        bounded have equal shares, and one file's row group, batch or row always passes. None = derived from what the
-        session's executors have. It is looked at by every start; `set_bound` goes before it.
-    task_bytes: bytes of rows, and of what is made of them, that one task holds at once. One that gets more of a
-        timestep keeps it on the local disk and goes through its keys part by part. None = derived from what a Python
-        worker of the session may have, else 1 GiB.
-    cache: a directory on the disk of every executor host, in which it keeps the state that its tasks wrote and read;
-    the environment variable RECHANNEL_CACHE_DIR of a worker goes before it. None = no cache: right for one host, where
-    the state directory itself is mapped, and never so for an object store, which has one below the temporary directory.
-    cache_bytes: what the cache of a host may hold; what was not used for longest goes first.
+    `tasks`, `bins`, `interval_ms` and `in_flight` hold when a stream begins. From then on they are part of its
+    Configuration, which the journal keeps over restarts, and are changed live.
     """
 
     tasks: int | None = None
+    """Tasks per operator; None = the session's default parallelism."""
     bins: int = 256
+    """Bins per stateful operator, by convention a power of two. 256 cost nothing measurable, and are enough to balance
+    a hundred tasks."""
     interval_ms: int = 0
+    """Distance between timestep starts; 0 = as soon as possible."""
     in_flight: int = 1
+    """Timesteps in flight at once. 1 = the next one starts when the last is committed. 2 = source tasks of a timestep
+    overlap the state work of the previous one: more throughput, a little more latency."""
     poll_ms: int = 5
+    """How long to wait before looking again at sources that had nothing."""
     keep_versions: int = 4
+    """Committed timesteps that `job.state(name, timestep=t)` can look back to."""
     snapshot_every: int = 64
+    """Commits between two snapshots of the journal: a restart reads the entries of at most this many. While sinks owe
+    timesteps, one more for every 64 of these."""
     clock_jump_ms: int = 600_000
+    """How far the wall clock may run ahead of elapsed time while a driver runs. A larger jump is ignored and reported
+    as a trouble: timers would fire too early, and time never goes back."""
     downtime_ms: int = 400 * 86_400_000
+    """How far the wall clock may be ahead of the last timestep when a driver starts."""
     replan_after: int | None = None
+    """Number of drivers in a row that may end while they replay a timestep. Then it is planned anew from the last
+    committed offsets, under the bounds of the present program. None = only by `start(replan=True)` or
+    `rechannel repair`. It never happens by itself if a `for_each_batch` straight after a source may have shown the
+    timestep; a warning says so."""
     durability: Durability = Durability.POWER
+    """POWER = what a commit names survives a power cut (fsync). PROCESS = it survives the death of every process, as
+    Spark's own state stores promise on a local file system."""
     publish_backlog: int = 8
+    """Committed timesteps that a sink may lag behind before new ones wait."""
     merging: MergePolicy = field(default_factory=MergePolicy)
+    """How state is merged."""
     patience: Patience = field(default_factory=Patience)
+    """How long, and how often, a timestep is retried that failed because of the cluster or the store."""
     telemetry: bool = True
+    """Whether the event stream is written to the state directory. Progress is kept in any case."""
     timestep_bytes: int | None = None
+    """About how many bytes of rows in memory a timestep reads from all sources. Sources that can be bounded have equal
+    shares; one row group, batch or row always passes. None = derived from the memory of the session's executors. Every
+    start reads it; `rc.changes.set_bound` takes precedence."""
     task_bytes: int | None = None
+    """Bytes of rows, and of what is made of them, that one task holds at once. A task that receives more in a timestep
+    spills to the local disk and goes through its keys in parts. None = derived from the memory of a Python worker of
+    the session, or 1 GiB."""
     cache: str | None = None
+    """A directory on the local disk of every executor host, which caches the state that its tasks wrote and read. A
+    worker's environment variable RECHANNEL_CACHE_DIR takes precedence. None = no cache, which is right on one host,
+    where the state directory is mapped; for an object store, a directory below the temporary one."""
     cache_bytes: int = 32 << 30
+    """What the cache of a host may hold; the least recently used goes first."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work."""
@@ -118,8 +115,8 @@ class Settings:
 
     def _other_rhythm(self, configuration: Configuration) -> list[str]:
         return [
-            f"{name} stays {held}: the stream has its own since it began, and the {asked} of the settings is not looked"
-            f" at; job.reconfigure(rc.changes.{change}({asked})) changes it"
+            f"{name} stays {held}: the stream has its own since it began, and the {asked} of the settings is"
+            f" ignored; job.reconfigure(rc.changes.{change}({asked})) changes it"
             for name, change in (("interval_ms", "set_interval"), ("in_flight", "set_in_flight"))
             if (held := getattr(configuration, name)) != (asked := getattr(self, name))
         ]
@@ -132,8 +129,8 @@ def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration
     tasks = [name for name, one, two in pairs if settings.tasks and one.tasks != two.tasks]
     if tasks:
         yield (
-            f"tasks of {tasks} stay as they are: the stream has its own since it began, and the {settings.tasks} of the"
-            " settings is not looked at;"
+            f"tasks of {tasks} stay unchanged: the stream has its own since it began, and the {settings.tasks} of the"
+            " settings is ignored;"
             f" job.reconfigure(rc.changes.rescale({tasks[0]!r}, {settings.tasks})) changes it"
         )
     bins = [
@@ -143,7 +140,7 @@ def _other_numbers(settings: Settings, held: Configuration, fresh: Configuration
     ]
     if bins:
         yield (
-            f"bins of {bins} stay as they are: the stream has its own since it began, and the {settings.bins} of the"
-            f" settings is not looked at; job.reconfigure(rc.changes.split({bins[0]!r}, bin)) and"
+            f"bins of {bins} stay unchanged: the stream has its own since it began, and the {settings.bins} of the"
+            f" settings is ignored; job.reconfigure(rc.changes.split({bins[0]!r}, bin)) and"
             " rc.changes.merge change them"
         )

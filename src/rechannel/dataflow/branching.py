@@ -61,8 +61,8 @@ def _cut(
 ) -> Iterator[tuple[str, Node]]:
     """Branches one by one.
 
-    SQL conditions that follow one another are told in one, so that no branch waits for the one before. Functions are
-    asked once for their branch and once for what is left, which all later branches share.
+    Consecutive SQL conditions are evaluated together, so that no branch waits for the previous one. A function is
+    called once for its branch and once for the remaining rows, which all later branches share.
     """
     left, passed = upstream, list[str]()
     for number, (branch, condition) in enumerate(conditions.items()):

@@ -73,7 +73,7 @@ def _map(node: MapBatches) -> str:
 
 
 def _built_in(function: object) -> str:
-    """What is said of Rechannel's own functions; empty for a user's."""
+    """Describe one of Rechannel's own functions; empty for a user's."""
     match function:
         case Select():
             return f"select {', '.join(name for name, _ in function.columns)}"

@@ -17,7 +17,7 @@ from rechannel.sinks.outlets import FileOutlet, MemoryOutlet
 
 
 def check(dataflow: Dataflow, dumps: Dumps | None = None) -> None:
-    """Everything that can be told without an engine.
+    """Check everything that needs no engine.
 
     dumps: how functions are pickled for workers; None leaves that unchecked.
     Raises DuplicateNameError, UnknownColumnError, SerialisationError or another DataflowError.
@@ -50,7 +50,7 @@ def check_ends(dataflow: Dataflow) -> None:
         used = any(True for _ in dataflow.consumers(node))
         if not used and not isinstance(node, Sink | Stateful):
             msg = (
-                f"{label(node)}: nobody takes its rows; end the stream with a sink, "
+                f"{label(node)}: no sink reads its rows; end the stream with a sink, "
                 "as in stream.write.parquet('out')"
             )
             raise DataflowError(msg)

@@ -19,11 +19,17 @@ Choice = str | Mapping[str, str | Computed]
 def computed(
     function: Callable[..., Any], *columns: str, returns: pa.DataType | str | None = None
 ) -> Computed:
-    """A column that a vectorised function makes of others: `rc.computed(pc.multiply, "price", "number")`.
+    """Compute a column from others with a vectorised function: `rc.computed(pc.multiply, "price", "number")`.
 
-    function: (an Arrow array per column) -> an Arrow array of the same length, or a scalar; deterministic, value by
-    value. columns: what it reads. returns: type of what it makes, Arrow or DDL text ("DOUBLE"); None = found out by
-    giving it arrays without values. Raises DataflowError.
+    Args:
+        function: (one Arrow array per column) -> an Arrow array of the same length, or a scalar;
+            deterministic, value by value.
+        columns: names of the columns that it reads.
+        returns: type of the result, Arrow or DDL text ("DOUBLE"); None = found by calling the
+            function with empty arrays.
+
+    Raises:
+        DataflowError: the arguments are not a function and names of columns.
     """
     what = f"computed ({caller()})"
     if not callable(function):

@@ -41,7 +41,7 @@ def check_letters(dataflow: Dataflow) -> None:
         readers = (user for user in dataflow.consumers(node) if isinstance(user, DeadLetters))
         if letters_leave(node) and next(readers, None) is None:
             msg = (
-                f"nobody reads the dead letters of {label(node)}: end its .dead_letters in a sink, as in"
+                f"no sink reads the dead letters of {label(node)}: end its .dead_letters in a sink, as in"
                 " stream.dead_letters.write.parquet('dead'), or leave on_error= out"
             )
             raise DataflowError(msg)

@@ -40,7 +40,7 @@ class Difference:
     added, removed: nodes that only the new, only the old dataflow has. logic_changed: nodes that do
     something else. rewired: nodes whose rows come from other nodes. restated: operators whose state
     is described otherwise: `migration_between` says whether a migration is needed. affected: nodes
-    of the new dataflow that are added, changed or rewired, and all behind them: their rows may
+    of the new dataflow that are added, changed or rewired, and all downstream of them: their rows may
     differ from now on. refusals: what cannot be done, one sentence each.
     """
 
@@ -170,7 +170,7 @@ def _inputs(node: Node) -> list[str]:
 
 
 def _other_logic(old: Node, new: Node) -> bool:
-    """Whether nodes of one name do something else, as far as that can be told.
+    """Whether nodes of one name do something else, as far as digests show.
 
     A function that holds what a digest cannot read is another one unless it is the very same.
     """

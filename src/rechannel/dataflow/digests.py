@@ -275,7 +275,7 @@ def _global_names(code: CodeType) -> frozenset[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Data that cannot be changed behind a function's back."""
+    """Whether a value is data that cannot change without the function noticing."""
     if isinstance(value, tuple | frozenset):
         return all(map(_is_constant, value))
     return isinstance(value, _PLAIN)

@@ -20,7 +20,7 @@ _UNITS = {
     "week": 604_800_000_000,
 }
 MOST = 10_000 * 366 * _UNITS["day"]
-"""Event times have years of four digits: nothing that is kept for longer is told from what is kept for ever."""
+"""Event times have years of four digits: keeping anything longer is the same as keeping it for ever."""
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?:\s+|$)")
 
 

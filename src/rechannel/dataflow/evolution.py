@@ -1,6 +1,6 @@
 """New dataflows from a running one: other logic under a name, fewer branches, more branches.
 
-Nodes are frozen and refer to what feeds them, so a node that changes is cloned, and so is everything behind it. All
+Nodes are frozen and refer to what feeds them, so a node that changes is cloned, and so is everything downstream. All
 other nodes, and all names, stay: state, offsets and files are found under names.
 """
 
@@ -49,7 +49,7 @@ def with_logic(
     """The dataflow in which one node runs other logic. schema: its new output columns (maps only).
 
     Raises UnknownOperatorError, RefusedError for logic of another kind, DataflowError where
-    something behind the node does not fit its new columns.
+    something downstream of the node does not fit its new columns.
     """
     node = node_of(dataflow, name)
     changed = replace(_changed(node, logic, schema), where=caller())
@@ -132,7 +132,7 @@ def _changed(node: Node, logic: Logic, schema: Columns | None) -> Node:
     if isinstance(node, MapBatches):
         return _changed_map(node, logic, schema)
     if schema is not None:
-        msg = f"{label(node)}: only maps are told their output columns; leave schema= out"
+        msg = f"{label(node)}: only maps take output columns; leave schema= out"
         raise DataflowError(msg)
     if isinstance(node, Stateful):
         return replace(node, spec=_changed_spec(node, logic))
@@ -196,7 +196,7 @@ def _unfit(node: Node, logic: object, wants: str) -> RefusedError:
 
 
 def _rebuilt(dataflow: Dataflow, changed: Mapping[int, Node]) -> Dataflow:
-    """The dataflow with some nodes replaced, and everything behind them cloned."""
+    """The dataflow with some nodes replaced, and everything downstream of them cloned."""
     made: dict[int, Node] = {}
     for node in dataflow.nodes:
         now = changed.get(id(node), node)

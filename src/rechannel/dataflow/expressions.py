@@ -31,7 +31,7 @@ def computed(sql: str, field: pa.Field, given: pa.Schema) -> Step:
     if not widens(kind, field.type):
         msg = (
             f"{sql!r} gives {type_name(kind)}, but column {field.name!r} is "
-            f"{type_name(field.type)}: write CAST(... AS ...) where that is what you mean"
+            f"{type_name(field.type)}: write CAST(... AS ...) if you mean that"
         )
         raise DataflowError(msg)
     return step
@@ -98,7 +98,7 @@ def _evaluated(step: Compute, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _examples(kind: pa.DataType) -> pa.Array:
-    """Values a, b, a of a type, with a and b unlike where that is easy to have; else nulls."""
+    """Values a, b, a of a type, with different a and b if the type has simple ones; else nulls."""
     try:
         if pa.types.is_boolean(kind):
             return pa.array([True, False, True])

@@ -21,57 +21,57 @@ from rechannel.operators.ordered.running_functions import (
 
 
 def count(column: str | None = None) -> AggregateFunction:
-    """Number of rows; of a column, number of values that are not null (bigint)."""
+    """Count rows; of a column, values that are not null (bigint)."""
     return _made(kernels.Count, column=column)
 
 
 def sum(column: str) -> AggregateFunction:
-    """Sum: bigint of integers, double of floats (in any order the same), decimal of decimals."""
+    """Sum values: bigint of integers, double of floats (the same in any order), decimal of decimals."""
     return _made(kernels.Sum, column=column)
 
 
 def mean(column: str) -> AggregateFunction:
-    """Arithmetic mean: double, or decimal of decimals."""
+    """Average values: double, or decimal of decimals."""
     return _made(kernels.Mean, column=column)
 
 
 def min(column: str) -> AggregateFunction:
-    """Smallest value of any orderable type; NaN is larger than every number."""
+    """Return the smallest value of any orderable type; NaN is larger than every number."""
     return _made(kernels.Min, column=column)
 
 
 def max(column: str) -> AggregateFunction:
-    """Largest value of any orderable type; NaN is larger than every number."""
+    """Return the largest value of any orderable type; NaN is larger than every number."""
     return _made(kernels.Max, column=column)
 
 
 def variance(column: str, *, population: bool = False) -> AggregateFunction:
-    """Sample variance (n - 1; null below two values), or that of the population (n)."""
+    """Return the sample variance (n - 1; null below two values), or that of the population (n)."""
     return _made(kernels.Variance, column=column, population=population)
 
 
 def stddev(column: str, *, population: bool = False) -> AggregateFunction:
-    """Sample standard deviation (n - 1; null below two values), or of the population (n)."""
+    """Return the sample standard deviation (n - 1; null below two values), or that of the population (n)."""
     return _made(kernels.Stddev, column=column, population=population)
 
 
 def first(column: str, *, ignore_nulls: bool = False) -> AggregateFunction:
-    """Value of the key's first row in stream order, or of the first that has one."""
+    """Return the value of the key's first row in stream order; with `ignore_nulls`, of the first that has one."""
     return _made(kernels.First, column=column, ignore_nulls=ignore_nulls)
 
 
 def last(column: str, *, ignore_nulls: bool = False) -> AggregateFunction:
-    """Value of the key's last row in stream order, or of the last that has one."""
+    """Return the value of the key's last row in stream order; with `ignore_nulls`, of the last that has one."""
     return _made(kernels.Last, column=column, ignore_nulls=ignore_nulls)
 
 
 def last_n(column: str, n: int, *, ignore_nulls: bool = False) -> AggregateFunction:
-    """The key's last n values in stream order, oldest first (array)."""
+    """Return the key's last n values in stream order, oldest first (array)."""
     return _made(kernels.LastN, column=column, n=n, ignore_nulls=ignore_nulls)
 
 
 def count_distinct(column: str, *, k: int = 1024) -> AggregateFunction:
-    """Number of distinct values, by a sketch of k hashes per key.
+    """Count distinct values with a sketch of k hashes per key.
 
     Exact below k; above, the standard error is 1 / sqrt(k - 2), 3.1 % for the default.
     """
@@ -79,13 +79,16 @@ def count_distinct(column: str, *, k: int = 1024) -> AggregateFunction:
 
 
 def lag(column: str, n: int = 1, *, default: Any = None) -> RunningFunction:
-    """For `running`: the value that a column had n rows of the key before; `default` where there are not so many."""
+    """For `running`: return the value of a column n rows earlier in the key.
+
+    default: for the first n rows of a key.
+    """
     _check_before("lag", column, n)
     return Lag(column=column, n=n, default=default)
 
 
 def difference(column: str, n: int = 1) -> RunningFunction:
-    """For `running`: by how much a column is larger than n rows of the key before; null where there are not so many.
+    """For `running`: subtract the value of a column n rows earlier in the key; null for the first n rows.
 
     bigint of integers, double of floats, decimal of decimals.
     """
@@ -94,9 +97,9 @@ def difference(column: str, n: int = 1) -> RunningFunction:
 
 
 def cumulative(aggregate: AggregateFunction) -> RunningFunction:
-    """For `running`: an aggregate of the key's rows up to each of them, as in `cumulative(sum("price"))`.
+    """For `running`: aggregate the key's rows up to each of them, as in `cumulative(sum("price"))`.
 
-    Any but `count_distinct`. Raises DataflowError.
+    aggregate: any except `count_distinct`. Raises DataflowError.
     """
     if not callable(getattr(aggregate, "merge_pair", None)):
         msg = f"cumulative takes an aggregate, as in cumulative(sum('price')), not {aggregate!r}"
@@ -105,17 +108,17 @@ def cumulative(aggregate: AggregateFunction) -> RunningFunction:
 
 
 def _check_before(what: str, column: object, n: object) -> None:
-    """Raise DataflowError unless this names a column and a number of rows."""
+    """Raise DataflowError unless `column` is a name and `n` a number of rows."""
     if not isinstance(column, str):
         msg = f"{what} takes the name of a column, not {column!r}"
         raise DataflowError(msg)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        msg = f"{what}({column!r}) looks back a whole number of rows of at least 1, not {n!r}"
+        msg = f"{what}({column!r}) looks back n >= 1 rows, not {n!r}"
         raise DataflowError(msg)
 
 
 def _made(make: Callable[..., AggregateFunction], **arguments: object) -> AggregateFunction:
-    """An aggregate. Raises DataflowError for arguments that it cannot have."""
+    """Make an aggregate. Raises DataflowError for invalid arguments."""
     column = arguments["column"]
     if column is not None and not isinstance(column, str):
         msg = f"an aggregate takes the name of a column, not {column!r}"

@@ -24,7 +24,7 @@ KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
 
 def between(least: Duration, most: Duration) -> Between:
-    """Rows match if right time - left time is in [least, most]: `rc.between("-10 seconds", 0)`.
+    """Match rows if right time - left time is in [least, most]: `rc.between("-10 seconds", 0)`.
 
     least, most: timedelta, text or milliseconds; a text may begin with '-'.
     """

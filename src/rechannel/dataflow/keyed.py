@@ -1,4 +1,4 @@
-"""Streams with keys, and the operators that keep state for each of them."""
+"""Streams with keys, and the operators that keep state per key."""
 
 from __future__ import annotations
 
@@ -44,24 +44,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Behind = TypeVar("Behind")
-"""What a stream behind an operator is to the user."""
+"""The stream that an operator returns."""
 
 Preload = Callable[[], "DataFrame"]
 """Makes the state to start from: a DataFrame of key and state columns, one row per key.
 
-State columns are those that the operator emits, where each of them is all the state there is of it
-(count, sum, track, ...). A track with a timeout also wants `_seen`, Unix milliseconds, or, by event time
-or with `expired`, `_until`, Unix microseconds: bigint.
+State columns are named as the operator's output, for operators whose output is their state (count, sum,
+track, ...). A track with a timeout also needs a bigint column: `_seen`, Unix milliseconds, or, with event
+time or `expired`, `_until`, Unix microseconds.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyedStream(Generic[Behind]):
-    """A stream whose rows belong to keys; null is a key like any other, as in SQL's GROUP BY.
+    """A stream whose rows have a key. Null is a key like any other, as in SQL's GROUP BY.
 
-    All operators share these arguments. name: names the state; keep it and the state is kept.
-    tasks: parallelism to start with; bins: pieces in which state is placed and moved (None = the
-    job's defaults).
+    All operators take these arguments:
+
+    - name: names the state. Under the same name, the state is kept over restarts and changes.
+    - tasks: initial parallelism; None = the job's default.
+    - bins: pieces in which state is placed and moved; None = the job's default.
     """
 
     node: Node
@@ -79,12 +81,19 @@ class KeyedStream(Generic[Behind]):
         preload: Preload | None = None,
         **aggregates: AggregateFunction,
     ) -> Behind:
-        """Aggregates of all rows of a key so far: `aggregate(n=count(), mean=mean("price"))`.
+        """Aggregate all rows of a key so far: `aggregate(n=agg.count(), mean=agg.mean("price"))`.
 
         Emits the key and the aggregates of every key that received rows in the timestep.
-        columns: aggregates whose names Python cannot spell or that are arguments here.
-        preload: makes a DataFrame of state to start from.
-        Raises UnknownColumnError, and DataflowError for types an aggregate cannot take.
+
+        Args:
+            columns: aggregates whose names are no Python identifiers, or arguments of this method.
+            name, tasks, bins: see `KeyedStream`.
+            preload: makes a DataFrame of state to start from.
+            aggregates: name = aggregate.
+
+        Raises:
+            UnknownColumnError: an aggregate reads a column that the stream does not have.
+            DataflowError: an aggregate cannot take the type of its column.
         """
         spec = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
         return self._operator(spec, name, tasks, bins, preload)
@@ -100,12 +109,16 @@ class KeyedStream(Generic[Behind]):
         bins: int | None = None,
         preload: Preload | None = None,
     ) -> Behind:
-        """All rows of a key so far as one row, combined two by two with an associative function.
+        """Combine all rows of a key so far into one, two at a time.
 
-        function: (earlier, later) -> combined, over the columns that are not keys. By default both
-        are record batches of equal length whose rows i belong together; with `rowwise` both are one
-        row (a NamedTuple) and the answer is a tuple. Called in any bracketing, always in stream
-        order.
+        Args:
+            function: (earlier, later) -> combined, associative, over the columns that are not keys. By
+                default both are record batches of equal length, and row i belongs to row i; with
+                `rowwise` both are one row (a NamedTuple), and the result is a tuple. Called in any
+                bracketing, always in stream order.
+            rowwise: call the function for single rows.
+            name, tasks, bins: see `KeyedStream`.
+            preload: makes a DataFrame of state to start from.
         """
         spec = ReduceSpec(function=function, rowwise=rowwise)
         return self._operator(spec, name, tasks, bins, preload)
@@ -127,20 +140,27 @@ class KeyedStream(Generic[Behind]):
         bins: int | None = None,
         preload: Preload | None = None,
     ) -> Behind:
-        """State that your own function keeps for every key.
+        """Keep state per key with a Python function.
 
-        update: (key, state, rows) -> new state, or None to drop the key. State is a scalar if it
-        has one column, else a NamedTuple; None for a key without state. `rows["price"]` is a list
-        of the key's values in stream order.
-        state: columns of the state, e.g. "n BIGINT, total DOUBLE".
-        init_state: (key, first row) -> state, which takes the first row of a key without state.
-        timeout: a key that had no rows for longer is dropped. Emits key and state of every key that received rows and
-        was not dropped.
-        time: of the timestep, or "event": a key is dropped when event time is the timeout beyond its latest row; rows
-        that are older than that, and those without a time, are in `.late`. time_column: event times; None = the one
-        that `event_time` was given. expired: (key, state) -> the state to emit of a key that the timeout drops, or None
-        for nothing; a timestep without rows is begun for it. on_error: "dead_letter" = where update or init_state fails
-        for a key, its rows of this timestep are in `.dead_letters` and its state stays; "fail" = the timestep fails.
+        Emits key and state of every key that received rows and was not dropped.
+
+        Args:
+            update: (key, state, rows) -> new state, or None to drop the key. State is a scalar if it has
+                one column, else a NamedTuple; None for a key without state. `rows["price"]` is the list
+                of the key's values in stream order.
+            state: columns of the state, such as "n BIGINT, total DOUBLE".
+            init_state: (key, first row) -> state: takes the first row of a key without state.
+            timeout: drop a key that received no rows for longer.
+            time: what `timeout` refers to. "processing" = the time of timesteps. "event" = a key is
+                dropped when the watermark is `timeout` beyond its latest row; rows that are older than
+                that, and rows without a time, are in `.late`.
+            time_column: event times; None = as declared with `event_time`.
+            expired: (key, state) -> the state to emit for a key that the timeout drops, or None to emit
+                nothing. A timestep without rows is started for it if necessary.
+            on_error: "fail" = the timestep fails; "dead_letter" = if a function fails for a key, the
+                key's rows of this timestep are in `.dead_letters`, and its state does not change.
+            name, tasks, bins: see `KeyedStream`.
+            preload: makes a DataFrame of state to start from.
         """
         has_dead_letters("track", on_error)
         spec = TrackSpec(
@@ -170,16 +190,21 @@ class KeyedStream(Generic[Behind]):
         bins: int | None = None,
         preload: Preload | None = None,
     ) -> Behind:
-        """State that your own vectorised function keeps: one call for all changed keys of a task.
+        """Keep state per key with a vectorised function: one call for all changed keys of a task.
 
-        update: (KeyedFrame) -> state columns as a RecordBatch, polars DataFrame or dict of arrays,
-        row i for key i; a boolean column `_drop` says which keys end. What becomes of a key must
-        not depend on which others share
-        its frame: that changes with the number of tasks.
-        timeout, time, time_column: as for `track`. expired: (KeyedFrame without rows) -> state columns to emit, or
-        None for
-        nothing; `_drop` says which keys show nothing. on_error: as for `track`; a function that fails
-        is called for halves of the keys, down to single ones.
+        Args:
+            update: (KeyedFrame) -> state columns as a RecordBatch, polars DataFrame or dict of arrays;
+                row i belongs to key i. A boolean column `_drop` marks the keys to drop. The result for
+                a key must not depend on the other keys in the frame, which change with the number of
+                tasks.
+            state: columns of the state.
+            timeout, time, time_column: as in `track`.
+            expired: (KeyedFrame without rows) -> state columns to emit, or None to emit nothing; `_drop`
+                marks keys for which nothing is emitted.
+            on_error: as in `track`; a function that fails is called for halves of the keys, down to
+                single ones.
+            name, tasks, bins: see `KeyedStream`.
+            preload: makes a DataFrame of state to start from.
         """
         has_dead_letters("track_batches", on_error)
         spec = TrackBatchesSpec(
@@ -203,12 +228,19 @@ class KeyedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
-        """The first `n` rows of every key in an order, with their ranks from 1: keys, rank, the other columns.
+        """Rank the rows of each key and keep the first `n`: keys, rank (from 1), the other columns.
 
-        Emits every rank whose row has become another one: a reader that keeps the latest row of a key and rank has the
-        table. n: None = all. by: columns; descending: the largest come first, for all or for each of them. Nulls and
-        NaN come last; of rows that are alike, the one that came first is in front. rank: its name; None = without.
-        Raises DataflowError, UnknownColumnError.
+        Emits each rank whose row changed; keep the latest row per (key, rank) to materialise the table.
+
+        Args:
+            n: rows per key; None = all.
+            by: columns to order by. Nulls and NaN come last; of equal rows, the one that came first.
+            descending: whether the largest come first, for all columns or for each of them.
+            rank: name of the rank column; None = no such column.
+            name, tasks, bins: see `KeyedStream`.
+
+        Raises:
+            DataflowError, UnknownColumnError: rows cannot be ordered like this.
         """
         spec = TopSpec(by=order_of(by, descending), n=number_of(n), rank=rank)
         return self._operator(spec, name, tasks, bins, None)
@@ -221,9 +253,13 @@ class KeyedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
-        """The last row of every key, whole: the one with the largest `by`, and of those the one that came last.
+        """Keep the latest row of each key: the one with the largest `by`, and of equal ones the last.
 
-        by: columns, such as the event time; none = the order of the stream. Emits it when it has become another one.
+        Emits the row of a key when it changed.
+
+        Args:
+            by: columns, such as the event time; empty = stream order.
+            name, tasks, bins: see `KeyedStream`.
         """
         order = order_of(by, descending=True) if by else ()
         spec = TopSpec(by=order, n=1, latest=True, rank=None)
@@ -240,11 +276,21 @@ class KeyedStream(Generic[Behind]):
         bins: int | None = None,
         **functions: RunningFunction,
     ) -> Behind:
-        """Every row, with functions of its key's rows up to it: `running(before=lag("price"), n=cumulative(count()))`.
+        """Add functions of a key's rows so far to every row.
 
-        Emits keys, the other columns, the new ones. columns: as for `aggregate`. time_column: event times: rows wait
-        until event time has passed them, and go by it; late ones are in `.late`. None = the order of the stream.
-        Raises UnknownColumnError, DataflowError.
+            running(before=agg.lag("price"), n=agg.cumulative(agg.count()))
+
+        Emits keys, the other columns, the new columns.
+
+        Args:
+            columns: as in `aggregate`.
+            time_column: event times: rows wait until the watermark passes them, and are taken in the
+                order of event time; late ones are in `.late`. None = stream order.
+            name, tasks, bins: see `KeyedStream`.
+            functions: name = running function.
+
+        Raises:
+            UnknownColumnError, DataflowError: a function cannot be computed.
         """
         spec = RunningSpec(functions={**(columns or {}), **functions}, on=time_column)
         return self._in_order_of(time_column, spec, name, tasks, bins)
@@ -259,21 +305,23 @@ class KeyedStream(Generic[Behind]):
         emit: Literal["on_close", "on_update"] | Every = "on_close",
         time: Literal["event", "processing"] = "event",
     ) -> WindowedStream[Behind]:
-        """The rows of every key by windows of event time: `.window(rc.windows.tumbling("10 seconds")).aggregate(...)`.
+        """Put the rows of each key into windows: `.window(rc.windows.tumbling("10 seconds")).aggregate(...)`.
 
-        window: `rc.windows.tumbling`, `sliding` or `sessions`, or `same_window()` of rows that come out of windows; or
-        `rc.windows.counting(100)`, windows of rows in the order of the stream, or of the event times in
-        `time_column`, with none of the other arguments below.
+        Args:
+            window: `rc.windows.tumbling`, `sliding` or `sessions`; `same_window()` for rows that come
+                out of windows; or `counting(100)`, windows of 100 rows in stream order, or in the order
+                of `time_column`, which take none of the other arguments.
+            time_column: event times; None = as declared with `event_time`.
+            lateness: how long, in event time, a closed window still accepts rows.
+            emit: "on_close" = emit a window when the watermark passes its end, and again if a late row
+                is accepted; "on_update" = emit every window that received rows, in every timestep;
+                `rc.every("10 seconds")` = on close, and before that at this interval of processing time
+                if it received rows since.
+            time: "event", or "processing" = by the time of the timestep that reads a row. If no rows
+                come, a timestep without rows is started to close a window.
 
-        time_column: event times; None = the one that `event_time` was given. lateness: how long, in event time, a
-        window that is complete still takes rows. emit: "on_close" = a window when event time has come to its end,
-        and again when a row comes to it after that; "on_update" = every window that got rows, in every timestep;
-        `rc.every("10 seconds")` = also before it is complete, at an interval of processing time, if it got rows since.
-        time: "processing" = by the time of the timestep that reads a row; when a window is complete and nothing comes
-        in, there is a timestep without rows.
-
-        A session that is shown early, with every change, or again, may have begun earlier since, or have become one
-        with others: a row takes the place of all earlier ones of its key from `window_start` to `window_end`.
+        A session that is emitted before it closes, or again, may since have begun earlier or have merged
+        with others: a row replaces all earlier rows of its key from `window_start` to `window_end`.
         """
         return windowed(
             self, window, time_column=time_column, lateness=lateness, emit=emit, time=time
@@ -288,7 +336,7 @@ class KeyedStream(Generic[Behind]):
     def _timed_by(
         self, operator: str, time: str, time_column: str | None, timeout: Duration | None
     ) -> str | None:
-        """The column by whose times a timeout goes; None = the time of timesteps."""
+        """Return the column of event times that a timeout refers to; None = the time of timesteps."""
         what = f"{operator} ({caller()})"
         if time not in ("event", "processing"):
             msg = f"{what}: time is 'event' or 'processing', not {time!r}"
@@ -312,7 +360,7 @@ class KeyedStream(Generic[Behind]):
         tasks: int | None,
         bins: int | None,
     ) -> Behind:
-        """An operator that goes by the order of rows: of the stream, or of event time, behind one that holds them."""
+        """Make an operator that depends on the order of rows: of the stream, or sorted by event time first."""
         settled = given(name, keyed_name(self.node, spec.kind, self.keys))
         if time_column is None:
             return self._operator(spec, settled, tasks, bins, None)
@@ -352,7 +400,7 @@ class KeyedStream(Generic[Behind]):
 
 
 def milliseconds(timeout: Duration | None) -> int | None:
-    """A length of time in whole milliseconds. Raises DataflowError unless it is positive."""
+    """Return a length of time in whole milliseconds. Raises DataflowError unless it is positive."""
     if timeout is None:
         return None
     if isinstance(timeout, str):
@@ -365,7 +413,7 @@ def milliseconds(timeout: Duration | None) -> int | None:
 
 
 def check_numbers(node: Stateful) -> None:
-    """Raise DataflowError for a number of tasks or bins that cannot be."""
+    """Raise DataflowError for an invalid number of tasks or bins, or an invalid preload."""
     for what, value in (("tasks", node.tasks), ("bins", node.bins)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1

@@ -90,7 +90,7 @@ class Migrate:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all columns stay as they are."""
+        """Whether no column changes."""
         return not (self.add or self.drop or self.rename or self.retype or self.using)
 
     def bind(
@@ -254,7 +254,7 @@ class _Plan:
 def _refuse_lost_time(old: pa.Schema, new: pa.Schema) -> None:
     if SEEN in old.names and SEEN not in new.names:
         msg = (
-            "a timeout is given up, and which keys it has ended cannot be told without knowing how "
+            "a timeout is given up, and which keys it has ended is unknown without knowing how "
             "long it was and what time it is now"
         )
         raise RefusedError(msg)

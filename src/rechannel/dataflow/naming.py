@@ -1,6 +1,6 @@
 """Names of nodes, and where in the user's program they come from.
 
-A name that the user gives is kept as it is. A name that Rechannel derives follows from what leads
+A name that the user gives is kept unchanged. A name that Rechannel derives follows from what leads
 to the node and from nothing else, so it stays when a branch is added elsewhere:
 
 * a source is called after its files' directory, its function or its kind;
@@ -74,7 +74,7 @@ def given(name: str | None, derived: DerivedName) -> str:
 
 
 def stateless_name(upstream: Node, kind: str) -> FreeName:
-    """`<anchor>.<kind>-<n>` for a node behind the given one."""
+    """`<anchor>.<kind>-<n>` for a node downstream of the given one."""
     stem = f"{anchor(upstream)}.{kind}-"
     before = sum(
         isinstance(node.name, FreeName) and node.name.startswith(stem)

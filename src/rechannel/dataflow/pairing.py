@@ -57,7 +57,7 @@ def time_of(stream: Stream, said: str | None, side: str, what: str) -> str:
 def need_sides(
     what: str, left: Stream, right: Stream, pairs: Mapping[str, str], suffix: str
 ) -> None:
-    """Raise UnknownColumnError for a column that a side does not have, DataflowError for a suffix that is none."""
+    """Raise UnknownColumnError for a column that a side does not have, DataflowError for an invalid suffix."""
     for stream, names in ((left, list(pairs)), (right, list(pairs.values()))):
         schema = known(stream.node)
         if schema is not None:

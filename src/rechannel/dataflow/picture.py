@@ -34,7 +34,7 @@ _BOX_ROWS = 4
 _GAP = 3
 _TEXT = 38
 _TRIED = 6
-"""Up to so many lines between two layers, every order of their rows is tried."""
+"""With at most this many lines between two layers, every order of their rows is tried."""
 
 Link = tuple[int, tuple[int, ...]]
 """Lines that leave one column and reach others."""
@@ -115,7 +115,7 @@ class _Drawing:
                 self.marks[line, column] = mark
 
     def _channel(self, layer: Sequence[Cell], row: int) -> int:
-        """Lines from a layer to the next; returns the first row behind them."""
+        """Lines from a layer to the next; returns the first row below them."""
         links: list[Link] = []
         arrows: list[int] = []
         for upper in layer:

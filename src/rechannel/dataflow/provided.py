@@ -1,6 +1,6 @@
 """Which functions a program provides for what its state directory names.
 
-A state directory says by import path which function converts state of before a live change. A user who can write to it
+A state directory says by import path which function converts the old state of a live change. A user who can write to it
 could name any function there is, so a name alone imports and calls nothing. A function counts only if the program
 that is started provides it: it was given to the job (`rc.Job(..., migrations=[f])`), or it stands in a module that the
 program itself is written in, as the same function by its digest.
@@ -66,7 +66,7 @@ class Provided:
         if handed is None or named.get("python") == PYTHON:
             msg = (
                 f"{path!r} is another function by now than the one that migrate(using=...) was given: bring that one"
-                " back for as long as state of before is stored, or start with mended=True if it failed and this one"
+                " back for as long as old state is stored, or start with mended=True if it failed and this one"
                 f" gives the same for every other row. If only Python is another since then, {give}"
             )
             raise OtherDataflowError(msg)

@@ -38,10 +38,10 @@ from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, wi
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reader:
-    """Begins streams. session: the Spark session of the job; None = the job's own.
+    """Begins streams.
 
-    All sources share `name` (names the source's offsets; derived where it is not given) and
-    `schema` (columns as an Arrow schema or Spark DDL text).
+    All sources take `name`, which names the source's offsets and is derived if it is not given, and
+    `schema`, the columns as an Arrow schema or Spark DDL text.
     """
 
     session: Any | None = None
@@ -63,20 +63,28 @@ class Reader:
         skip: Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
-        """Files under a directory or glob, those that appear later too, in a fixed order.
+        """Read the files under a directory or glob, also those that appear later, in a fixed order.
 
-        format: any that Spark reads; None = by the suffix. per_timestep: at most so many files at a
-        time. on_error: "dead_letter" = records of JSON, CSV or XML that do not fit the columns, which `schema` gives,
-        are in `.dead_letters`; "fail" = the timestep fails and names file and line. on_damage: "skip" = files that are
-        gone or damaged when they are picked up are passed over. skip: files that are passed over in any case, by path
-        or name. Offsets and progress name what was passed over.
-        Raises DataflowError if the suffix does not tell the format.
+        Args:
+            path: directory, file or glob.
+            format: any that Spark reads; None = by the suffix.
+            schema: columns; None = those of the files.
+            per_timestep: most files that a timestep takes.
+            options: of Spark's reader.
+            on_error: "fail" = a record of JSON, CSV or XML that does not fit `schema` fails the timestep
+                with file and line; "dead_letter" = such records are in `.dead_letters`.
+            on_damage: "fail", or "skip" = files that are gone or damaged when they are read are skipped.
+            skip: paths or names of files to skip in any case. Offsets and progress name skipped files.
+            name: of the source.
+
+        Raises:
+            DataflowError: the suffix does not show the format.
         """
         place = fspath(path)
         kind = format or format_of(place)
         if kind is None:
             msg = (
-                f"files ({caller()}): the format of {place!r} cannot be told from its name; "
+                f"files ({caller()}): the name of {place!r} does not show its format; "
                 "give it, as in files(path, format='parquet')"
             )
             raise DataflowError(msg)
@@ -95,7 +103,7 @@ class Reader:
         return self.connector(connector, derived, name=name)
 
     def _parted(self, connector: FilesConnector, derived: DerivedName, name: str | None) -> Stream:
-        """Records that can be read; the others are dead letters."""
+        """Separate the records that can be read; the others are dead letters."""
         if connector.format not in FORMATS or connector.schema is None:
             msg = (
                 f"files ({caller()}): on_error='dead_letter' parts records of {', '.join(FORMATS)} that do not fit the"
@@ -130,10 +138,18 @@ class Reader:
         partitions: int = 1,
         name: str | None = None,
     ) -> Stream:
-        """Rows as a function of their offset: (start, stop) -> RecordBatch of stop - start rows.
+        """Generate rows as a function of their offset.
 
-        rows_per_second: how fast offsets grow; per_timestep: at most so many rows at a time; rows:
-        where offsets end. At least one is needed.
+        At least one of `rows_per_second`, `per_timestep` and `rows` is needed.
+
+        Args:
+            function: (start, stop) -> RecordBatch of stop - start rows.
+            schema: columns.
+            rows_per_second: how fast offsets grow.
+            per_timestep: most rows that a timestep takes.
+            rows: where offsets end.
+            partitions: splits of a timestep.
+            name: of the source.
         """
         connector = GeneratorConnector(
             function=function,
@@ -155,10 +171,13 @@ class Reader:
         schema: Columns | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Any PySpark Python data source (`pyspark.sql.datasource.DataSource`) that streams.
+        """Read any PySpark Python data source (`pyspark.sql.datasource.DataSource`) that streams.
 
-        source: the class, made with `options`, or a ready instance. schema: None = what it says
-        itself.
+        Args:
+            source: the class, which is made with `options`, or an instance.
+            options: of the data source.
+            schema: columns; None = those that the data source declares.
+            name: of the source.
         """
         connector = PythonConnector(
             source=source,
@@ -175,28 +194,31 @@ class Reader:
         per_timestep: int | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Rows that a test hands over.
+        """Read rows that a test or a notebook pushes.
 
-        rows: a `MemoryConnector` to push rows to, also while the job runs; or only the columns.
-        partitions: splits of a batch; per_timestep: at most so many batches at a time.
+        Args:
+            rows: a `rc.sources.MemoryConnector` to push rows to, also while the job runs; or the columns.
+            partitions: splits of a batch.
+            per_timestep: most batches that a timestep takes.
+            name: of the source.
         """
         if not isinstance(rows, MemoryConnector):
             rows = MemoryConnector(schema=rows, partitions=partitions, per_timestep=per_timestep)
         return self.connector(rows, DerivedName("memory"), name=name)
 
     def handover(self, schema: Columns, *, name: str | None = None) -> Stream:
-        """Rows that come as whole DataFrames: for `rc.for_each_batch`. schema: their columns."""
+        """Read rows that arrive as whole DataFrames, for `rc.for_each_batch`. schema: their columns."""
         return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name=name)
 
     def connector(
         self, connector: Connector, derived: DerivedName, *, name: str | None = None
     ) -> Stream:
-        """Any connector; the derived name counts where none is given."""
+        """Read any connector. derived: the name if none is given."""
         node = Source(name=given(name, derived), where=caller(), connector=connector)
         known(node)
         return Stream(node=node, session=self.session)
 
 
 def read(spark: Any | None = None) -> Reader:
-    """Begin streams, read with a Spark session (None = the job's own)."""
+    """Begin streams, read with a Spark session; None = the job's own."""
     return Reader(session=spark)

@@ -112,7 +112,7 @@ def _check_time(node: Stateful) -> None:
 
 
 def check_output(node: Node, schema: pa.Schema) -> None:
-    """Raise DataflowError if a node's columns cannot be told apart, use a reserved name, or are encoded."""
+    """Raise DataflowError if a node's columns are ambiguous, use a reserved name, or are encoded."""
     names = schema.names
     for field in schema:
         plain = decoded_type(field.type)

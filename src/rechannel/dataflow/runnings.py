@@ -1,7 +1,7 @@
 """`running`: every row of a key with functions of the rows up to it, in the order of the stream or of event time.
 
 In the order of event time it is two operators, and so are windows of rows: one that holds rows until the watermark has
-passed them, called `<name>.order`, and behind it one that goes by the order in which they leave.
+passed them, called `<name>.order`, and downstream of it one that follows the order in which they leave.
 """
 
 from __future__ import annotations

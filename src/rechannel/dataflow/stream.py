@@ -53,7 +53,7 @@ Columns: TypeAlias = pa.Schema | str
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stream(Meeting):
-    """Rows that arrive in timesteps. It may be used any number of times and is computed once."""
+    """Rows that arrive in timesteps. A stream may be used any number of times and is computed once per timestep."""
 
     node: Node
     session: Any | None = None
@@ -65,16 +65,19 @@ class Stream(Meeting):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Columns, or None where only the engine can find out (behind a `transform`)."""
+        """Columns; None if only Spark knows them (downstream of a `transform`)."""
         return known(self.node)
 
     def transform(
         self, function: FrameFunction, *, materialise: bool = False, name: str | None = None
     ) -> Stream:
-        """Any deterministic DataFrame -> DataFrame function, applied to each timestep's rows alone.
+        """Apply a deterministic DataFrame -> DataFrame function to the rows of each timestep.
 
-        materialise: keep the result of a function that is not deterministic, so that no retry
-        computes it again.
+        Args:
+            function: receives the rows of one timestep and no others.
+            materialise: store the result, so that a function that is not deterministic is computed
+                once per timestep and not again by a retry.
+            name: of the node.
         """
         return self._frame(function, name, "transform", materialise=materialise)
 
@@ -87,14 +90,18 @@ class Stream(Meeting):
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
-        """A deterministic function of an Arrow record batch.
+        """Apply a deterministic function to Arrow record batches.
 
         How rows are cut into batches is not promised.
 
-        schema: columns of what it returns; None = as before. resource: a function that opens what this one needs in
-        every worker process, such as a connection: (resource, RecordBatch) is then what it is called with.
-        on_error: "dead_letter" = where it fails for a batch, it is called for halves of it, down to single rows; those
-        that it fails for are in `.dead_letters`. It must treat every row by itself then.
+        Args:
+            function: (RecordBatch) -> RecordBatch; with `resource`, (resource, RecordBatch) -> RecordBatch.
+            schema: columns of the result; None = those of the input.
+            resource: opens what the function needs once per worker process, such as a connection.
+            on_error: "fail" = the timestep fails; "dead_letter" = a batch for which the function fails
+                is halved, down to single rows, and the rows that fail are in `.dead_letters`. The
+                function must then treat every row by itself.
+            name: of the node.
         """
         _need_callable(function, "map_batches")
         made: Any = function if resource is None else with_resource(function, resource)
@@ -110,11 +117,15 @@ class Stream(Meeting):
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
-        """One row becomes one.
+        """Make one row of each row with a Python function.
 
-        function: (row as a NamedTuple) -> tuple in the order of schema, dict, or, where schema has
-        one column, its value. on_error: "dead_letter" = rows that it raises for, or answers what does not fit the
-        schema, are in `.dead_letters`; "fail" = the timestep fails.
+        Args:
+            function: receives a row as a NamedTuple; returns a tuple in the order of `schema`, a dict,
+                or, if `schema` has one column, its value.
+            schema: columns of the result.
+            on_error: "fail" = the timestep fails; "dead_letter" = rows for which the function raises,
+                or returns what does not fit `schema`, are in `.dead_letters`.
+            name: of the node.
         """
         _need_callable(function, "map")
         has_dead_letters("map", on_error)
@@ -130,7 +141,14 @@ class Stream(Meeting):
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
-        """One row becomes any number of rows, each as in `map`. on_error: as there; of a failing row no rows stay."""
+        """Make any number of rows of each row with a Python function.
+
+        Args:
+            function: receives a row as a NamedTuple; returns an iterable of rows, each as in `map`.
+            schema: columns of the result.
+            on_error: as in `map`; a row that fails emits none of its rows.
+            name: of the node.
+        """
         _need_callable(function, "flat_map")
         has_dead_letters("flat_map", on_error)
         columns = schema_of(schema)
@@ -138,11 +156,20 @@ class Stream(Meeting):
         return self._batches(rows, columns, name, "flat_map")
 
     def select(self, *columns: Choice, name: str | None = None, **made: str | Computed) -> Stream:
-        """Some columns: `select("auction", "price", at="dateTime", euros=rc.computed(to_euros, "price"))`.
+        """Choose, rename and compute columns.
 
-        columns: their names; "*" = all, but for those that are made; a mapping = as made, for names that are arguments
-        here. made: new name = old name, or `rc.computed`. What no column is made of is not read where the source can
-        leave it out (as Parquet files can). Raises DataflowError, UnknownColumnError.
+            stream.select("auction", "price", at="dateTime", euros=rc.computed(to_euros, "price"))
+
+        A column that nothing needs is not read, if the source can leave it out (Parquet files can).
+
+        Args:
+            columns: names of columns; "*" = all except those in `made`; a mapping = as `made`, for
+                names that are arguments of this method.
+            name: of the node.
+            made: new name = old name, or `rc.computed(...)`.
+
+        Raises:
+            DataflowError, UnknownColumnError: a column cannot be made.
         """
         return self._batches(selection(columns, made), None, name, "select")
 
@@ -153,9 +180,12 @@ class Stream(Meeting):
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
-        """Rows for which a SQL condition (Spark's) or `rc.computed` holds, or a function of a row says yes.
+        """Keep the rows for which a condition holds.
 
-        on_error: of a function of a row, as in `map`.
+        Args:
+            condition: a condition in Spark's SQL, `rc.computed(...)`, or a function of a row.
+            on_error: for a function of a row, as in `map`.
+            name: of the node.
         """
         if has_dead_letters("filter", on_error) and isinstance(condition, str | Computed):
             msg = f"filter ({caller()}): only a function of a row has dead letters; leave on_error= out"
@@ -171,16 +201,22 @@ class Stream(Meeting):
     def branch(
         self, *, otherwise: str | None = None, name: str | None = None, **conditions: Condition
     ) -> Mapping[str, Stream]:
-        """Several streams by their names: each row is in the first one whose condition holds; null does not hold.
+        """Split the stream: each row goes to the first branch whose condition holds. Null does not hold.
 
-        conditions: Spark's SQL, or a function (RecordBatch) -> one boolean per row. otherwise: names the stream of all
-        other rows; None = they are dropped. name: begins the names of the nodes. Raises DataflowError.
+        Args:
+            otherwise: name of the branch for all other rows; None = they are dropped.
+            name: prefix of the names of the nodes.
+            conditions: branch name = condition in Spark's SQL, or a function
+                (RecordBatch) -> one boolean per row.
+
+        Returns:
+            The branches by name.
         """
         made = branches(self.node, conditions, otherwise, name)
         return {each: self._then(node) for each, node in made.items()}
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
-        """Rows of all streams. Columns must be alike: names, order and types."""
+        """Merge the rows of several streams. Names, order and types of their columns must be equal."""
         for other in others:
             if not isinstance(other, Stream):
                 msg = f"union takes streams, not {type(other).__name__}"
@@ -200,11 +236,16 @@ class Stream(Meeting):
         idle: Duration | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Say which column has the rows' own time, and by how much rows may come out of its order.
+        """Declare which column holds the event time of a row, and how far rows may be out of order.
 
-        Operators that go by event time consider it to have come as far as the latest row, less `delay`.
-        delay, idle: timedelta, text ("10 seconds") or milliseconds. idle: without rows for longer, the stream does
-        not hold back others that it meets; None = it always does.
+        The watermark is the latest event time seen, less `delay`.
+
+        Args:
+            column: timestamps.
+            delay: timedelta, text ("10 seconds") or milliseconds.
+            idle: without rows for longer, the stream does not hold back the watermark of operators that
+                read others as well; None = it always does.
+            name: of the node.
         """
         what = f"event_time ({caller()})"
         silence = None if idle is None else microseconds(idle, f"{what}: idle") // 1_000
@@ -225,12 +266,19 @@ class Stream(Meeting):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Stream:
-        """Of all rows that have the same values in some columns, the first one, in the order of the stream.
+        """Emit the first row, in stream order, of all rows with the same values in some columns.
 
-        within: a row that is of before the event time of the last one that passed and this much is the same; from then
-        on another one passes. State is then bounded; rows that event time has passed by this much, and those without a
-        time, are in `.late`. None = for ever. time_column: event times; None = the one that `event_time` was given.
-        Raises UnknownColumnError, DataflowError.
+        Args:
+            columns: that are compared.
+            within: drop a row if its event time is less than `within` after the last row emitted for
+                the key; a later row is emitted. This bounds the state. Rows that the watermark has
+                passed by that much, and rows without a time, are in `.late`. None = drop all later
+                rows, for ever.
+            time_column: event times; None = as declared with `event_time`.
+            name, tasks, bins: as for `KeyedStream`.
+
+        Raises:
+            UnknownColumnError, DataflowError: a column is missing, or no event time is declared.
         """
         keyed = self.key_by(*columns)
         what = f"deduplicate ({caller()})"
@@ -246,7 +294,7 @@ class Stream(Meeting):
     def distinct(
         self, *, name: str | None = None, tasks: int | None = None, bins: int | None = None
     ) -> Stream:
-        """Every row once, for ever. Raises DataflowError where the columns are not known yet."""
+        """Emit every distinct row once, for ever. Raises DataflowError if only Spark knows the columns."""
         schema = self.schema
         if schema is None:
             msg = f"distinct ({caller()}): the columns are not known yet; use deduplicate with their names"
@@ -271,9 +319,9 @@ class Stream(Meeting):
 
     @property
     def dead_letters(self) -> Stream:
-        """Rows that this node cannot handle: `operator`, `error` and `row`, all strings. Raises DataflowError.
+        """Rows that this node cannot handle. Raises DataflowError unless it has `on_error="dead_letter"`.
 
-        operator: its name. error: what is wrong. row: the row as the text of a JSON object.
+        Columns, all strings: `operator` (its name), `error` and `row` (the row as a JSON object).
         """
         need_dead_letters(self.node)
         node = DeadLetters(
@@ -286,7 +334,7 @@ class Stream(Meeting):
         return self._then(node)
 
     def key_by(self, *columns: str) -> KeyedStream[Stream]:
-        """Give every row a key: one or several columns. Raises UnknownColumnError."""
+        """Key the rows by one or several columns. Raises UnknownColumnError."""
         what = f"key_by ({caller()})"
         if not columns or not all(isinstance(column, str) for column in columns):
             msg = f"{what}: name at least one column, as in key_by('carrier')"
@@ -308,13 +356,13 @@ class Stream(Meeting):
         lateness: Duration = 0,
         emit: Literal["on_close", "on_update"] | Every = "on_close",
     ) -> WindowedStream[Stream]:
-        """All rows by windows of event time, whatever their keys. As `KeyedStream.window`."""
+        """Put all rows into windows of event time, whatever their keys. See `KeyedStream.window`."""
         keyed = KeyedStream(node=self.node, keys=(), then=self._then)
         return keyed.window(window, time_column=time_column, lateness=lateness, emit=emit)
 
     @property
     def write(self) -> Writer:
-        """Ends the stream in a sink: `stream.write.parquet("out")`."""
+        """End the stream in a sink: `stream.write.parquet("out")`."""
         return Writer(node=self.node, session=self.session)
 
     def __repr__(self) -> str:
@@ -359,7 +407,7 @@ class Stream(Meeting):
 
 
 def dataflow_of(*ends: Flow | Stream) -> Dataflow:
-    """The whole graph behind some ends, with settled names. Raises DataflowError."""
+    """Return the graph that leads to some ends, with settled names. Raises DataflowError."""
     for end in ends:
         if isinstance(end, KeyedStream):
             msg = "a keyed stream does nothing yet: add aggregate, running_reduce or track to it"
@@ -374,7 +422,7 @@ def dataflow_of(*ends: Flow | Stream) -> Dataflow:
 
 
 def one_session(*ends: Flow | Stream) -> Any | None:
-    """The Spark session that streams were read with, or None. Raises DataflowError for two."""
+    """Return the Spark session that streams were read with, or None. Raises DataflowError for two."""
     sessions = {id(end.session): end.session for end in ends if end.session is not None}
     if len(sessions) > 1:
         msg = "streams of two Spark sessions cannot meet; read all of them with the same session"
@@ -383,7 +431,7 @@ def one_session(*ends: Flow | Stream) -> Any | None:
 
 
 def rows_themselves(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows leave as they are."""
+    """Return the rows unchanged."""
     return batch
 
 

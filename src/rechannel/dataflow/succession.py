@@ -33,10 +33,10 @@ def migration_between(
     *,
     now_ms: int | None = None,
 ) -> Migration | None:
-    """What brings state of the old logic to the new one; None when it can stay as it is.
+    """What converts state of the old logic to the new one; None if it needs no conversion.
 
     migrate: what the user said. now_ms: time of the change, Unix milliseconds: not before that of
-    any timestep of the old logic, not behind that of any of the new one.
+    any timestep of the old logic, not after that of any of the new one.
     Raises RefusedError with the reason, or DataflowError for a `migrate` that does not fit.
     """
     _check_kinds(old, new)
@@ -61,7 +61,7 @@ def migration_between(
 
 def _check_nothing_back(said: Migrate) -> None:
     if said.back is not None:
-        msg = "migrate(back=...): state stays as it is, so there is nothing to convert back; leave it out"
+        msg = "migrate(back=...): state does not change, so there is nothing to convert back; leave it out"
         raise RefusedError(msg)
 
 
@@ -163,7 +163,7 @@ class _Aggregates:
         )
 
     def _by_column(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """What was said of an aggregate that keeps one column is said of that column."""
+        """Apply what the user gave for an aggregate with one state column to that column."""
         out: dict[str, Any] = {}
         for name, value in said.items():
             mine = self._columns(self.new, self.after[name]) if name in self.after else []

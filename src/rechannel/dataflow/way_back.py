@@ -1,4 +1,4 @@
-"""What converts state back to the columns of before a change, or why nothing does.
+"""What converts state back to the columns it had before a change, or why nothing does.
 
 The change's own migration tells: a column that it carried over is carried back, one that it added is dropped. A column
 that it gave up, computed anew or stored in another type cannot be had back from what is stored, and no column starts

@@ -9,7 +9,7 @@ _FLOAT_BITS = {16: 11, 32: 24, 64: 53}
 
 
 def widens(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether every value of the old type is one of the new type, and stays as it is.
+    """Whether every value of the old type is one of the new type, unchanged.
 
     >>> widens(pa.int32(), pa.float64()), widens(pa.int64(), pa.float64())
     (True, False)

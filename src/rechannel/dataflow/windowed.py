@@ -1,4 +1,4 @@
-"""Rows of keys in windows, and what is made of them."""
+"""Streams whose rows have a key and a window, and their operators."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from rechannel.dataflow.keyed import KeyedStream
 
 Behind = TypeVar("Behind")
-"""What a stream behind an operator is to the user."""
+"""The stream that an operator returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowedStream(Generic[Behind]):
-    """A stream whose rows belong to keys and windows."""
+    """A stream whose rows have a key and a window."""
 
     keyed: KeyedStream[Behind]
     window: Windows
@@ -51,11 +51,11 @@ class WindowedStream(Generic[Behind]):
         bins: int | None = None,
         **aggregates: AggregateFunction,
     ) -> Behind:
-        """Aggregates of the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
+        """Aggregate the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
 
-        Windows of rows have `window`, their number from 0, instead of the two times.
-        Arguments as in `KeyedStream.aggregate`. Rows that come when their window is gone are in `.late` of what
-        this returns, and counted in either case.
+        Windows of rows have one column `window`, their number from 0, in place of the two times. Rows that
+        come after their window is gone are in `.late` of the stream that this returns, and counted in its progress.
+        Arguments are those of `KeyedStream.aggregate`.
         """
         made = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
         return self._aggregated(made, name, tasks, bins)
@@ -69,12 +69,15 @@ class WindowedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
-        """The rows of a key in a window as one, combined two by two: keys, `window_start`, `window_end`, other columns.
+        """Combine the rows of a key in a window into one: keys, `window_start`, `window_end`, other columns.
 
-        function: (earlier, later) -> combined, associative and commutative, over the columns that are neither keys nor
-        the event time: record batches of equal length whose rows i belong together. inverse: (combined, leaving) ->
-        what is left, exactly what `function` makes of the others; windows that overlap then cost what enters and
-        leaves them, and not all that is in them.
+        Args:
+            function: (earlier, later) -> combined, associative and commutative, over the columns that
+                are neither keys nor the event time: record batches of equal length, row i belongs to
+                row i.
+            inverse: (combined, leaving) -> remaining, exactly what `function` makes of the others. With
+                it, overlapping windows cost what enters and leaves them, not everything in them.
+            name, tasks, bins: see `KeyedStream`.
         """
         return self._aggregated(CombineSpec(function=function, inverse=inverse), name, tasks, bins)
 
@@ -109,14 +112,17 @@ class WindowedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
-        """The first `n` rows of every key in every window, shown when it is complete. As `KeyedStream.top`.
+        """Rank the rows of each key and window and keep the first `n`, emitted when the window closes.
 
-        ties: rows that are alike to the `n`th in the order are in as well.
-        ranking: as in SQL. Of rows that are alike, each has a number of its own; or all have the first one's, and the
-        next row that of its place ("rank") or the next number ("dense_rank"). `n` rows are the first `n` row numbers;
-        with `ties` all of rank `n` at most, or of dense rank `n` at most.
+        As `KeyedStream.top`. Sessions, lateness and emit="on_update" are refused.
 
-        Sessions, lateness and emit="on_update" are refused.
+        Args:
+            n, by, descending, rank: as in `KeyedStream.top`.
+            ties: include rows that are equal to the `n`th.
+            ranking: as in SQL: "row_number", "rank" (equal rows share the number of the first, and
+                numbers are skipped) or "dense_rank" (none are skipped). Without `ties`, `n` counts row
+                numbers; with them, it bounds the rank or dense rank.
+            name, tasks, bins: see `KeyedStream`.
         """
         whole = self.window.whole(f"top ({caller()})", self.terms)
         spec = TopSpec(
@@ -141,15 +147,20 @@ class WindowedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
     ) -> Behind:
-        """What a vectorised function makes of all rows of a key in a window, when it is complete.
+        """Apply a vectorised function to all rows of a key in a window, when the window closes.
 
-        function: (GroupFrame) -> rows, as a RecordBatch, polars DataFrame or dict of arrays: one per key, or, with a
-        column `_key` that has the number of each row's key, any number. What is made of a key must not depend on which
-        others share its frame. schema: columns of what it returns. Emits keys, window, these columns. Of windows that
-        overlap, each holds its rows itself; lateness and other ways of showing are refused.
+        Emits keys, window, and the columns of `schema`. In overlapping windows, each window stores its rows;
+        lateness and other values of `emit` are refused.
 
-        Sessions take both: then the function is called for a session every time that it is shown. `window_start` and
-        `window_end` are keys of the frame. All rows of a session are written again when rows come to it.
+        Sessions accept both: then the function is called whenever a session is emitted, `window_start` and
+        `window_end` are keys of the frame, and all rows of a session are written again when it receives rows.
+
+        Args:
+            function: (GroupFrame) -> rows as a RecordBatch, polars DataFrame or dict of arrays: one per
+                key, or, with a column `_key` that holds the number of each row's key, any number. The
+                result for a key must not depend on the other keys in the frame.
+            schema: columns of the result.
+            name, tasks, bins: see `KeyedStream`.
         """
         what = f"apply_batches ({caller()})"
         placed = self.window.applied(what, function, schema_of(schema), self.terms)
@@ -158,7 +169,7 @@ class WindowedStream(Generic[Behind]):
     def _operator(
         self, placed: Placed, name: str | None, tasks: int | None, bins: int | None
     ) -> Behind:
-        """The operator, after what its rows are given first."""
+        """Make the operator, downstream of the nodes that its rows need first."""
         keyed, spec = self.keyed, placed.spec
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
         node = keyed.node
@@ -185,7 +196,7 @@ def windowed(
     emit: str | Every,
     time: str,
 ) -> WindowedStream[Behind]:
-    """Rows of keys by windows, as `KeyedStream.window` says. Raises DataflowError."""
+    """Return the rows of keys by windows, as `KeyedStream.window` says. Raises DataflowError."""
     what = f"window ({caller()})"
     if not isinstance(window, Windows):
         msg = (

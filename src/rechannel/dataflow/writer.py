@@ -1,4 +1,4 @@
-"""`stream.write`: where a stream leaves."""
+"""`stream.write`: ends a stream in a sink."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Path = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Flow:
-    """A stream that ends in a sink: what a job is made of."""
+    """A stream that ends in a sink: what a job consists of."""
 
     node: Sink
     session: Any | None = None
@@ -53,7 +53,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Writer:
-    """Ends a stream in a sink. name: of the sink, in progress, metrics and messages."""
+    """Ends a stream in a sink. All sinks take `name`, for progress, metrics and messages."""
 
     node: Node
     session: Any | None = None
@@ -70,61 +70,66 @@ class Writer:
         pause_ms: int = 500,
         path: Path | None = None,
     ) -> Writer:
-        """Choose what becomes of the sink that follows where it cannot write a timestep.
+        """Choose what happens if the sink that follows cannot write a timestep.
 
-        then: "stop" ends the job (the default); "skip" puts the sink in quarantine: it owes its timesteps until it is
-        released, and delays no other; "dead_letter" writes the timestep's rows as Parquet under `path` instead.
-        attempts: at one timestep before that. pause_ms: after the first; it doubles, up to a minute.
+        Args:
+            then: "stop" ends the job (the default). "skip" puts the sink in quarantine: it owes its
+                timesteps until it is released, and delays no other sink. "dead_letter" writes the
+                timestep's rows as Parquet under `path` instead.
+            attempts: at one timestep before that; None = 1 to 8, by the kind of failure.
+            pause_ms: after the first attempt; it doubles, up to a minute.
+            path: for dead letters.
         """
         place = None if path is None else fspath(path)
         failure = OnFailure(then=then, attempts=attempts, pause_ms=pause_ms, path=place)
         return replace(self, failure=failure)
 
     def parquet(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
-        """Parquet files; a timestep appears under the path whole or not at all, exactly once."""
+        """Write Parquet files; a timestep appears under the path whole or not at all, exactly once."""
         return self.format("parquet").options(**options).save(path, name=name)
 
     def orc(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
-        """ORC files, promised as `parquet`."""
+        """Write ORC files, with the promise of `parquet`."""
         return self.format("orc").options(**options).save(path, name=name)
 
     def json(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
-        """One JSON object per line, promised as `parquet`."""
+        """Write one JSON object per line, with the promise of `parquet`."""
         return self.format("json").options(**options).save(path, name=name)
 
     def csv(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
-        """CSV files, promised as `parquet`."""
+        """Write CSV files, with the promise of `parquet`."""
         return self.format("csv").options(**options).save(path, name=name)
 
     def format(self, format: str) -> FormatWriter:  # noqa: A002 - Spark's own word
-        """Files of any format that Spark writes: `format("avro").options(...).save(path)`."""
+        """Write files of any format that Spark writes: `format("avro").options(...).save(path)`."""
         return FormatWriter(writer=self, format=format)
 
     def memory(self, table: str, *, name: str | None = None) -> Flow:
-        """A table in the driver's memory, for tests and notebooks."""
+        """Keep all rows as a table in the driver's memory, for tests and notebooks: `job.memory(table)`."""
         derived = DerivedName(f"memory-{plain(table)}")
         return self.to(MemoryOutlet(name=table), derived, name=name)
 
     def console(self, rows: int = 20, *, name: str | None = None) -> Flow:
-        """The first rows of every timestep on standard output."""
+        """Print the first rows of every timestep on standard output."""
         return self.to(ConsoleOutlet(rows=rows), FreeName(f"{self.node.name}.console"), name=name)
 
     def for_each_batch(self, function: BatchWriter, *, name: str | None = None) -> Flow:
-        """Your own function (df, timestep), at least once per timestep with the same number.
+        """Call a function (df, timestep) at least once per timestep, with the same number and rows each time.
 
-        A third argument, (df, timestep, batch), gets the `rc.sinks.Batch`: incarnation of the sink and digest of the
-        timestep, by which an outside system can tell this job from another one and from a copy of it.
+        A function with a third argument also receives the `rc.sinks.Batch`: the incarnation of the sink and
+        the digest of the timestep, by which an outside system can tell this job from another one and from a
+        copy of it.
         """
         called = function_name(function, "for-each-batch")
         derived = DerivedName(f"{self.node.name}.{called}")
         return self.to(ForEachBatchOutlet(function=function), derived, name=name)
 
     def noop(self, *, name: str | None = None) -> Flow:
-        """Make all rows and keep none: for measuring."""
+        """Compute all rows and drop them, to measure."""
         return self.to(NoopOutlet(), FreeName(f"{self.node.name}.noop"), name=name)
 
     def to(self, outlet: Outlet, derived: DerivedName, *, name: str | None = None) -> Flow:
-        """Any outlet; the derived name counts where none is given."""
+        """End in any outlet. derived: the name if none is given."""
         sink = Sink(
             name=given(name, derived),
             where=caller(),
@@ -146,17 +151,18 @@ class FormatWriter:
     column: str = "timestep"
 
     def timesteps_as(self, column: str) -> FormatWriter:
-        """Choose what readers call the timestep in place of `timestep`: directories are `<column>=<number>`."""
+        """Name the directories of timesteps `<column>=<number>` in place of `timestep=<number>`."""
         return replace(self, column=column)
 
     def options(self, **options: object) -> FormatWriter:
-        """Options of Spark's writer, added to those given before."""
+        """Add options of Spark's writer."""
         return replace(self, settings={**self.settings, **spark_options(options)})
 
     def partition_by(self, *columns: str) -> FormatWriter:
-        """Columns whose values are directories (`day=2026-01-31/`) within that of every timestep, and not in the files.
+        """Write the values of some columns as directories (`day=2026-01-31/`) within that of each timestep.
 
-        Texts, whole numbers, dates and booleans; a file per value and task, so keep values few.
+        The files do not contain them. Columns are texts, whole numbers, dates or booleans; there is a file
+        per value and task, so keep the values few.
         """
         return replace(self, partitions=columns)
 

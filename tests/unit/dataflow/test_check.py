@@ -91,7 +91,7 @@ def test_two_sinks_in_one_place(one: Any, other: Any) -> None:
 
 
 def test_a_stream_that_nobody_takes() -> None:
-    with pytest.raises(DataflowError, match=r"transform 'flights.transform-1' .* nobody takes"):
+    with pytest.raises(DataflowError, match=r"transform 'flights.transform-1' .* no sink reads"):
         check(dataflow_of(flights().transform(lambda df: df)))
 
 

@@ -277,7 +277,7 @@ def test_a_whole_spec_may_change_the_timeout():
 def test_columns_belong_to_maps():
     with pytest.raises(DataflowError, match="a filter keeps its columns"):
         with_logic(running(), "late", late, schema="a INT")
-    with pytest.raises(DataflowError, match="only maps are told their output columns"):
+    with pytest.raises(DataflowError, match="only maps take output columns"):
         with_logic(running(), "counts", {"n": count()}, schema="a INT")
     with pytest.raises(UnknownColumnError, match="there is no column 'origin'"):
         with_logic(running(), "again", same, schema="a INT")
@@ -371,7 +371,7 @@ def test_what_is_no_stream_and_what_is_no_branch():
         stream_of(old, "x")
     with pytest.raises(DataflowError, match="a branch ends in stream"):
         with_branch(old, stream_of(old, "late").key_by("carrier"))
-    with pytest.raises(DataflowError, match="nobody takes its rows"):
+    with pytest.raises(DataflowError, match="no sink reads its rows"):
         with_branch(old, stream_of(old, "late").filter("distance > 1"))
     with pytest.raises(DuplicateNameError, match="both write to out"):
         with_branch(old, stream_of(old, "late").write.parquet("out", name="again-out"))

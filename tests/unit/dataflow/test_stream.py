@@ -284,7 +284,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
         DataflowError,
         "key 'm' is map<int,int>",
     ),
-    (lambda: read().files("data/planes"), DataflowError, "format of 'data/planes'"),
+    (lambda: read().files("data/planes"), DataflowError, "name of 'data/planes'"),
     (lambda: dataflow_of(keyed()), DataflowError, "keyed stream does nothing yet"),
     (lambda: dataflow_of(flights().write), DataflowError, "no place to write to"),
     (lambda: dataflow_of(5), DataflowError, "not in int"),  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ def test_without_on_error_the_timestep_fails_and_names_the_row():
     [
         (
             lambda s: [s.map(number, PARSED, on_error="dead_letter").write.memory("o")],
-            "nobody reads the dead letters of map 'rows.map-1'",
+            "no sink reads the dead letters of map 'rows.map-1'",
         ),
         (
             lambda s: [s.map(number, PARSED).dead_letters.write.memory("o")],
@@ -355,7 +355,7 @@ def test_readers_of_dead_letters_come_and_the_last_one_stays():
     bench.feed("cx")
     assert [row[2] for row in rows_of(bench.harness, "more", 3)] == ['{"k": "c", "v": "cx"}']
     assert 3 not in bench.harness.outputs("dead")
-    with pytest.raises(DataflowError, match="nobody reads the dead letters of track 'sums'"):
+    with pytest.raises(DataflowError, match="no sink reads the dead letters of track 'sums'"):
         process.reconfigure(rc.changes.remove("more"))
 
 
