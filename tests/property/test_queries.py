@@ -110,5 +110,5 @@ NEEDED = (
 def test_no_schedule_makes_a_difference_to_a_query(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    seeds = range((60 if thorough else 3) * len(QUERIES))
+    seeds = range((60 if thorough else 2) * len(QUERIES))
     check_schedules(schedule, seeds, NEEDED, workers)
