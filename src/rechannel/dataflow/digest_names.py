@@ -7,6 +7,7 @@ here for ever; so does a class, a function or a field that is renamed.
 from __future__ import annotations
 
 from rechannel.operators.registry import FIRST_MODULES as SPECS
+from rechannel.operators.registry import FIRST_NAMES
 
 FIRST_MODULES = {
     "rechannel.kernels.columnar.concatenate": "rechannel.kernels.joined",
@@ -101,6 +102,11 @@ FIRST_MODULES = {
     "rechannel.operators.window.sliding": "rechannel.kernels.sliding",
 }
 """First name of every module that has moved, by its present name; those of specs are in `operators.registry`."""
+
+
+def first_name(kind: type) -> str:
+    """Return the name that digests use for a class."""
+    return f"{first_module(kind.__module__)}:{FIRST_NAMES.get(kind, kind.__qualname__)}"
 
 
 def first_module(module: str) -> str:

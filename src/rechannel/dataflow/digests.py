@@ -26,7 +26,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from rechannel.dataflow.digest_names import first_module
+from rechannel.dataflow.digest_names import first_module, first_name
 
 _NAMES_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _BEHAVIOUR = (
@@ -87,11 +87,6 @@ def _first_path_of(function: Any) -> str | None:
     return f"{first_module(module)}:{name}"
 
 
-def _name_of(kind: type) -> str:
-    """Name of the class of a value."""
-    return f"{first_module(kind.__module__)}:{kind.__qualname__}"
-
-
 class _Reader:
     def __init__(self) -> None:
         self.complete = True
@@ -145,7 +140,7 @@ class _Reader:
     def _value(self, value: Any) -> Form | None:
         """Data that is no container of other values."""
         kind = type(value)
-        name = _name_of(kind)
+        name = first_name(kind)
         if isinstance(value, pa.Schema):
             return ("schema", *(f"{f.name} {f.type} {f.nullable}" for f in value))
         if isinstance(value, np.ndarray) and value.dtype != object:
@@ -159,7 +154,7 @@ class _Reader:
 
     def _instance(self, value: Any) -> Form:
         kind = type(value)
-        name = _name_of(kind)
+        name = first_name(kind)
         if isinstance(value, Digested):
             named, members = value.digested()
             return (named, *((each, self.form(member)) for each, member in members.items()))

@@ -7,18 +7,18 @@ passed them, called `<name>.order`, and downstream of it one that follows the or
 from __future__ import annotations
 
 from rechannel.dataflow.graph import Node, Stateful
-from rechannel.operators.ordered.event_time_sort_spec import ArrangeSpec
+from rechannel.operators.ordered.event_time_sort_spec import EventTimeSortSpec
 
 ORDER = ".order"
 """Ends the name of the operator that holds rows."""
 
 
-def arranged(on: str, name: str) -> tuple[ArrangeSpec, str]:
+def arranged(on: str, name: str) -> tuple[EventTimeSortSpec, str]:
     """The operator that sorts rows by event time before one that goes by their order, and its name.
 
     name: of the operator that goes by the order.
     """
-    return ArrangeSpec(on=on), f"{name}{ORDER}"
+    return EventTimeSortSpec(on=on), f"{name}{ORDER}"
 
 
 def judge_of(node: Node) -> Node:

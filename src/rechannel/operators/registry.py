@@ -13,7 +13,7 @@ from rechannel.operators.join.asof_spec import AsofSpec
 from rechannel.operators.join.cogroup_spec import CogroupSpec
 from rechannel.operators.join.lookup_spec import LookupSpec
 from rechannel.operators.join.spec import JoinSpec
-from rechannel.operators.ordered.event_time_sort_spec import ArrangeSpec
+from rechannel.operators.ordered.event_time_sort_spec import EventTimeSortSpec
 from rechannel.operators.ordered.running_spec import RunningSpec
 from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
@@ -35,7 +35,9 @@ class Registered:
     page: str
     """Page of `docs/` that explains it."""
     first_module: str | None = None
-    """Where the spec was when journals first had digests of it; None = where it is."""
+    """Module of the spec when journals first had digests of it; None = the present one."""
+    first_name: str | None = None
+    """Name of the spec at that time; None = the present one."""
 
     @property
     def family(self) -> str:
@@ -60,7 +62,13 @@ OPERATORS = (
     Registered(LookupSpec, "lookup", "joins.md", "rechannel.dataflow.lookups"),
     Registered(TopSpec, "top", "operators.md", "rechannel.dataflow.tops"),
     Registered(RunningSpec, "running", "rows-in-order.md", "rechannel.dataflow.runnings"),
-    Registered(ArrangeSpec, "running", "rows-in-order.md", "rechannel.dataflow.runnings"),
+    Registered(
+        EventTimeSortSpec,
+        "running",
+        "rows-in-order.md",
+        "rechannel.dataflow.runnings",
+        "ArrangeSpec",
+    ),
 )
 """Every operator that a dataflow can have."""
 
@@ -68,3 +76,8 @@ FIRST_MODULES: Mapping[str, str] = {
     each.spec.__module__: each.first_module for each in OPERATORS if each.first_module is not None
 }
 """First name of every module of specs that has moved, by its present name."""
+
+FIRST_NAMES: Mapping[type, str] = {
+    each.spec: each.first_name for each in OPERATORS if each.first_name is not None
+}
+"""First name of every spec that has been renamed."""

@@ -15,7 +15,7 @@ from rechannel.operators.spec import OperatorSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrangeSpec(OperatorSpec):
+class EventTimeSortSpec(OperatorSpec):
     """Rows of a key, emitted in the order of event time. See `event_time_sort`."""
 
     on: str
