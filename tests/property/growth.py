@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable
 
 from rechannel.engine.journal.state import JournalState
-from rechannel.state.keys import JOURNAL, OUTBOX, SEGMENTS, SNAPSHOTS, timestep_of
+from rechannel.state.keys import JOURNAL, SEGMENTS, SINK_BUFFERS, SNAPSHOTS, timestep_of
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.store import Store
 
@@ -67,7 +67,7 @@ def check_runs(name: str, manifest: Manifest, keys: int, tasks: int, most: int) 
 def check_files(store: Store, state: JournalState) -> None:
     """After a sweep that nothing overtakes: files of kept versions, nothing else up to the latest commit."""
     named = set[str]().union(*(version.files() for version in state.versions.values()))
-    there = {*store.list(SEGMENTS), *store.list(OUTBOX)}
+    there = {*store.list(SEGMENTS), *store.list(SINK_BUFFERS)}
     last = state.last_committed or 0
     ahead = {key for key in there if (timestep_of(key) or 0) > last}
     assert there <= named | ahead, f"nobody names {sorted(there - named - ahead)[:5]}"

@@ -51,7 +51,7 @@ from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
-from rechannel.state.keys import OUTBOX, SEGMENTS
+from rechannel.state.keys import SEGMENTS, SINK_BUFFERS
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
 from tests.property import twins
@@ -414,7 +414,7 @@ def check_files(harness: Harness) -> None:
     assert not state.open_intents
     assert not state.unpublished
     named = set().union(*(version.files() for version in state.versions.values()))
-    there = {*harness.store.list(SEGMENTS), *harness.store.list(OUTBOX)}
+    there = {*harness.store.list(SEGMENTS), *harness.store.list(SINK_BUFFERS)}
     assert there == named
 
 

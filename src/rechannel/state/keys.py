@@ -23,7 +23,7 @@ HEAD = "head.json"
 JOURNAL = "journal/"
 SNAPSHOTS = "snapshots/"
 SEGMENTS = "segments/"
-OUTBOX = "outbox/"
+SINK_BUFFERS = "outbox/"
 RECONFIGURATIONS = "reconfigurations/"
 
 _RECORD = ".json"
@@ -69,14 +69,14 @@ def segments_of(operator: str) -> str:
     return f"{SEGMENTS}{_encoded(operator)}/"
 
 
-def outbox_key(*, operator: str, timestep: int, task: int, attempt: str) -> str:
+def sink_buffer_key(*, operator: str, timestep: int, task: int, attempt: str) -> str:
     """Return the key of the sink buffer that one attempt of one task writes in one timestep."""
-    return _table_key(OUTBOX, operator, timestep, task, attempt)
+    return _table_key(SINK_BUFFERS, operator, timestep, task, attempt)
 
 
 def timestep_of(key: str) -> int | None:
     """Return the timestep in which a segment or sink buffer was written; None for any other key."""
-    if not key.startswith((SEGMENTS, OUTBOX)):
+    if not key.startswith((SEGMENTS, SINK_BUFFERS)):
         return None
     digits = key.rpartition("/")[2].partition("-")[0]
     return int(digits) if digits.isdecimal() else None

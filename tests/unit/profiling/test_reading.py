@@ -9,7 +9,6 @@ import rechannel as rc
 from rechannel.cli.app import execute
 from rechannel.errors import TraceError
 from rechannel.profiling.files.table import write_trace
-from rechannel.profiling.model.batches import StreamBatch, batch_windows
 from tests.unit.profiling.logs import START, info, line, metrics, stage_info, task_end
 from tests.unit.profiling.model.test_findings import rounds
 
@@ -123,15 +122,3 @@ def test_the_command_takes_the_same(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["windows"]) == 10
     assert execute(["profile", file, "--window", "soon"]) == 2
     assert "--window must be a number of seconds or 'batch', not 'soon'" in capsys.readouterr().err
-
-
-def test_batches_told_in_whole_milliseconds_are_not_lost_at_the_borders():
-    batches = [
-        StreamBatch("q", 1, 10, 20),
-        StreamBatch("q", 2, 20, 31),
-        StreamBatch("q", 3, 31, 40),
-    ]
-    # The trace begins behind the first one's millisecond, and ends before the second one's.
-    kept, spans = batch_windows(batches, 10 * MS + 400_000, 30 * MS + 600_000)
-    assert [batch.number for batch in kept] == [1, 2]
-    assert spans == [(10 * MS + 400_000, 20 * MS), (20 * MS, 30 * MS + 600_000)]

@@ -8,8 +8,8 @@ from rechannel.state.keys import (
     check_key,
     entry_key,
     number_of,
-    outbox_key,
     segment_key,
+    sink_buffer_key,
     snapshot_key,
     timestep_of,
 )
@@ -28,7 +28,7 @@ def test_numbers_are_padded_and_found_again():
 def test_any_name_makes_a_legal_key_that_knows_its_timestep(operator, timestep, task, attempt):
     operator = operator.encode("utf-8", "replace").decode()
     attempt = attempt.encode("utf-8", "replace").decode()
-    for key_of, room in [(segment_key, "segments"), (outbox_key, "outbox")]:
+    for key_of, room in [(segment_key, "segments"), (sink_buffer_key, "outbox")]:
         key = key_of(operator=operator, timestep=timestep, task=task, attempt=attempt)
         assert check_key(key) == key
         assert key.split("/")[0] == room

@@ -24,9 +24,9 @@ from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.errors import DamagedStateError, MissingFileError
 from rechannel.state.keys import (
     JOURNAL,
-    OUTBOX,
     RECONFIGURATIONS,
     SEGMENTS,
+    SINK_BUFFERS,
     SNAPSHOTS,
     number_of,
     timestep_of,
@@ -80,7 +80,7 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
     _read_all(store, "sources", store.list(SOURCES), _check_record, findings, tell)
     _read_all(store, "reconfigurations", store.list(RECONFIGURATIONS), check_record, findings, tell)
     state = _state(store, findings)
-    present = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    present = [*store.list(SEGMENTS), *store.list(SINK_BUFFERS)]
     latest = max((t for key in present if (t := timestep_of(key)) is not None), default=None)
     seen = Evidence(state=state, head=head, lease=lease, held=lease is not None, latest=latest)
     for finding in lost_end(seen):
@@ -93,7 +93,7 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
         findings.unreferenced = len(set(unreferenced(state, present)) - named)
     for kind, prefix, check in (
         ("segments", SEGMENTS, partial(_check_segment, _digests(state))),
-        ("outbox", OUTBOX, _check_outbox),
+        ("outbox", SINK_BUFFERS, _check_outbox),
     ):
         keys = iter(sorted(key for key in named if key.startswith(prefix)))
         _read_all(store, kind, keys, check, findings, tell)
@@ -126,7 +126,7 @@ def _numbered(store: Store, prefix: str) -> Iterator[str]:
 
 def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
     """Whether damage counts: a job that runs may have deleted the file in the meantime."""
-    if not key.startswith((SEGMENTS, OUTBOX)):
+    if not key.startswith((SEGMENTS, SINK_BUFFERS)):
         return not isinstance(error, MissingFileError)
     try:
         return key in needed(read_only(store))

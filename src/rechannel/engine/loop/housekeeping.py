@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rechannel.engine.journal.log import OWED_PER_COMMIT, Journal
 from rechannel.engine.journal.state import JournalState, unreferenced
-from rechannel.state.keys import OUTBOX, SEGMENTS, segments_of, timestep_of
+from rechannel.state.keys import SEGMENTS, SINK_BUFFERS, segments_of, timestep_of
 from rechannel.state.store import Store
 from rechannel.telemetry.troubles import Trouble, unheard
 
@@ -108,7 +108,7 @@ def sweep(
     any more. Sinks are asked last: what they have not been given by then is of a version that the
     state keeps.
     """
-    keys = [*store.list(SEGMENTS), *store.list(OUTBOX)]
+    keys = [*store.list(SEGMENTS), *store.list(SINK_BUFFERS)]
     ahead = tuple(segments_of(operator) for operator in filling())
     now = state()
     waiting = _unpublished(now.unpublished) | held()
@@ -125,7 +125,7 @@ def sweep(
 
 def _still_read(key: str, since: int | None) -> bool:
     """Whether it is an outbox file of such a timestep or a later one; sinks read no segments."""
-    timestep = timestep_of(key) if key.startswith(OUTBOX) else None
+    timestep = timestep_of(key) if key.startswith(SINK_BUFFERS) else None
     return since is not None and timestep is not None and timestep >= since
 
 

@@ -14,9 +14,9 @@ from rechannel.engine.reconfigure.history import damaged_records
 from rechannel.errors import DamagedStateError, MissingFileError
 from rechannel.state.keys import (
     JOURNAL,
-    OUTBOX,
     RECONFIGURATIONS,
     SEGMENTS,
+    SINK_BUFFERS,
     SNAPSHOTS,
     number_of,
     timestep_of,
@@ -70,7 +70,7 @@ def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int |
         state = read_only(store)
     except DamagedStateError as error:
         problem = str(error)
-    present = {*store.list(SEGMENTS), *store.list(OUTBOX)}
+    present = {*store.list(SEGMENTS), *store.list(SINK_BUFFERS)}
     return Evidence(
         state=state,
         problem=problem,

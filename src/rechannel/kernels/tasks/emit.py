@@ -22,7 +22,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
-from rechannel.state.keys import outbox_key
+from rechannel.state.keys import sink_buffer_key
 from rechannel.state.segments.rows_file import write_rows
 from rechannel.state.store import Store
 
@@ -132,7 +132,7 @@ class Emitter:
             kept = {
                 node: write_sink_buffer(
                     self.program.store,
-                    outbox_key(
+                    sink_buffer_key(
                         operator=node,
                         timestep=self.step.timestep,
                         task=self.task,

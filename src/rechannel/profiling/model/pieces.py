@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.model.buffers import ragged
 from rechannel.profiling.model.timeline import Timeline, timeline
 from rechannel.profiling.model.trace import Names, Times, Trace
 from rechannel.profiling.model.window_graph import WindowGraph, window_graph
@@ -175,8 +176,7 @@ class _Cut:
         one = np.clip(np.searchsorted(edges, start[met], side="right") - 1, 0, windows - 1)
         last = np.clip(np.searchsorted(edges, end[met], side="right") - 1, 0, windows - 1)
         count = last - one + 1
-        # The windows of an interval follow each other: one, one + 1, ..., last.
-        window = np.repeat(one - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        window = ragged(one, count)
         order = np.argsort(window, kind="stable")
         return cls(
             places=np.repeat(met, count)[order],

@@ -26,7 +26,7 @@ from rechannel.model.bytimestep import PIECE
 from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state.keys import outbox_key, segment_key
+from rechannel.state.keys import segment_key, sink_buffer_key
 from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.state.sealed import seal
 
@@ -286,7 +286,7 @@ def test_unreferenced_files_are_those_nobody_can_name():
         return segment_key(operator="counts", timestep=timestep, task=0, attempt=attempt)
 
     def out(timestep: int) -> str:
-        return outbox_key(operator="counts", timestep=timestep, task=0, attempt="0")
+        return sink_buffer_key(operator="counts", timestep=timestep, task=0, attempt="0")
 
     merged = Edit(retire=(((1, 2), Intervals.everything()),), add=(run(3),))
     state = told(OPENED, first())

@@ -9,7 +9,7 @@ from rechannel.engine.journal.state import JournalState, Version
 from rechannel.engine.loop.housekeeping import HOUSEKEEPING, Housekeeper, sweep
 from rechannel.errors import StorageError
 from rechannel.model.hashspace import Intervals
-from rechannel.state.keys import outbox_key, segment_key
+from rechannel.state.keys import segment_key, sink_buffer_key
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.troubles import Troubles
@@ -20,7 +20,7 @@ def segment(timestep: int, attempt: str = "a") -> str:
 
 
 def outbox(timestep: int, attempt: str = "a") -> str:
-    return outbox_key(operator="op", timestep=timestep, task=0, attempt=attempt)
+    return sink_buffer_key(operator="op", timestep=timestep, task=0, attempt=attempt)
 
 
 def version(*segments: str, outboxes: tuple[str, ...] = ()) -> Version:

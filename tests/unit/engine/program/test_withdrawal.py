@@ -18,7 +18,7 @@ from rechannel.errors import FencedError, RefusedError, UserFunctionError
 from rechannel.job import InProcess, Job
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
-from rechannel.state.keys import OUTBOX, SEGMENTS
+from rechannel.state.keys import SEGMENTS, SINK_BUFFERS
 from rechannel.testing import Harness, MemoryStore, script
 
 ROWS = 40
@@ -119,7 +119,7 @@ def test_the_driver_that_still_runs_it_is_fenced_and_its_files_are_swept():
     while not any(True for _ in store.list(SEGMENTS)):
         asleep.step()
     assert sleeper.journal_state().last_committed is None
-    theirs = {*store.list(SEGMENTS), *store.list(OUTBOX)}
+    theirs = {*store.list(SEGMENTS), *store.list(SINK_BUFFERS)}
     harness = bench(5, store)
     process = harness.start(replan=True)
     with pytest.raises(FencedError):
@@ -127,7 +127,7 @@ def test_the_driver_that_still_runs_it_is_fenced_and_its_files_are_swept():
     process.run()
     assert totals(harness) == RIGHT
     process.sweep()
-    assert theirs.isdisjoint({*store.list(SEGMENTS), *store.list(OUTBOX)})
+    assert theirs.isdisjoint({*store.list(SEGMENTS), *store.list(SINK_BUFFERS)})
 
 
 def test_the_first_timesteps_begin_anew_with_the_settings_of_the_next_driver():

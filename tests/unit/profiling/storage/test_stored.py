@@ -3,22 +3,15 @@
 from random import Random
 
 import numpy as np
-import polars as pl
 import pytest
 
-from rechannel.profiling.model import summaries
 from rechannel.profiling.model.findings import findings
 from rechannel.profiling.model.gains import with_gains
 from rechannel.profiling.model.pieces import Pieces, windows_of
-from rechannel.profiling.model.summaries import CellsInMemory, profiled
-from rechannel.profiling.spark.cores import ExecutorCores
+from rechannel.profiling.model.summaries import profiled
 from rechannel.profiling.spark.log import SparkLog
-from rechannel.profiling.spark.rows import TASK_ROW
 from rechannel.profiling.spark.trace import spark_trace
-from rechannel.profiling.storage import blocks
-from rechannel.profiling.storage.blocks import RowBlocks
-from rechannel.profiling.storage.cells import SpilledCells
-from rechannel.profiling.storage.stored import ACTIVITY, StoredTrace, activity_blocks
+from rechannel.profiling.storage.stored import ACTIVITY, StoredTrace
 from tests.unit.profiling import logs
 from tests.unit.profiling.model.test_participation import random_trace
 
@@ -149,61 +142,3 @@ def test_an_event_log_in_pieces(monkeypatch):
     same(known(whole), known(profiled(pieces)))
     assert whole.known == len(windows)
     assert known(whole)["critical"].sum() == pytest.approx(len(windows), abs=1e-9 * len(windows))
-
-
-def test_blocks_in_a_file_have_the_rows_that_were_added(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 10)
-    rng = Random(3)
-    times = [(at, at + rng.randint(0, 30)) for at in range(95)]
-    held, laid = activity_blocks(), RowBlocks(ACTIVITY, "start", "end", held=500)
-    for one in (held, laid):
-        for at in range(0, 95, 7):
-            one.add(rows_of(*times[at : at + 7]))
-    assert laid.spilled
-    assert not held.spilled
-    assert len(held) == len(laid) == 95
-    for start, end in ((0, 200), (17, 17), (40, 60), (130, 140)):
-        expected = [t for t in times if t[1] >= start and t[0] <= end]
-        for one in (held, laid):
-            found = one.meeting(start, end)
-            assert (
-                list(zip(found["start"].tolist(), found["end"].tolist(), strict=True)) == expected
-            )
-    assert laid.span == (0, max(end for _, end in times))
-
-
-def test_cells_in_files_are_the_same():
-    frames = [
-        pl.DataFrame(
-            {
-                name: [window] if kind.is_numeric() else [False]
-                for name, kind in summaries.CELLS.items()
-            },
-            schema=summaries.CELLS,
-        )
-        for window in range(10)
-    ]
-    held, laid = CellsInMemory(), SpilledCells(most=3)
-    for frame in frames:
-        held.add(frame)
-        laid.add(frame)
-    assert laid.files == 2
-    assert held.frame().sort("window").collect().equals(laid.frame().sort("window").collect())
-
-
-def test_a_task_takes_the_core_of_its_number_or_the_one_that_was_freed_last():
-    cores = ExecutorCores(np.array([2]))
-    rows = np.zeros(6, dtype=TASK_ROW)
-    rows["index"] = [1, 0, 3, 4, 5, 6]
-    rows["arrive"] = [0, 1, 10, 20, 20, 21]
-    rows["steps"][:, 0] = [10, 8, 30, 30, 30, 30]
-    cores.place(rows)
-    # 3 finds both free and has an odd number; 5 finds its own busy, and so is the other one then: it gets one more.
-    assert rows["core"].tolist() == [1, 0, 1, 0, 2, 3]
-    assert cores.crowded == 2
-    assert cores.used.tolist() == [4]
-    # 1 finds its own free, 3 does not, but 0 is; for 5 there are only others, of which 3 was freed last.
-    later = np.zeros(3, dtype=TASK_ROW)
-    later["index"], later["arrive"], later["steps"][:, 0] = [1, 3, 5], [45, 60, 61], [100, 9, 1]
-    cores.place(later)
-    assert later["core"].tolist() == [1, 0, 3]
