@@ -11,6 +11,10 @@ import pytest
 
 from rechannel import assembly
 from rechannel.engine.journal import state
+from rechannel.engine.loop.core import step as loop
+from rechannel.engine.loop.core.messages import StateRead
+from rechannel.engine.loop.core.retrying import Outcome
+from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.heartbeat import Heartbeat
 from rechannel.engine.publish import lane, publisher
@@ -96,6 +100,16 @@ def oldest_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(coordination, "_forgotten", forgotten)
 
 
+def retried_on_its_own_traces(patch: pytest.MonkeyPatch) -> None:
+    """A timestep that runs again goes on from the state that its first try left."""
+
+    def kept(state: LoopState, event: StateRead) -> Outcome:
+        del event
+        return state.follow(state.plan, state.operators.manifests, state.operators.times), ()
+
+    patch.setitem(loop._STEPS, StateRead, kept)
+
+
 BROKEN: dict[str, Break] = {
     made.__name__: made
     for made in (
@@ -107,6 +121,7 @@ BROKEN: dict[str, Break] = {
         any_clock,
         letters_beside_rows,
         oldest_forgotten,
+        retried_on_its_own_traces,
     )
 }
 

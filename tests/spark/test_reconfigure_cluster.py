@@ -35,7 +35,7 @@ def executors(cluster, count):
 
 def places(job, operator):
     """Executor of every task, as the runner puts them."""
-    return job._driver._runner.placing.places.get(operator, {})
+    return job._parts.runner.placing.places.get(operator, {})
 
 
 def travel(place, master):
