@@ -58,17 +58,16 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """State and output as of one committed timestep.
-
-    manifests: live state, by operator. outbox: keys of the output files of this timestep, by
-    operator. now_ms: time of the timestep, Unix milliseconds: timeouts are seen as of then. times:
-    event time of the operators that go by it.
-    """
+    """State and output as of one committed timestep."""
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
+    """Live state, by operator."""
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys of the files of sink buffers of this timestep, by operator."""
     now_ms: int = 0
+    """Time of the timestep, Unix milliseconds; timeouts compare with it."""
     times: Mapping[str, Times] = field(default_factory=dict)
+    """Event time by operator, of those that go by it."""
 
     def __post_init__(self) -> None:
         """Freeze the mappings."""
@@ -77,47 +76,52 @@ class Version:
         object.__setattr__(self, "outbox", _frozen(self.outbox))
 
     def clock(self, operator: str) -> Clock:
-        """The times by which an operator's state is seen."""
+        """Return the times by which an operator's state is read."""
         times = self.times.get(operator, Times())
         return Clock(now_ms=self.now_ms, before=times.watermark, watermark=times.watermark)
 
     def files(self) -> set[str]:
-        """Keys of all segments and outbox files of this version."""
+        """Return the keys of all segments and sink buffer files of this version."""
         segments = set[str]().union(*(m.segments() for m in self.manifests.values()))
         return segments.union(*self.outbox.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """Everything needed to go on after entry `number`.
-
-    number: of the latest entry, 0 when there is none. epoch, driver: who wrote it. closed: whether
-    that driver ended of its own will. last_committed: latest committed timestep. versions: by
-    timestep. offsets: where each source goes on. open_intents: intended and not committed, in
-    order. attempts: how many drivers have run the oldest of these, the present one with them.
-    configurations: (timestep, what holds from it on), ascending. unpublished: staged results
-    by timestep and sink. notes: latest body by kind. keep_versions: how many versions stay.
-    coordination: the reconfigurations that were asked for. digests: of intents (`Intent.digest`), by
-    timestep: of those that are open, unpublished or kept as versions. openings: ids of the latest drivers,
-    the last one that of `epoch`.
-    """
+    """Everything needed to continue after entry `number`."""
 
     number: int = 0
+    """Number of the latest entry; 0 if there is none."""
     epoch: int = 0
+    """Epoch of the latest driver."""
     driver: Opened | None = None
+    """The latest driver."""
     closed: bool = False
+    """Whether that driver closed the journal itself."""
     last_committed: int | None = None
+    """Latest committed timestep."""
     versions: Mapping[int, Version] = field(default_factory=dict)
+    """By timestep."""
     offsets: Mapping[str, Json] = field(default_factory=dict)
+    """Where each source continues."""
     open_intents: tuple[Intent, ...] = ()
+    """Intended timesteps that are not committed, in order."""
     attempts: int = 0
+    """How many drivers have run the oldest of these, the present one included."""
     configurations: tuple[tuple[int, Configuration], ...] = ()
+    """(timestep, the configuration that holds from it on), ascending."""
     unpublished: Mapping[int, Mapping[str, Json]] = field(default_factory=dict)
+    """Staged results by timestep and sink."""
     notes: Mapping[str, Json] = field(default_factory=dict)
+    """Latest body by kind."""
     keep_versions: int = 1
+    """How many versions stay."""
     coordination: Coordination = field(default_factory=Coordination)
+    """The reconfigurations."""
     digests: Mapping[int, str] = field(default_factory=dict)
+    """Digests of intents (`Intent.digest`) of timesteps that are open, unpublished or kept as versions."""
     openings: tuple[str, ...] = ()
+    """Ids of the latest drivers; the last one is that of `epoch`."""
 
     def __post_init__(self) -> None:
         """Freeze the mappings, drop versions beyond the bound and configurations before them."""
@@ -142,7 +146,7 @@ class JournalState:
     def _without_digests(
         self, digests: ByTimestep[str], timesteps: Iterable[int]
     ) -> ByTimestep[str]:
-        """The digests when some timesteps are open or versions no more: they stay where something is unpublished."""
+        """Return the digests after timesteps ended or their versions went; those of unpublished timesteps stay."""
         for timestep in timesteps:
             if timestep not in self.unpublished:
                 digests = digests.without(timestep)
@@ -179,17 +183,17 @@ class JournalState:
         return Version() if self.last_committed is None else self.versions[self.last_committed]
 
     def digest(self, timestep: int) -> str:
-        """The digest of the intent of a timestep that is open, unpublished or kept; "" where it is not known."""
+        """Return the digest of the intent of a timestep that is open, unpublished or kept; "" if unknown."""
         return self.digests.get(timestep, "")
 
     @property
     def drivers(self) -> Mapping[int, str]:
-        """Ids of the latest drivers by epoch, as far as they are remembered."""
+        """Ids of the latest drivers, by epoch."""
         first = self.epoch - len(self.openings) + 1
         return {epoch: id for epoch, id in enumerate(self.openings, first) if id}  # noqa: A001
 
     def configuration_at(self, timestep: int) -> Configuration:
-        """What holds at a timestep. Raises NotReadyError when the journal does not say."""
+        """Return the configuration of a timestep. Raises NotReadyError if the journal has none for it."""
         for since, configuration in reversed(self.configurations):
             if since <= timestep:
                 return configuration
@@ -197,7 +201,7 @@ class JournalState:
         raise NotReadyError(msg)
 
     def apply(self, entry: Entry) -> JournalState:
-        """The state after one more entry. Raises ValueError when the rules do not allow it."""
+        """Return the state after one more entry. Raises ValueError if the rules do not allow it."""
         opening = isinstance(entry.body, Opened)
         if entry.number != self.next_number:
             msg = f"entry {entry.number} does not follow entry {self.number}"
@@ -213,7 +217,7 @@ class JournalState:
 
 
 def needed(state: JournalState) -> set[str]:
-    """Segments and outbox files that some kept version or unpublished output needs."""
+    """Return the segments and sink buffer files that a kept version or unpublished output needs."""
     kept = set[str]().union(*(version.files() for version in state.versions.values()))
     staged = (what for sinks in state.unpublished.values() for what in sinks.values())
     outboxes = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
@@ -221,9 +225,9 @@ def needed(state: JournalState) -> set[str]:
 
 
 def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
-    """Segment and outbox keys that no kept version names and no open timestep may still name.
+    """Return the keys of segments and sink buffers that no kept version names, and no open timestep can name.
 
-    Files of timesteps behind the latest commit may belong to attempts under way: they stay.
+    Files of timesteps after the latest commit may belong to running attempts: they stay.
     """
     if state.last_committed is None:
         return []
@@ -239,7 +243,7 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
 
 def _opened(state: JournalState, body: Opened) -> JournalState:
     attempts = state.attempts + 1 if state.open_intents else 0
-    # A journal from before there were ids remembers openings from the first one with an id on.
+    # Early journals have no ids: openings are remembered from the first one with an id on.
     openings = (*state.openings, body.id)[-_OPENINGS:] if body.id or state.openings else ()
     return replace(
         state,
@@ -252,7 +256,7 @@ def _opened(state: JournalState, body: Opened) -> JournalState:
 
 
 def _closed(state: JournalState, _: Closed) -> JournalState:
-    # A driver that ends of its own will has not failed at what is open.
+    # A driver that closes the journal itself has not failed at its open timesteps.
     return replace(state, closed=True, attempts=max(0, state.attempts - 1))
 
 
