@@ -2,9 +2,9 @@
 
 RechannelError
 ├── DataflowError            the program is wrong: change it, nothing has run
-│   ├── DuplicateNameError       two nodes or sinks carry one name
-│   ├── UnknownColumnError       a column is named that the stream does not have
-│   ├── UnknownOperatorError     an operator is named that the dataflow does not have
+│   ├── DuplicateNameError       two nodes or sinks have one name
+│   ├── UnknownColumnError       the stream has no column of this name
+│   ├── UnknownOperatorError     the dataflow has no operator of this name
 │   ├── SerialisationError       a function cannot be sent to workers
 │   └── NonDeterministicError    a transform would give another result when replayed
 ├── SetUpError               the machine or the session cannot do it: install or set something
@@ -13,21 +13,21 @@ RechannelError
 ├── RefusedError             the request is understood and refused: change the request
 │   ├── StateInUseError          another driver runs on this state directory
 │   ├── OtherDataflowError       the state directory belongs to another dataflow
-│   ├── OldProgramError          the program text of before a change that was made while it ran
-│   ├── OtherHistoryError        a path shows what another copy of the state directory published
+│   ├── OldProgramError          the program text from before a live change
+│   ├── OtherHistoryError        a path holds what another copy of the state directory published
 │   └── NewerFormatError         written by a newer version of Rechannel
 ├── FencedError              lost race: another driver took over; this one must stop
-├── NotReadyError            not yet: ask again later
-│   └── NoAnswerError            the driver did not answer in time: ask how it stands, then again
-├── DamagedStateError        stored bytes are not what was written: stop, restore, never guess
+├── NotReadyError            not yet possible: ask again later
+│   └── NoAnswerError            the driver did not answer in time: check its status, then ask again
+├── DamagedStateError        stored bytes differ from what was written: stop, restore, never guess
 │   └── MissingFileError         a file that the journal names is gone
-├── SourceError              the input is not what was promised
+├── SourceError              the input differs from what was declared
 │   ├── SchemaDriftError         a file or partition has another schema than the stream
-│   └── TraceError               a trace or event log is not one, or says what cannot be
-├── StorageError             the store did not do it (disk full, no connection): it is tried again
-│   └── NotPermittedError        no permission, or read-only: correct that, start again
+│   └── TraceError               not a trace or event log, or one that contradicts itself
+├── StorageError             the store failed (disk full, no connection): retried automatically
+│   └── NotPermittedError        no permission, or read-only: correct that and start again
 └── TimestepError            a timestep failed; nothing of it was committed
-    ├── ClusterError             executors, hosts or shuffles were lost: it runs again by itself
+    ├── ClusterError             executors, hosts or shuffles were lost: retried automatically
     ├── KeyTooLargeError         one key has more rows in a timestep than a task can take
     └── UserFunctionError        the user's own function raised: its traceback is shown
 """
@@ -81,11 +81,11 @@ class DuplicateNameError(DataflowError):
 
 
 class UnknownColumnError(DataflowError):
-    """A column is named that the stream does not have."""
+    """The stream has no column of this name."""
 
 
 class UnknownOperatorError(DataflowError):
-    """An operator is named that the dataflow does not have."""
+    """The dataflow has no operator of this name."""
 
 
 class SerialisationError(DataflowError):
@@ -121,11 +121,11 @@ class OtherDataflowError(RefusedError):
 
 
 class OldProgramError(RefusedError):
-    """The program is that of before a live change; the message says what has changed since."""
+    """The program text is from before a live change; the message says what has changed since."""
 
 
 class OtherHistoryError(RefusedError):
-    """A path shows other rows than this state directory committed; nothing may be written in their place."""
+    """A path holds other rows than this state directory committed, and they must not be overwritten."""
 
 
 class NewerFormatError(RefusedError):
@@ -153,7 +153,7 @@ class MissingFileError(DamagedStateError):
 
 
 class SourceError(RechannelError):
-    """A source does not deliver what it promised."""
+    """The input differs from what the source declared."""
 
 
 class SchemaDriftError(SourceError):
@@ -161,11 +161,11 @@ class SchemaDriftError(SourceError):
 
 
 class TraceError(SourceError):
-    """A trace or an event log is not one, or says what cannot be."""
+    """A file is not a trace or event log, or it contradicts itself."""
 
 
 class StorageError(RechannelError):
-    """The store could not read or write: disk full, no connection. It may pass."""
+    """The store could not read or write: disk full, no connection. A retry may succeed."""
 
 
 class NotPermittedError(StorageError):
@@ -177,25 +177,24 @@ class TimestepError(RechannelError):
 
 
 class ClusterError(TimestepError):
-    """A timestep failed because of what the cluster lost; the driver runs it again."""
+    """A timestep failed because the cluster lost something; the driver retries it."""
 
 
 class KeyTooLargeError(TimestepError):
-    """The rows of one key in one timestep are more than a task can take; operator, key and rows are named."""
+    """The rows of one key in one timestep are too many for a task; the message names operator and key."""
 
 
 class UserFunctionError(TimestepError):
-    """A function of the user raised; operator, timestep and the user's traceback are shown.
-
-    raised: whether its cause is what the function raised. blames_rows: whether it may be the fault of the rows given.
-    """
+    """A function of the user raised; operator, timestep and the user's traceback are shown."""
 
     raised: bool = False
+    """Whether its cause is what the function raised."""
     blames_rows: bool = True
+    """Whether the rows given to the function may be at fault."""
 
 
 def as_rechannel_error(error: BaseException) -> BaseException:
-    """An error of this library as it is; anything else as a TimestepError that says where it came from."""
+    """Return an error of this library unchanged; wrap any other in a TimestepError that says where it came from."""
     if isinstance(error, RechannelError | KeyboardInterrupt | SystemExit):
         return error
     made = TimestepError(f"the job stopped: {type(error).__name__}: {error}")

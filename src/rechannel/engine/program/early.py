@@ -1,8 +1,9 @@
-"""Sinks that show what they are given before the commit: a user's function straight after a source. Pure.
+"""Sinks that publish before the commit: a user's function directly after a source. Pure.
 
-Such a sink may have been called with the oldest open timestep. Where that is withdrawn, the function gets rows of the
-same number again, of another digest, and only what it feeds can replace the first ones. So the journal knows their
-names: a driver that comes later, and `rechannel repair`, withdraw such a timestep only if the user asks for it.
+Such a sink may have been called with the oldest open timestep. If that is withdrawn, the function is called again with
+the same number, other rows and another digest, and only the system that it writes to can replace the first rows. So the
+journal keeps the names of these sinks: a later driver, and `rechannel repair`, withdraw such a timestep only if the
+user asks for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NOTE = "early"
 
 
 def early_sinks(sinks: Iterable[SinkPlan]) -> list[str]:
-    """Names of those that show a timestep before it is committed."""
+    """Return the names of sinks that publish a timestep before it is committed."""
     return sorted(
         str(one.sink.name)
         for one in sinks
@@ -31,9 +32,9 @@ def early_sinks(sinks: Iterable[SinkPlan]) -> list[str]:
 
 
 def early_note(state: JournalState, sinks: Iterable[SinkPlan]) -> Note | None:
-    """What the journal is told of a program that begins; None where it says so already.
+    """Return the note for a program that starts; None if the journal has it already.
 
-    Sinks of the program before stay on it for as long as a timestep is open that they may have been called with.
+    Sinks of the previous program stay in the note while a timestep is open that they may have been called with.
     """
     before = told(state.notes)
     names = sorted({*early_sinks(sinks), *(before if state.open_intents else ())})
@@ -41,16 +42,17 @@ def early_note(state: JournalState, sinks: Iterable[SinkPlan]) -> Note | None:
 
 
 def told(notes: Mapping[str, Json]) -> list[str]:
-    """Names of the sinks that may have shown the oldest open timestep."""
+    """Return the names of the sinks that may have published the oldest open timestep."""
     return [str(name) for name in notes.get(NOTE) or ()]
 
 
 def warning(state: JournalState) -> str:
-    """What to see to before the oldest open timestep is withdrawn; "" where there is nothing."""
+    """Return what to consider before the oldest open timestep is withdrawn; empty if there is nothing."""
     if not state.open_intents or not (names := told(state.notes)):
         return ""
     which = f"sink {names[0]!r}" if len(names) == 1 else f"sinks {', '.join(map(repr, names))}"
     return (
-        f"the function of {which} may have been called with timestep {state.open_intents[0].timestep} already, and gets"
-        " that number again with other rows and another digest: what it feeds has to replace what it holds of it"
+        f"the function of {which} may have been called with timestep {state.open_intents[0].timestep} and will be"
+        " called again with this number, other rows and another digest: the system it writes to must replace the old"
+        " rows"
     )
