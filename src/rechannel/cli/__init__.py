@@ -13,7 +13,7 @@ __all__ = ["execute", "main"]
 
 
 UNFORESEEN = 3
-"""Exit code behind a traceback: an error that this library does not know."""
+"""Exit code after a traceback: an unexpected error."""
 
 
 def main() -> None:
@@ -32,13 +32,13 @@ def main() -> None:
 
 
 def _lingers() -> bool:
-    """Whether a thread still runs that Python would wait for, for ever if it hangs."""
+    """Whether a thread is left that Python would wait for, possibly forever."""
     threads = (t for t in threading.enumerate() if t is not threading.main_thread())
     return any(not thread.daemon for thread in threads)
 
 
 def _stop_spark() -> None:
-    """Stop a session that a command or a user's file made: its workers then end in silence."""
+    """Stop a session that a command or a user's file made, so that its workers end without messages."""
     if "pyspark.sql" in sys.modules:
         from pyspark.sql import SparkSession
 

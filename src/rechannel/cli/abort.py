@@ -12,14 +12,16 @@ from rechannel.cli.screen import show, show_json
 
 def abort(
     url: UrlArgument,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Of the reconfiguration, as r3.")],
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the reconfiguration, such as r3.")
+    ],
     reason: Annotated[
-        str, typer.Option(help="Why, for the history.")
+        str, typer.Option(help="The reason, for the history.")
     ] = "asked for on the command line",
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a reconfiguration before it begins, or lead it back where it is under way."""
+    """End a reconfiguration that has not begun, or lead back one that has."""
     with Client(url, token) as job:
         answer = job.post("reconfigurations", id_, "abort", body={"reason": reason})
     if as_json:

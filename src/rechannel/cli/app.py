@@ -1,8 +1,8 @@
-"""All commands, and what becomes of errors.
+"""All commands, and how they end.
 
-Exit codes: 0 it is done; 1 it is done and the answer is bad (files are damaged, results differ);
-2 it could not be done, and one message on standard error says why; 3 (`main`) behind a traceback; 4 it goes on
-without the command, which waited for as long as it was to.
+Exit codes: 0 success; 1 the answer is bad (files are damaged, results differ); 2 failure, with one message on standard
+error; 3 (`main`) an unexpected error, with a traceback; 4 the wait of a command has timed out, and what it waits for
+continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rechannel.errors import RechannelError
 from rechannel.version import __version__
 
 FAILED = 2
-"""Exit code of a command that could not do its work."""
+"""Exit code of a command that failed."""
 
 app = typer.Typer(
     name="rechannel",

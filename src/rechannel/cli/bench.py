@@ -34,7 +34,7 @@ def bench(context: typer.Context) -> None:
 
 
 def find_checkout(*places: Path) -> Path:
-    """The first place that holds the benchmarks of Rechannel. Raises SetUpError if none does."""
+    """The first place with the benchmarks of Rechannel. Raises SetUpError if there is none."""
     for place in places:
         if (place / _PACKAGE / "registry.py").is_file() and (place / "src/rechannel").is_dir():
             return place

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rechannel.demo.story import Outcome
 
 DIFFERENT = 1
-"""Exit code when the stream and the batch differ."""
+"""Exit code if the stream and the batch differ."""
 
 _PICTURES = Path("out/demo")
 
@@ -29,7 +29,8 @@ _PICTURES = Path("out/demo")
 def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Four weeks instead of the year.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep input, state and output there.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory for input, state and output, which are kept."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -59,7 +60,7 @@ def demo(
 
 
 class Stage:
-    """Shows how far the demo is: on a terminal a bar that moves, else a line per step."""
+    """Shows progress: a bar on a terminal, otherwise a line per step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -82,7 +83,7 @@ class Stage:
         self._progress.stop()
 
     def step(self, text: str) -> None:
-        """Something new begins."""
+        """Begin a step."""
         self._end_step()
         if self._console.is_terminal:
             self._task = self._progress.add_task(text, total=None, facts="")
@@ -90,11 +91,11 @@ class Stage:
             self._console.print(text)
 
     def drawn(self, picture: str) -> None:
-        """This is the dataflow."""
+        """Show the dataflow."""
         self._console.print(f"\n{picture}\n", soft_wrap=True)
 
     def replayed(self, rows: int, total: int, until: datetime) -> None:
-        """So many flights of the total are committed."""
+        """Show how many flights of the total are committed."""
         if self._task is not None:
             facts = f"{until:%d %b %Y}  {count(rows)} flights"
             self._progress.update(self._task, completed=rows, total=total, facts=facts)
@@ -107,7 +108,7 @@ class Stage:
 
 @contextmanager
 def _places(keep: Path | None) -> Iterator[tuple[Path, Path]]:
-    """Where the demo works, and where its pictures go."""
+    """The working directory of the demo, and the directory of its pictures."""
     if keep is not None:
         if keep.is_dir() and any(keep.iterdir()):
             msg = f"{keep} is not empty: give --keep a new directory"

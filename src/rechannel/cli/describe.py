@@ -20,7 +20,7 @@ from rechannel.telemetry.task_finished import TaskFinished
 
 
 def describe(event: Event) -> str:
-    """When it happened, and what."""
+    """The time and what happened."""
     if isinstance(event, TaskFinished):
         return f"{moment(event.finished_ms)}  {_task(event)}"
     return f"{moment(event.at_ms)}  {_what(event)}"
@@ -70,7 +70,7 @@ def _each(times: Mapping[str, float]) -> str:
 
 
 def _line(text: str) -> str:
-    """The first line: a traceback may follow."""
+    """The first line, without a traceback."""
     return text.partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""`rechannel events`: what a job told about itself."""
+"""`rechannel events`: the telemetry of a job."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _POLL_SECONDS = 0.2
 
 
 def events(
-    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+    ],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
+        bool,
+        typer.Option("--follow", "-f", help="Show new events as they are written, until Ctrl-C."),
     ] = False,
-    last: Annotated[
-        int | None, typer.Option(min=0, help="Begin with so many of the latest events.")
-    ] = None,
+    last: Annotated[int | None, typer.Option(min=0, help="Begin with the latest N events.")] = None,
     kind: Annotated[
-        list[str] | None, typer.Option(help="Only this kind; may be given several times.")
+        list[str] | None, typer.Option(help="Only events of this kind. May be repeated.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """Show what a job told about itself.
+    """Show the telemetry of a job.
 
     Timesteps, tasks, operators, sinks and errors, oldest first; times are in UTC."""
     from rechannel.cli.describe import describe
@@ -59,11 +60,11 @@ def events(
             else:
                 show(describe(event))
     except KeyboardInterrupt:
-        return  # how following ends
+        return  # Ctrl-C ends --follow
 
 
 def _coming(reader: EventReader) -> Iterator[Event]:
-    """Events that are written from now on."""
+    """Yield events as they are written."""
     while True:
         time.sleep(_POLL_SECONDS)
         yield from reader.read()

@@ -13,13 +13,20 @@ from rechannel.errors import NotReadyError
 
 def history(
     where: Annotated[
-        str, typer.Argument(metavar="URL|STATE_DIR", help="Of a served job, or of any.")
+        str,
+        typer.Argument(
+            metavar="URL|STATE_DIR", help="URL of a served job, or the state directory of any job."
+        ),
     ],
     id_: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Only this one, with everything.")
+        str | None,
+        typer.Argument(metavar="ID", help="Only this reconfiguration, with all its figures."),
     ] = None,
     last: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="The newest so many.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=10_000, help="Number of reconfigurations, the newest ones."
+        ),
     ] = 100,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -45,7 +52,7 @@ def _served(url: str, token: str | None, id_: str | None, last: int) -> list[dic
 
 
 def _kept(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
-    """Read a state directory; the job may run meanwhile."""
+    """Read a state directory. The job may be running."""
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.engine.journal.log import read_only
     from rechannel.engine.reconfigure.history import read_history, read_one

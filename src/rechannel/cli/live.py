@@ -19,11 +19,11 @@ _LINE_SECONDS = 10.0
 
 
 class Watched(Protocol):
-    """What is looked at (job.RunningJob)."""
+    """What `Watcher` reads of a job (job.RunningJob)."""
 
     @property
     def name(self) -> str:
-        """Of the job."""
+        """Name of the job."""
 
     @property
     def recent_progress(self) -> list[TimestepProgress]:
@@ -31,10 +31,10 @@ class Watched(Protocol):
 
 
 class Watcher:
-    """Follows the progress of a job; call `look` now and then.
+    """Shows the progress of a job; call `look` repeatedly.
 
-    json: one JSON object per timestep on standard output. Otherwise a table that changes on
-    standard error, or, where that is no terminal, a line every ten seconds.
+    json: one JSON object per timestep on standard output. Otherwise a live table on standard error,
+    or a line every ten seconds if standard error is not a terminal.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Watcher:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return self._clock() - self._began
 
     def look(self, job: Watched) -> None:
-        """Take up what was committed since the last look, and show it."""
+        """Show what was committed since the last look."""
         new = [each.to_dict() for each in job.recent_progress if each.timestep > self._seen]
         for facts in new:
             self._seen = facts["timestep"]
@@ -88,7 +88,7 @@ class Watcher:
             self._now_and_then(job.name)
 
     def say(self, text: str) -> None:
-        """A line above what changes."""
+        """Show a line above the live table."""
         self._console.print(text, soft_wrap=True)
 
     def _now_and_then(self, name: str) -> None:

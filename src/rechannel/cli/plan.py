@@ -31,7 +31,8 @@ def _plan(  # noqa: PLR0913, PLR0917 - the options of the command
     budget: BudgetOption = None,
     no_prepare: PrepareOption = False,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For `rechannel reconfigure --plan`.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the plan for `rechannel reconfigure --plan`."),
     ] = None,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -49,7 +50,7 @@ def _plan(  # noqa: PLR0913, PLR0917 - the options of the command
         show(str(Plan.from_json(answer)))
 
 
-plan = group("Show what a change of a running job would do; nothing happens.", _plan)
+plan = group("Show what a change of a running job would do, without making it.", _plan)
 
 
 def _save(file: Path, answer: Json) -> None:

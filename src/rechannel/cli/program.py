@@ -17,7 +17,7 @@ from rechannel.running import RunningJob
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """`FILE` or `FILE:name` -> the file and the name. Raises RefusedError if there is no file."""
+    """Split `FILE` or `FILE:name` into the file and the name. Raises RefusedError if there is no such file."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and not Path(target).exists():
         file, wanted = Path(path), name
@@ -39,7 +39,7 @@ def load(file: Path) -> ModuleType:
     name = "rechannel_program_" + re.sub(r"\W", "_", file.stem)
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        msg = f"{file} is no Python file; its name must end in .py"
+        msg = f"{file} is not a Python file: its name must end in .py"
         raise RefusedError(msg)
     _put_on_path(str(file.parent))
     module = module_from_spec(spec)
@@ -64,10 +64,10 @@ def find_job(module: ModuleType, name: str | None) -> Job:
         return next(iter(held.values()))
     if held:
         names = ", ".join(sorted(held))
-        msg = f"{module.__file__} makes several jobs ({names}): say which one, as FILE:name"
+        msg = f"{module.__file__} makes several jobs ({names}): choose one with FILE:name"
         raise DataflowError(msg)
     _refuse_running(module, vars(module))
-    msg = f"{module.__file__} makes no job: it needs one as a variable, as in job = rc.Job(...)"
+    msg = f"{module.__file__} makes no job: assign one to a variable, such as job = rc.Job(...)"
     raise DataflowError(msg)
 
 
@@ -95,7 +95,7 @@ def _refuse_running(module: ModuleType, names: Mapping[str, object]) -> None:
 
 
 def _put_on_path(directory: str) -> None:
-    """So that the file can import its neighbours, here and in the workers of a local session."""
+    """Let the file import its neighbours, here and in the workers of a local session."""
     if directory not in sys.path:
         sys.path.insert(0, directory)
     paths = [directory, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -110,7 +110,7 @@ def _send_by_value(module: ModuleType) -> None:
 
 
 def _own_traceback(error: Exception, file: Path) -> str:
-    """The traceback from the user's file on."""
+    """The traceback, beginning in the user's file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(file):
         trace = trace.tb_next

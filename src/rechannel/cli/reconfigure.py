@@ -24,10 +24,10 @@ from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
 
 NOT_DONE = 1
-"""Exit code of `--wait` when the reconfiguration ended otherwise than done."""
+"""Exit code of `--wait` if the reconfiguration did not end as done."""
 
 GOES_ON = 4
-"""Exit code of `--wait` when the reconfiguration is not over in time: it goes on without the command."""
+"""Exit code of `--wait` if the reconfiguration is not finished in time. It continues without the command."""
 
 WAIT = "10min"
 
@@ -37,17 +37,19 @@ AtOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="N|TIME|event:TIME[@OPERATOR]",
-        help="From that timestep, time of the stream, or event time on.",
+        help="When the change holds: from a timestep, a time of the stream, or an event time.",
     ),
 ]
 SupersedeOption: TypeAlias = Annotated[
-    bool, typer.Option("--supersede", help="In place of what is open for the same operators.")
+    bool, typer.Option("--supersede", help="Take the place of open changes of the same operators.")
 ]
-WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is over.")]
+WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until it is finished.")]
 TimeoutOption: TypeAlias = Annotated[
-    str, typer.Option(metavar="TIME", help="How long --wait waits at most, as 30s or 2min.")
+    str, typer.Option(metavar="TIME", help="Longest wait of --wait, such as 30s or 2min.")
 ]
-CauseOption: TypeAlias = Annotated[str, typer.Option(help="Who asks and why, for the history.")]
+CauseOption: TypeAlias = Annotated[
+    str, typer.Option(help="Who requests it and why, for the history.")
+]
 
 CAUSE = "asked for on the command line"
 
@@ -75,7 +77,7 @@ def _ask(  # noqa: PLR0913, PLR0917 - the options of the command
 
 def _replay(  # noqa: PLR0913, PLR0917 - the options of the command
     context: typer.Context,
-    plan: Annotated[Path, typer.Option(metavar="FILE", help="That `rechannel plan --save` made.")],
+    plan: Annotated[Path, typer.Option(metavar="FILE", help="File of `rechannel plan --save`.")],
     at: AtOption = None,
     supersede: SupersedeOption = False,
     cause: CauseOption = CAUSE,
@@ -84,13 +86,13 @@ def _replay(  # noqa: PLR0913, PLR0917 - the options of the command
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Do what a plan says that was made before."""
+    """Carry out a saved plan."""
     body = {"plan": _read(plan), **_when(at, supersede, cause)}
     _send(url_of(context), token, body, wait=seconds(timeout) if wait else None, as_json=as_json)
 
 
 reconfigure = group(
-    "Change a running job, without a stop: `reconfigure URL CHANGE ...` or `reconfigure URL --plan FILE`.",
+    "Change a running job: `reconfigure URL CHANGE ...` or `reconfigure URL --plan FILE`.",
     _ask,
     _replay,
 )
@@ -111,7 +113,7 @@ def _read(file: Path) -> Any:
 def _send(
     url: str, token: str | None, body: dict[str, Any], *, wait: float | None, as_json: bool
 ) -> None:
-    """Ask, and wait for so many seconds; None = not at all."""
+    """Send a request. wait: seconds to wait for its end; None = do not wait."""
     with Client(url, token) as job:
         answer = job.post("reconfigure", body=body)
         if wait is not None:
@@ -128,7 +130,7 @@ def _send(
 
 
 def _over(job: Client, id_: str, most: float) -> dict[str, Any]:
-    """The reconfiguration once it is over, or as it is after `most` seconds."""
+    """The reconfiguration once it is finished, or after `most` seconds."""
     until = time.monotonic() + most
     while True:
         facts = job.get("reconfigurations", id_)
@@ -140,7 +142,7 @@ def _over(job: Client, id_: str, most: float) -> dict[str, Any]:
 
 def _goes_on(url: str, id_: str) -> str:
     return (
-        f"It is not over in the time of --timeout, and goes on: `rechannel history {url} {id_}` shows how far it is,"
+        f"It is not finished within --timeout, and continues: `rechannel history {url} {id_}` shows how far it is,"
         f" `rechannel abort {url} {id_}` ends it or leads it back."
     )
 

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from rechannel.engine.repair.findings import Finding
 
 LEFT = 1
-"""Exit code when something is wrong and was not dealt with."""
+"""Exit code if findings are left."""
 
 
 def repair(
-    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do all that is advised, whatever the reason was.")
-    ] = False,
+    directory: Annotated[
+        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do everything that is advised.")] = False,
     do: Annotated[
-        list[str] | None, typer.Option("--do", metavar="ID", help="Do it for this finding.")
+        list[str] | None,
+        typer.Option("--do", metavar="ID", help="Do it for this finding. May be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show what is wrong with a state directory, and mend it if asked to.
+    """Show what is wrong with a state directory, and repair it on request.
 
-    Only shows what it finds, unless --yes or --do is given; then no driver may run. Exit code 1 if anything is
-    left.
+    Without --yes or --do, nothing is changed; with them, no driver may run. Exit code 1 if findings are left.
     """
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.engine.repair import doing

@@ -1,4 +1,4 @@
-"""`rechannel run`: run the job of a Python file until it is told to stop."""
+"""`rechannel run`: run the job of a Python file until it is stopped."""
 
 from __future__ import annotations
 
@@ -25,58 +25,67 @@ _POLL_SECONDS = 0.2
 
 def run(  # noqa: PLR0913, PLR0917 - the options of the command
     target: Annotated[
-        str, typer.Argument(metavar="FILE[:name]", help="A Python file, and its variable.")
+        str,
+        typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
     ],
     takeover: Annotated[
         bool, typer.Option(help="Fence a driver that still runs on the state directory.")
     ] = False,
     fresh: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="A new source that is meant to begin; repeatable."),
+        typer.Option(
+            metavar="SOURCE",
+            help="A new source that shall be read from its beginning. May be repeated.",
+        ),
     ] = None,
     without: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A source, or a sink in quarantine, that is given up; repeatable."
+            metavar="NAME", help="A source, or a sink in quarantine, to give up. May be repeated."
         ),
     ] = None,
     revert: Annotated[
         bool,
-        typer.Option("--revert", help="This is the program of before a live change, on purpose."),
+        typer.Option("--revert", help="Deliberately go back to the program before a live change."),
     ] = False,
     remove_later_output: Annotated[
         bool,
         typer.Option(
             "--remove-later-output",
-            help="Remove output of timesteps that this state directory has not come to.",
+            help="Remove output of later timesteps than this state directory has.",
         ),
     ] = False,
     replan: Annotated[
-        bool, typer.Option("--replan", help="Plan timesteps anew that could not be committed.")
+        bool, typer.Option("--replan", help="Plan uncommitted timesteps anew.")
     ] = False,
     mended: Annotated[
         bool,
-        typer.Option(
-            "--mended", help="Functions of migrations take the place of those that failed."
-        ),
+        typer.Option("--mended", help="The functions of migrations replace those that failed."),
     ] = False,
     until_idle: Annotated[
-        bool, typer.Option(help="Stop when all input that is there is processed.")
+        bool, typer.Option(help="Stop when all present input is processed.")
     ] = False,
     in_process: Annotated[
-        bool, typer.Option(help="Without Spark, in this process: Arrow-level operators only.")
+        bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
     ] = False,
     serve: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Answer HTTP requests there: see `reconfigure`."),
+        typer.Option(
+            metavar="HOST:PORT", help="Answer HTTP requests at this address; see `reconfigure`."
+        ),
     ] = None,
     token: TokenOption = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", help="Requests may name its functions. Repeatable."),
+        typer.Option(
+            metavar="MODULE", help="A module whose functions requests may name. May be repeated."
+        ),
     ] = None,
     stop_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a stop takes at most, as 30s or 2min.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Longest time that a stop may take, such as 30s or 2min."
+        ),
     ] = "10min",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per timestep.")
@@ -84,8 +93,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Run the `rc.Job` of a Python file.
 
-    Ctrl-C (or SIGTERM) finishes the timesteps under way, publishes them and ends; a second one ends
-    at once, which loses nothing either.
+    Ctrl-C (or SIGTERM) finishes the timesteps in flight, publishes them and ends. A second one ends
+    at once, and loses nothing either.
     """
     from rechannel.cli.live import Watcher
     from rechannel.cli.program import find_job, load, split_target
@@ -121,7 +130,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 def _served(
     running: RunningJob, address: str | None, token: str | None, allow: Sequence[str]
 ) -> Iterator[Server | None]:
-    """The job, served where that was asked for; stopped if it cannot be."""
+    """Serve the job if an address is given; stop it if that fails."""
     if address is None:
         yield None
         return
@@ -138,11 +147,11 @@ def _served(
 
 
 def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: float) -> None:
-    """Show progress until the job is to end, and end it.
+    """Show progress until the job shall end, and end it.
 
-    most: seconds that the end may take. Raises what the job failed with, NotReadyError where it takes longer.
+    most: seconds that ending may take. Raises the error of the job, NotReadyError if it takes longer.
     """
-    # Only now: Spark takes the signal for itself when a session is made.
+    # Not earlier: Spark installs its own handler when a session is made.
     with _asked_to_stop() as asked:
         while not asked.is_set() and not (until_idle and _is_idle(running)):
             watcher.look(running)
@@ -150,7 +159,7 @@ def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: fl
                 break
         if asked.is_set():
             watcher.say(
-                "stopping: what is under way is finished and published; a second signal ends at once"
+                "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
             )
         running.stop(most)
         watcher.look(running)
@@ -162,14 +171,14 @@ def _is_idle(running: RunningJob) -> bool:
     except NotReadyError:
         return False
     except RechannelError:
-        running.await_termination()  # what it has to tell of the failure is written then
+        running.await_termination()  # the last facts of the failure are written by then
         raise
     return True
 
 
 @contextmanager
 def _asked_to_stop() -> Iterator[Event]:
-    """An event that the first SIGINT or SIGTERM sets; the second one ends the process."""
+    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

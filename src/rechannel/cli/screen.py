@@ -1,4 +1,4 @@
-"""How commands talk: tables and JSON on standard output, everything else on standard error."""
+"""Output of commands: tables and JSON on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rechannel.cli.words import in_options
 _LONG = 40
 
 UNBOUNDED = 10_000
-"""Columns of a line that nothing cuts."""
+"""Width at which no line is cut."""
 
 STEPS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def out() -> Console:
-    """Standard output as it is now; where it is no terminal, lines are as long as they need."""
+    """The present standard output. If it is not a terminal, lines are as long as necessary."""
     console = Console(highlight=False, markup=False, emoji=False)
     return console if console.is_terminal else _unbounded()
 
 
 def err() -> Console:
-    """Standard error as it is now."""
+    """The present standard error."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
@@ -37,30 +37,30 @@ def _unbounded() -> Console:
 
 
 def complain(error: BaseException) -> None:
-    """An error in its own words, without a traceback; what it advises, as options of commands."""
+    """Print an error without a traceback, with options of commands in place of Python arguments."""
     console = err()
     console.print("error:", style="bold red", end=" ")
     console.print(in_options(str(error).rstrip()), soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     err().print(text, soft_wrap=True)
 
 
 def show(text: str) -> None:
-    """A line on standard output."""
+    """Print a line on standard output."""
     out().print(text, soft_wrap=True)
 
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
-    """A JSON value on standard output; with `indent=None` as one line."""
+    """Print a JSON value on standard output; with `indent=None` as one line."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
     out().out(text, highlight=False)
 
 
 def table(*headers: str, right: Iterable[str] = ()) -> Table:
-    """An empty table. right: headers of columns of numbers."""
+    """Make an empty table. right: headers of columns that are aligned right."""
     numbers = set(right)
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for header in headers:
@@ -74,12 +74,12 @@ def table(*headers: str, right: Iterable[str] = ()) -> Table:
 
 
 def show_table(rows: Table) -> None:
-    """A table on standard output."""
+    """Print a table on standard output."""
     out().print(rows)
 
 
 def show_rows(found: Any) -> None:
-    """The rows of an Arrow table, with long values cut."""
+    """Make a table of the rows of an Arrow table, with long values cut."""
     numbers = [field.name for field in found.schema if _is_number(str(field.type))]
     rows = table(*found.column_names, right=numbers)
     columns = [column.to_pylist() for column in found.columns]
@@ -89,12 +89,12 @@ def show_rows(found: Any) -> None:
 
 
 def count(number: float | None) -> str:
-    """A number with thousands separated; a dash for none."""
+    """A number with separated thousands; a dash for None."""
     return "-" if number is None else f"{number:,.0f}"
 
 
 def size(bytes_: float | None) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with its unit."""
     if bytes_ is None:
         return "-"
     for step in STEPS[:-1]:
@@ -105,24 +105,24 @@ def size(bytes_: float | None) -> str:
 
 
 def moment(ms: float) -> str:
-    """A point in time, given in Unix milliseconds, in UTC."""
+    """A time in UTC, from Unix milliseconds."""
     when = datetime.fromtimestamp(ms / 1000, UTC)
     return when.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def share(part: float | None) -> str:
-    """A share of 0 to 1 in percent."""
+    """A share from 0 to 1 as a percentage."""
     return "-" if part is None else f"{part:.1%}"
 
 
 def some(names: Sequence[object], most: int = 8) -> str:
-    """The first few of many, and how many there are."""
+    """The first few of many names, and their number."""
     shown = ", ".join(str(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def _jsonable(value: Any) -> Any:
-    """Values of columns that JSON does not have, as text."""
+    """The text of a value that JSON does not have."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, datetime | date):

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 def sql(
-    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+    ],
     query: Annotated[str, typer.Argument(help="Such as 'SELECT * FROM counts'.")],
     timestep: Annotated[
-        int | None, typer.Option(help="Look back to this timestep, if it is kept.")
+        int | None, typer.Option(help="Show this timestep, if it is still kept.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 shows all.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Maximum number of rows to show; 0 = all.")
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Answer a SQL query over state, in which every operator is a table.

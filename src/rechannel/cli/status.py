@@ -1,4 +1,4 @@
-"""`rechannel status`: a job at a glance."""
+"""`rechannel status`: the state of a job."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import typer
 from rechannel.cli.screen import count, moment, show, show_json, show_table, size, some, table
 
 _WORDS = {
-    "new": "was never run",
+    "new": "has never run",
     "running": "is running",
-    "silent": "has given no sign for a while: it may be suspended, or its host is gone",
-    "died": "died: its process is gone; start the job again to go on",
+    "silent": "has not renewed its lease for a while: it may be suspended, or its host may be gone",
+    "died": "died: its process is gone; start the job again to continue",
     "stopped": "was stopped",
-    "failed": "ended with an error: see `rechannel events`; start the job again to go on",
+    "failed": "ended with an error: see `rechannel events`; start the job again to continue",
 }
 
 
 def status(
-    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show how a job is.
+    """Show the driver, timestep, operators, sources and unpublished output of a job.
 
-    Driver, timestep, operators, sources and unpublished output, from the journal alone; the job
-    may run meanwhile.
+    All of it comes from the journal. The job may be running.
     """
     import socket
 

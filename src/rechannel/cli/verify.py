@@ -1,4 +1,4 @@
-"""`rechannel verify`: is everything still what was written?"""
+"""`rechannel verify`: check every file of a state directory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from rechannel.cli.inspect.damage import Findings
 
 DAMAGED = 1
-"""Exit code when a file is damaged or missing."""
+"""Exit code if a file is damaged or missing."""
 
 
 def verify(
-    directory: Annotated[str, typer.Argument(metavar="STATE_DIR", help="Of the job, or its URL.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Read every file of a state directory.
 
-    Names each one that is damaged or missing; exit code 1 if there is one. The job may run meanwhile.
+    It names each file that is damaged or missing; exit code 1 if there is one. The job may be running.
     """
     from rechannel.cli.inspect.damage import verify_everything
     from rechannel.cli.inspect.directory import open_directory
@@ -47,12 +49,12 @@ def _show(name: str, found: Findings) -> None:
     show_table(read)
     show("")
     if found.unreferenced:
-        show(f"{count(found.unreferenced)} more files are not needed any more.")
+        show(f"{count(found.unreferenced)} more files are no longer needed.")
     if not found.damages:
         show(f"State of job {name!r} is intact.")
         return
     if not found.complete:
-        show("The journal cannot be read, so all segments and outbox files were read.")
+        show("The journal cannot be read, so all segments and sink buffers were read.")
     show(f"State of job {name!r} is damaged:")
     for damage in found.damages:
         named = damage.file in damage.problem

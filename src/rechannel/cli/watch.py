@@ -14,14 +14,16 @@ from rechannel.cli.screen import out, say, show_json
 from rechannel.errors import NotReadyError
 
 RECENT = 60
-"""Timesteps that the picture of latencies shows."""
+"""Timesteps in the chart of latencies."""
 
 
 def watch(
     url: UrlArgument,
-    once: Annotated[bool, typer.Option("--once", help="Show how it is now, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the present state once, and end.")
+    ] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between two updates.")
     ] = 0.5,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -41,7 +43,7 @@ def watch(
 
 
 def look(job: Client) -> dict[str, Any]:
-    """status, progress, and reconfigurations that are open."""
+    """Status, progress and open reconfigurations."""
     return {
         "status": job.get("status"),
         "progress": job.get("progress", recent=RECENT),
@@ -57,8 +59,8 @@ def _follow(job: Client, facts: dict[str, Any], every: float) -> None:
                 try:
                     facts = look(job)
                 except NotReadyError:
-                    say("the job does not answer any more")
+                    say("the job no longer answers")
                     return
                 live.update(frame(facts), refresh=True)
     except KeyboardInterrupt:
-        return  # how watching ends
+        return  # Ctrl-C ends it

@@ -1,7 +1,7 @@
-"""What errors advise in Python, in the words of the command line.
+"""Advice in errors, from Python to the command line.
 
-An error is raised where it is not known who asks, and says what to do in Python: `start(takeover=True)`. Who typed a
-command is told its option: `--takeover`.
+Errors are raised by code that does not know its caller, and say what to do in Python: `start(takeover=True)`. Commands
+show the option instead: `--takeover`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 import shlex
 
 FLAGS = ("takeover", "revert", "mended", "replan", "remove_later_output", "supersede")
-"""Arguments that are true or not, and options of the same name."""
+"""Boolean arguments, with an option of the same name."""
 
 LISTS = ("fresh", "without")
-"""Arguments that are lists of names; their options are repeated."""
+"""Arguments that are lists of names; their options may be repeated."""
 
 _FLAG = re.compile(rf"\b({'|'.join(FLAGS)})=True\b")
 _LIST = re.compile(rf"\b({'|'.join(LISTS)})=\[([^\]]*)\]")

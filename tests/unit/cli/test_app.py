@@ -53,8 +53,8 @@ def test_what_is_no_state_directory_is_refused_in_one_line(rechannel, tmp_path, 
     assert reaction.code == 2
     assert reaction.out == ""
     assert reaction.err.splitlines() == [
-        f"error: {tmp_path} is no state directory: there is no dataflow.json in it;"
-        " give what the job has as `rc.Job(..., state=)`"
+        f"error: {tmp_path} is not a state directory: there is no dataflow.json in it;"
+        " give the `state` of `rc.Job(..., state=...)`"
     ]
     missing = rechannel(command, tmp_path / "nowhere")
     assert "there is no such directory" in missing.err
@@ -151,4 +151,4 @@ def test_a_bucket_is_looked_at_like_a_directory(rechannel, tmp_path):
     assert "no reconfiguration" in rechannel("history", url).out
     told = rechannel("events", url)
     assert told.code == 2
-    assert "is no directory: events are kept beside state in a directory only" in told.err
+    assert "is not a directory: only state in a directory has events beside it" in told.err

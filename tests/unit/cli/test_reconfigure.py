@@ -151,7 +151,7 @@ def test_logic_is_named_by_its_import_path(rechannel, url):
         (["rescale", "users"], "Missing option '--tasks'"),
         (["reskale", "users"], "No such command 'reskale'"),
         (["rescale", "users", "--tasks", "3", "--strategy", "brutal"], "there is no strategy"),
-        (["rescale", "users", "--tasks", "3", "--bins", "2"], "need a strategy with steps"),
+        (["rescale", "users", "--tasks", "3", "--bins", "2"], "need a strategy with several steps"),
         (["rescale", "users", "--tasks", "3", "--budget", "5 apples"], "is not a budget"),
         (["move", "users", "1-", "--task", "0"], "is not a list of bins"),
         (["combine", "users", "maybe"], "combine: mode: there is no 'maybe' here"),
@@ -233,7 +233,7 @@ def test_where_nobody_listens(rechannel, url):
 @pytest.mark.parametrize("url", ["ftp://host", "http://", "http://[", "http://h:x"])
 def test_what_is_no_url(rechannel, url):
     reaction = rechannel("abort", url, "r1")
-    assert (reaction.code, "is no URL of a job" in reaction.err) == (2, True)
+    assert (reaction.code, "is not the URL of a job" in reaction.err) == (2, True)
 
 
 def test_a_job_that_has_ended(rechannel, job, url):

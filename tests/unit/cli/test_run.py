@@ -99,7 +99,7 @@ def test_which_of_several_jobs_must_be_said(program):
 
 
 def test_a_file_without_a_job(program):
-    with pytest.raises(DataflowError, match=r"needs one as a variable, as in job = rc\.Job"):
+    with pytest.raises(DataflowError, match=r"assign one to a variable, such as job = rc\.Job"):
         find_job(load(program("")), None)
 
 
@@ -173,7 +173,7 @@ def test_a_signal_stops_gracefully(program, rechannel, tmp_path, number):
     thread.start()
     reaction = rechannel("run", path, "--in-process")
     assert reaction.code == 0
-    assert "stopping: what is under way is finished and published" in reaction.err
+    assert "stopping: finishing and publishing the timesteps in flight" in reaction.err
     assert signal.getsignal(number) is before
     status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
     assert status["condition"] == "stopped"

@@ -95,7 +95,7 @@ def test_several_keys_of_several_types_are_told_from_the_state(tmp_path, rechann
 def test_an_unknown_operator_is_refused_with_those_there_are(stopped, rechannel):
     reaction = rechannel("state", stopped.directory, "nobody")
     assert reaction.code == 2
-    assert "keeps no state for 'nobody'; it does for: totals, users" in reaction.err
+    assert "keeps no state for 'nobody'; it keeps state for: totals, users" in reaction.err
 
 
 def test_nothing_committed_yet(clicks, rechannel):

@@ -126,4 +126,4 @@ def test_a_pipe_in_place_of_a_file_keeps_no_command(rechannel, stopped, command,
     more = ["users"] if command == "state" else []
     reaction = rechannel(command, stopped.directory, *more)
     assert reaction.code in {1, 2}
-    assert "in place of a file" in reaction.out + reaction.err
+    assert "instead of a file" in reaction.out + reaction.err

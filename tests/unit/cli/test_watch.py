@@ -116,4 +116,4 @@ def test_a_live_view_ends_with_the_job(rechannel, clicks, monkeypatch, how):
     text = console.file.getvalue()
     assert "clicks" in text
     assert ("stopped" in text) is (how == "stopped")
-    assert ("does not answer any more" in reaction.err) is (how == "gone")
+    assert ("no longer answers" in reaction.err) is (how == "gone")

@@ -92,7 +92,7 @@ def test_the_page(shop):
     assert asked == 7
     assert answer == {
         "error": "unknown_operator",
-        "message": "there is no operator 'nobody'; there are 'counts', 'orders'",
+        "message": "there is no operator 'missing'; there are 'counts', 'orders'",
     }
     phases = [one.phase for one in running.history()]
     assert phases == ["done", "aborted"]

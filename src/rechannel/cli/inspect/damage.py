@@ -1,7 +1,7 @@
-"""Reading everything that a state directory needs, to find what is damaged or missing.
+"""Reads everything that a state directory needs, to find damaged and missing files.
 
-A running job writes and deletes meanwhile. So a file counts as damaged only if the journal, read
-again, still names it.
+A running job may write and delete files at the same time. So a file counts as damaged only if the
+journal, read again, still names it.
 """
 
 from __future__ import annotations
@@ -38,24 +38,27 @@ from rechannel.state.store import Store
 SOURCES = "sources/"
 
 Tell = Callable[[str, int, int], None]
-"""Told of progress: what is read, how many files are done, how many there are."""
+"""Called with the progress: kind of files, number of files read, number of all files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A file that does not hold what was written. file: its key in the state directory."""
+    """A file that is damaged or missing."""
 
     file: str
+    """Its key in the state directory."""
+
     problem: str
+    """What is wrong with it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
     """What was read, and what is wrong with it.
 
-    files, bytes: read, by kind. unreferenced: segments and outbox files that nothing names any more
-    and that the next housekeeping removes. complete: whether the journal could be read, which says
-    what is needed; if not, all segments and outbox files that are there were read instead.
+    files, bytes: read, by kind. unreferenced: segments and sink buffers that are no longer named
+    and that the next housekeeping removes. complete: whether the journal could be read, which names
+    the files that are needed; if not, all segments and sink buffers were read instead.
     """
 
     files: dict[str, int] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class Findings:
 
 
 def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
-    """Read every file that counts. Raises NewerFormatError for what this version cannot read."""
+    """Read every file that is needed. Raises NewerFormatError for formats of later versions."""
     store = directory.store
     findings = Findings()
     lease, head = read_lease(store), told_head(store)
@@ -120,12 +123,12 @@ def _read_all(
 
 
 def _numbered(store: Store, prefix: str) -> Iterator[str]:
-    """Entries or snapshots; what else lies there is none."""
+    """Keys of entries or snapshots, without other files."""
     return (key for key in store.list(prefix) if number_of(key) is not None)
 
 
 def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
-    """Whether damage counts: a job that runs may have deleted the file in the meantime."""
+    """Whether damage counts: a running job may have deleted the file in the meantime."""
     if not key.startswith((SEGMENTS, SINK_BUFFERS)):
         return not isinstance(error, MissingFileError)
     try:
@@ -135,13 +138,13 @@ def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
 
 
 def _state(store: Store, findings: Findings) -> JournalState | None:
-    """What the journal says as a whole; None when it cannot be read."""
+    """The state of the journal; None if it cannot be read."""
     try:
         return read_only(store)
     except DamagedStateError as error:
         findings.complete = False
         problem = str(error)
-        # A damaged entry was named above; a missing one, or a contradiction, only shows here.
+        # A damaged entry was reported above; a missing one, or a contradiction, is found only here.
         if not any(damage.file in problem for damage in findings.damages):
             findings.damages.append(Damage(file=JOURNAL, problem=problem))
         return None
@@ -169,7 +172,7 @@ def _check_record(store: Store, key: str) -> None:
 
 
 def _digests(state: JournalState | None) -> dict[str, str | None]:
-    """What the journal says of the content of segments, by key."""
+    """What the journal says about the content of segments, by key."""
     versions = () if state is None else state.versions.values()
     manifests = (manifest for version in versions for manifest in version.manifests.values())
     return {run.segment: run.digest for manifest in manifests for run in manifest.runs}

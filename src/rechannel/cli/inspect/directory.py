@@ -1,4 +1,4 @@
-"""A state directory that is only looked at."""
+"""A state directory that is only read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TELEMETRY = "telemetry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDirectory:
-    """Where a job keeps what it knows. Nothing here writes, but for `rechannel repair`. where: as it was given."""
+    """The state directory of a job. Only `rechannel repair` writes to it. where: as the user gave it."""
 
     store: Backing
     identity: Identity
@@ -26,19 +26,19 @@ class StateDirectory:
 
     @property
     def telemetry(self) -> Path:
-        """Where the event files are. Raises RefusedError where there are none."""
+        """The directory of the event files. Raises RefusedError if there is none."""
         directory = directory_of(self.store)
         if directory is None:
-            msg = f"{self.where} is no directory: events are kept beside state in a directory only"
+            msg = f"{self.where} is not a directory: only state in a directory has events beside it"
             raise RefusedError(msg)
         return directory.root / TELEMETRY
 
 
 def open_directory(where: str | os.PathLike[str], *, durable: bool = False) -> StateDirectory:
-    """Look at a state directory, or at the URL of a bucket that is used as one.
+    """Open a state directory, or the URL of a bucket that is used as one.
 
-    durable: what is written there after all survives a power cut.
-    Raises RefusedError when it is none, DamagedStateError or NewerFormatError for its identity.
+    durable: whether writes survive a power failure.
+    Raises RefusedError if it is not one, DamagedStateError or NewerFormatError for its identity.
     """
     store = open_backing(where, Durability.POWER if durable else Durability.PROCESS)
     try:
@@ -47,8 +47,6 @@ def open_directory(where: str | os.PathLike[str], *, durable: bool = False) -> S
         directory = directory_of(store)
         there = directory is None or directory.root.is_dir()
         what = f"there is no {IDENTITY} in it" if there else "there is no such directory"
-        msg = (
-            f"{where} is no state directory: {what}; give what the job has as `rc.Job(..., state=)`"
-        )
+        msg = f"{where} is not a state directory: {what}; give the `state` of `rc.Job(..., state=...)`"
         raise RefusedError(msg) from error
     return StateDirectory(store=store, identity=identity, where=os.fspath(where))

@@ -1,4 +1,4 @@
-"""What is known of the driver of a state directory, from outside."""
+"""What can be known about the driver of a state directory from outside."""
 
 from __future__ import annotations
 
@@ -13,34 +13,46 @@ _SAME_START_MS = 1_000
 
 
 class Condition(StrEnum):
-    """How a driver is.
-
-    NEW: none ever began. RUNNING: it gives signs. SILENT: it should, and has not for a while.
-    DIED: its process is gone. STOPPED: it was asked to. FAILED: it ended with an error.
-    """
+    """The condition of a driver."""
 
     NEW = "new"
+    """No driver has ever begun."""
+
     RUNNING = "running"
+    """It renews its lease."""
+
     SILENT = "silent"
+    """It has not renewed its lease for a while."""
+
     DIED = "died"
+    """Its process is gone."""
+
     STOPPED = "stopped"
+    """It was stopped."""
+
     FAILED = "failed"
+    """It ended with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """From where one looks. started: start of a living process of this host, Unix milliseconds."""
+    """The process that asks."""
 
     host: str
+    """Its host."""
+
     now_ms: int
+    """Its time, Unix milliseconds."""
+
     started: Callable[[int], int | None]
+    """Start of the process with an id on this host, Unix milliseconds; None if it is gone."""
 
 
 def condition(state: JournalState, lease: Holder | None, place: Place) -> Condition:
-    """How the driver is.
+    """The condition of the driver.
 
-    The lease must have been read before the journal: a driver first closes the journal and then
-    gives the lease back.
+    The lease must have been read before the journal: a driver closes the journal before it returns
+    the lease.
     """
     if state.driver is None:
         return Condition.NEW

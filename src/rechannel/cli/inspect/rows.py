@@ -1,8 +1,8 @@
-"""Rows of state as they are stored, read without the program that wrote them.
+"""Stored rows of state, read without the program that wrote them.
 
-Segments hold whole rows (key columns, then state columns), and the newest run wins, so nothing has
-to be executed. What only the program knows is not applied: aggregates are shown as they are kept,
-not as they are finished, and keys whose timeout has passed are still there until merging drops them.
+Segments hold whole rows (key columns, then state columns), and the newest run wins, so no code has
+to run. What only the program knows is not applied: aggregates are shown as stored, not finished, and
+keys whose timeout has passed are shown until merging drops them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rechannel.state.manifest import Manifest
 from rechannel.state.segments.segment import open_segment
 
 SLICE_ROWS = 100_000
-"""State is read in slices of about so many rows: no more of it than was asked for."""
+"""Approximate rows of a slice: state is read in slices, and only as many as are needed."""
 
 _ATTEMPTS = 5
 
@@ -44,17 +44,19 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
-    """Rows of one operator as of a timestep.
-
-    keys: how many of the columns are keys. rows: in the order of their keys' hashes.
-    more: whether there are rows behind them.
-    """
+    """Rows of one operator as of a timestep."""
 
     operator: str
     timestep: int
+
     keys: int
+    """How many of the columns are keys."""
+
     rows: pa.Table
+    """In the order of the hashes of their keys."""
+
     more: bool
+    """Whether more rows follow."""
 
 
 def stored_rows(
@@ -62,14 +64,14 @@ def stored_rows(
 ) -> StoredRows:
     """Read at most `limit` rows (None = all). timestep: None = the latest commit.
 
-    The job may run meanwhile. Raises UnknownOperatorError, NotReadyError when the timestep is not
-    kept, DamagedStateError.
+    The job may be running. Raises UnknownOperatorError, NotReadyError if the timestep is not kept,
+    DamagedStateError.
     """
     return settled(directory, lambda state: _read(directory, operator, state, timestep, limit))
 
 
 def settled(directory: StateDirectory, read: Callable[[JournalState], V]) -> V:
-    """What is read of one version while the job may run. Raises NotReadyError, DamagedStateError."""
+    """Read one version while the job may be running. Raises NotReadyError, DamagedStateError."""
     for attempt in range(_ATTEMPTS):
         state = read_only(directory.store)
         if state.last_committed is None:
@@ -78,7 +80,7 @@ def settled(directory: StateDirectory, read: Callable[[JournalState], V]) -> V:
         try:
             return read(state)
         except MissingFileError:
-            # A running job deletes what its newer commits do not name; they are read next.
+            # A running job deletes files that its newer commits do not name; read the newest next.
             if attempt + 1 == _ATTEMPTS or read_only(directory.store).number == state.number:
                 raise
     msg = "the state changes faster than it can be read; try again"
@@ -86,16 +88,16 @@ def settled(directory: StateDirectory, read: Callable[[JournalState], V]) -> V:
 
 
 def operators_of(directory: StateDirectory, state: JournalState) -> Mapping[str, str]:
-    """What every operator keeps: as the program says that runs now, not as the first one did."""
+    """The stored columns of each operator, as of the present program."""
     return operators_now(state) or directory.identity.operators
 
 
 def stored_tables(
     directory: StateDirectory, names: Sequence[str], state: JournalState, timestep: int | None
 ) -> dict[str, pa.Table]:
-    """All rows of some operators, as of one version. Raises NotReadyError where one has no state yet.
+    """All rows of some operators, as of one version. Raises NotReadyError if one has no state yet.
 
-    What is stored of an aggregate and is its value bears its name: `n`, where that is `n.count`.
+    A stored column that is the value of an aggregate has its name: `n`, not `n.count`.
     """
     found = {}
     for name in names:
@@ -110,7 +112,7 @@ def stored_tables(
 
 
 def _values(names: Sequence[str]) -> list[str]:
-    """Names of stored columns, without the part where there is one part of an aggregate, which is its value."""
+    """Names of stored columns; the only part of an aggregate, if it is its value, has the aggregate's name."""
     parts = [name.rpartition(".") for name in names]
     whole = [before for before, _, last in parts if last in _VALUES]
     alone = {name for name in whole if sum(part[0] == name for part in parts) == 1}
@@ -130,9 +132,7 @@ def _read(
     operators = operators_of(directory, state)
     if operator not in operators:
         names = ", ".join(operators) or "none"
-        msg = (
-            f"job {directory.identity.name!r} keeps no state for {operator!r}; it does for: {names}"
-        )
+        msg = f"job {directory.identity.name!r} keeps no state for {operator!r}; it keeps state for: {names}"
         raise UnknownOperatorError(msg)
     manifest, _ = manifest_at(operator, state, timestep)
     first = directory.identity.operators.get(operator, "")
@@ -208,4 +208,4 @@ def _merged(
 
 
 def _all_live(keys: list[pa.Array], state: list[pa.Array]) -> None:
-    """Whether a timeout has passed, or a window is gone, is for the program to say."""
+    """Keep every row: only the program knows whether a timeout has passed or a window is closed."""

@@ -1,4 +1,4 @@
-"""A job at a glance, from its journal and its lease."""
+"""A summary of a job, from its journal and its lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rechannel.state.manifest import Manifest
 
 
 def summary(directory: StateDirectory, place: Place) -> dict[str, Any]:
-    """Everything that `rechannel status` tells, as JSON values.
+    """Everything that `rechannel status` shows, as JSON values.
 
     Raises DamagedStateError, NewerFormatError.
     """
@@ -61,7 +61,7 @@ def _driver(state: JournalState, lease: Holder | None, place: Place) -> dict[str
 
 
 def _present(state: JournalState) -> tuple[int | None, Configuration | None]:
-    """The configuration of the latest timestep, and since which one it holds."""
+    """The configuration of the latest timestep, and the timestep since which it holds."""
     latest = state.last_intended
     held = [(s, c) for s, c in state.configurations if latest is None or s <= latest]
     return held[-1] if held else (None, None)
@@ -81,7 +81,7 @@ def _configuration(since: int | None, configuration: Configuration | None) -> di
 def _operators(
     directory: StateDirectory, state: JournalState, configuration: Configuration | None
 ) -> dict[str, Any]:
-    """By name; operators without state too. State is None for them."""
+    """Operators by name. `state` is None for operators without state."""
     configured = {} if configuration is None else dict(configuration.operators)
     names = dict.fromkeys([*configured, *directory.identity.operators])
     out: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _operators(
 
 
 def _size(manifest: Manifest) -> dict[str, int]:
-    """rows: in the hashes for which runs count; those that a newer run hides are among them."""
+    """Size of the state. Rows that a newer run hides are counted."""
     sizes = {run.segment: run.size for run in manifest.runs}
     return {
         "rows": round(sum(run.expected for run in manifest.state)),
@@ -109,7 +109,7 @@ def _size(manifest: Manifest) -> dict[str, int]:
 
 
 def _sources(state: JournalState) -> dict[str, Any]:
-    """Where each source goes on: behind the latest commit, and behind what is under way."""
+    """Where each source continues: after the latest commit, and after the timesteps in flight."""
     ends: dict[str, Any] = {name: {"committed": at} for name, at in state.offsets.items()}
     for intent in state.open_intents:
         for name, span in intent.sources.items():

@@ -1,4 +1,4 @@
-"""A served job, as commands see it: JSON in, JSON out, and the errors that the job would raise here."""
+"""A client of a served job: JSON in, JSON out, and the errors that the job raised."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from rechannel.errors import (
 from rechannel.state.tokens import token_left_for
 
 ANSWER_SECONDS = 130.0
-"""A job answers between two timesteps, and itself gives up before this."""
+"""Timeout of requests: a job answers between two timesteps, and gives up earlier itself."""
 
 LOOK_SECONDS = 30.0
-"""What changes nothing is told without waiting for a timestep."""
+"""Timeout of requests that change nothing: they do not wait for a timestep."""
 
 CONNECT_SECONDS = 10.0
 
 UrlArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="URL", help="Of a served job, as http://127.0.0.1:8520.")
+    str, typer.Argument(metavar="URL", help="URL of a served job, such as http://127.0.0.1:8520.")
 ]
 TOKEN = "RECHANNEL_TOKEN"
-"""Where the environment has the token: other users of the machine can read command lines."""
+"""Environment variable with the token: other users of the machine can read command lines."""
 
 TokenOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(help=f"If the job was served with one; or else {TOKEN} has it."),
+    typer.Option(help=f"Token that the job was served with; default: that of {TOKEN}."),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -52,7 +52,7 @@ _ERRORS: dict[str, type[RechannelError]] = {
 
 
 def token_of(option: str | None) -> str | None:
-    """The token that was given, or that of the environment. Raises RefusedError for what no job can have."""
+    """The given token, or that of the environment. Raises RefusedError for an invalid one."""
     token = option or os.environ.get(TOKEN) or None
     if token is not None and not (token.isascii() and token.isprintable()):
         msg = f"the token (--token, or {TOKEN} in the environment) is not printable ASCII"
@@ -61,14 +61,14 @@ def token_of(option: str | None) -> str | None:
 
 
 def is_url(text: str) -> bool:
-    """Whether this names a served job and no directory: it is of HTTP, or is HOST:PORT and no file."""
+    """Whether a text is the URL of a served job: of HTTP, or HOST:PORT if there is no such file."""
     if "://" in text:
         return text.startswith(("http://", "https://"))
     return bool(re.fullmatch(r"[\w.\-\[\]:]*:\d{1,5}", text)) and not Path(text).exists()
 
 
 def base_of(url: str) -> str:
-    """A URL that paths can be put behind. Raises RefusedError."""
+    """The URL without a slash at its end. Raises RefusedError."""
     full = url if "://" in url else f"http://{url}"
     try:
         parts = urlsplit(full)
@@ -76,16 +76,16 @@ def base_of(url: str) -> str:
     except ValueError:
         right = False
     if not right:
-        msg = f"{url!r} is no URL of a job: give the one that job.serve() has, as http://127.0.0.1:8520"
+        msg = f"{url!r} is not the URL of a job: give that of job.serve(), such as http://127.0.0.1:8520"
         raise RefusedError(msg)
     return full.rstrip("/")
 
 
 class Client:
-    """Asks one job. Use it in a `with`."""
+    """Sends requests to one job. Use it in a `with`."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Raises SetUpError without the extra `serve`, RefusedError for what is no URL or no token."""
+        """Raises SetUpError without the extra `serve`, RefusedError for an invalid URL or token."""
         if find_spec("httpx") is None:
             msg = "talking to a job needs httpx: pip install 'rechannel[serve]'"
             raise SetUpError(msg)
@@ -95,7 +95,7 @@ class Client:
         said = token_of(token) or token_left_for(self._url)
         headers = {} if said is None else {"Authorization": f"Bearer {said}"}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        # What proxies the environment names are for other hosts than the one that was spelt out here.
+        # Proxies of the environment are for other hosts.
         self._http = httpx.Client(headers=headers, timeout=timeout, trust_env=False)
 
     def __enter__(self) -> Self:
@@ -105,11 +105,11 @@ class Client:
         self._http.close()
 
     def get(self, *path: str, **query: str | int) -> dict[str, Any]:
-        """What a route tells. Raises what the job raised, NotReadyError where nothing answers."""
+        """The answer of a route. Raises what the job raised, NotReadyError if nothing answers."""
         return self._ask("GET", path, params=query, timeout=LOOK_SECONDS)
 
     def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask for something. Raises what the job raised, NotReadyError where nothing answers."""
+        """The answer to a body. Raises what the job raised, NotReadyError if nothing answers."""
         return self._ask("POST", path, json=body)
 
     def _ask(self, method: str, path: tuple[str, ...], **more: Any) -> dict[str, Any]:
@@ -120,15 +120,15 @@ class Client:
             answer = self._http.request(method, address, **more)
         except httpx.ReadTimeout as error:
             msg = (
-                f"{self._url} has not answered in time: its driver hangs, or has very long timesteps. What was asked"
-                f" for may still be done: see `rechannel history {self._url}`"
+                f"{self._url} has not answered in time: its driver hangs, or has very long timesteps. The request"
+                f" may still be carried out: see `rechannel history {self._url}`"
             )
             raise NotReadyError(msg) from error
         except httpx.HTTPError as error:
-            msg = f"nothing answers at {self._url} ({error}); is the job running, and served there?"
+            msg = f"nothing answers at {self._url} ({error}): check that the job is running and served there"
             raise NotReadyError(msg) from error
         except (httpx.InvalidURL, UnicodeError) as error:
-            msg = f"{self._url} cannot be asked: {error}"
+            msg = f"no request can be sent to {self._url}: {error}"
             raise RefusedError(msg) from error
         try:
             body = answer.json()
@@ -140,6 +140,6 @@ class Client:
 
     def _error(self, status: int, body: Any) -> RechannelError:
         if not isinstance(body, dict) or not {"error", "message"} <= body.keys():
-            msg = f"what answers at {self._url} (status {status}) is no served job"
+            msg = f"the server at {self._url} (status {status}) is not a served job"
             return RefusedError(msg)
         return _ERRORS.get(body["error"], RefusedError)(str(body["message"]))

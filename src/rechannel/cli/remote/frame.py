@@ -1,4 +1,4 @@
-"""One picture of a running job, from what its server tells. Pure."""
+"""One screen of a running job, from the answers of its server. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 24
 
 
 def frame(facts: dict[str, Any]) -> Group:
-    """The picture. facts: status, progress and open reconfigurations, as the routes tell them."""
+    """The screen. facts: status, progress and open reconfigurations, as the routes return them."""
     parts: list[RenderableType] = [_head(facts["status"]), _latency(facts["progress"]["recent"])]
     parts.append(_operators(facts["status"]["operators"], facts["progress"]["last"]))
     if facts["open"]:
@@ -26,7 +26,7 @@ def frame(facts: dict[str, Any]) -> Group:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar for each value; the highest is the largest of them."""
+    """A bar for each value; the largest value has the highest one."""
     most = max(values, default=0.0)
     if most <= 0:
         return BARS[0] * len(values)
@@ -34,13 +34,13 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def bar(done: int, total: int) -> str:
-    """How much of it is done."""
+    """A bar that shows how much is done."""
     full = WIDTH if total <= 0 else WIDTH * done // total
     return FULL * full + EMPTY * (WIDTH - full)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """The value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

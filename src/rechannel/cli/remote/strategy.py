@@ -1,4 +1,4 @@
-"""How gently: the options of a strategy."""
+"""The options of a strategy."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ StrategyOption: TypeAlias = Annotated[
 ]
 BinsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option("--bins", help="That move in one step (of one transfer, if optimized)."),
+    typer.Option("--bins", help="Bins per step (optimized: per transfer)."),
 ]
 GapOption: TypeAlias = Annotated[int, typer.Option(help="Timesteps between two steps.")]
 BudgetOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="50ms|10MB", help="What a timestep may pay for moves.")
+    str | None, typer.Option(metavar="50ms|10MB", help="What a timestep may spend on moves.")
 ]
 PrepareOption: TypeAlias = Annotated[
-    bool, typer.Option("--no-prepare", help="Do nothing ahead of the first step.")
+    bool, typer.Option("--no-prepare", help="Do not prepare the change ahead of its first step.")
 ]
 
 
 def strategy_of(
     kind: str | None, bins: int | None, gap: int, most: str | None, *, unprepared: bool
 ) -> dict[str, Any] | None:
-    """The strategy as JSON; None where nothing was said. Raises RefusedError for what does not go together."""
+    """The strategy as JSON; None without options. Raises RefusedError for options that exclude each other."""
     fields: dict[str, Any] = {} if most is None else budget(most)
     if bins is not None:
         fields["bins"] = bins
@@ -45,6 +45,6 @@ def strategy_of(
         msg = f"there is no strategy {kind!r}; there are: {', '.join(KINDS)}"
         raise RefusedError(msg)
     if kind == KINDS[0] and fields.keys() - {"prepare"}:
-        msg = "--bins, --gap and --budget need a strategy with steps: --strategy batched, fluid or optimized"
+        msg = "--bins, --gap and --budget need a strategy with several steps: --strategy batched, fluid or optimized"
         raise RefusedError(msg)
     return {"kind": kind.replace("-", "_"), **fields}
