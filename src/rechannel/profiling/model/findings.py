@@ -81,10 +81,13 @@ class Finding:
         gain = ""
         if self.gain is not None:
             gain = f" Without it, windows would be at most {self.gain:.0%} shorter."
+        leads = ""
+        if self.windows:
+            plural = "" if self.of == 1 else "s"
+            leads = f" and the largest part of it in {self.windows} of {self.of} window{plural}"
         return (
-            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time) and the largest"
-            f" part of it in {self.windows} of {self.of} window{'' if self.of == 1 else 's'}."
-            f" {ADVICE[self.cause]}.{gain}"
+            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time)"
+            f"{leads}. {ADVICE[self.cause]}.{gain}"
         )
 
 
@@ -160,9 +163,9 @@ def _about(found: Profile, cause: str) -> str:
         where=~pl.col("message") & (pl.col("operator") >= 0) & pl.col("kind").is_in(kinds),
     )
     if not len(operators):
-        return "Work is"
+        return "Work on rows is"
     name, critical = operators["operator"][0], operators["critical"][0]
-    return f"Work is, {critical:.0%} in {name!r},"
+    return f"Work on rows ({critical:.0%} in {name!r}) is"
 
 
 def _straggler(found: Profile) -> Finding | None:
