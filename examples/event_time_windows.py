@@ -13,7 +13,6 @@ from pathlib import Path
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.job import InProcess
 from rechannel.testing import script
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -35,7 +34,7 @@ def main(folder: Path) -> None:
         .aggregate(n=agg.count(), highest=agg.max("degrees"), name="highest")
     )
     flows = [highest.write.memory("windows"), highest.late.write.memory("late")]
-    job = rc.Job("sensors", flows, state=folder / "state").start(in_process=InProcess())
+    job = rc.Job("sensors", flows, state=folder / "state").start(in_process=rc.InProcess())
 
     readings.push([reading("oven", 200, 1), reading("room", 21, 3), reading("oven", 208, 9)])
     readings.push([reading("oven", 210, 12)])  # the watermark is now 12:00:10

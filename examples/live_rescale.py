@@ -15,7 +15,6 @@ from typing import Any
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.job import InProcess
 from rechannel.testing import script
 
 
@@ -29,7 +28,7 @@ def main(folder: Path) -> None:
         .aggregate(n=agg.count(), name="users", tasks=2, bins=16)
     )
     job = rc.Job("clicks", users.write.memory("out"), state=folder / "state")
-    running = job.start(in_process=InProcess())
+    running = job.start(in_process=rc.InProcess())
     clicks.push([{"user": "ann", "ms": 5}, {"user": "bob", "ms": 7}, {"user": "bob", "ms": 8}])
     running.process_all_available()
 

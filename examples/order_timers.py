@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import rechannel as rc
-from rechannel.job import InProcess
 from rechannel.testing import script
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -52,7 +51,7 @@ def main(folder: Path) -> None:
     )
     settled = orders.filter(lambda row: row.status != "open")
     job = rc.Job("orders", settled.write.memory("settled"), state=folder / "state")
-    running = job.start(in_process=InProcess())
+    running = job.start(in_process=rc.InProcess())
 
     parts.push([part("lamp", 30, 10, 0), part("desk", 100, 40, 1)])
     parts.push([part("lamp", 30, 20, 2)])

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import rechannel as rc
-from rechannel.job import InProcess
 from rechannel.testing import script
 
 
@@ -29,7 +28,7 @@ def main(folder: Path) -> None:
     delays = rc.read().memory(flights, name="flights").key_by("carrier")
     totals = delays.track(slowly, state="total BIGINT", name="totals", tasks=2)
     job = rc.Job("flights", totals.write.memory("out"), state=folder / "state")
-    running = job.start(in_process=InProcess())
+    running = job.start(in_process=rc.InProcess())
     for _ in range(5):
         flights.push([{"carrier": "UA" if n % 10 else "AA", "delay": n} for n in range(100)])
         running.process_all_available()

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.job import InProcess
 
 USERS = ["ann", "bob", "eve"]
 
@@ -77,7 +76,7 @@ def main(folder: Path) -> None:
     )
     counts = stream.key_by("user").aggregate(n=agg.count(), name="counts")
     flow = counts.write.for_each_batch(write, name="database")
-    job = rc.Job("clicks", flow, state=folder / "state").start(in_process=InProcess())
+    job = rc.Job("clicks", flow, state=folder / "state").start(in_process=rc.InProcess())
     job.process_all_available()
     job.stop()
 

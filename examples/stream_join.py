@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import rechannel as rc
-from rechannel.job import InProcess
 from rechannel.testing import script
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -32,7 +31,7 @@ def main(folder: Path) -> None:
     # how="left" emits an ad without a click as soon as no click can match it any more.
     pairs = shown.join(clicked, "ad", how="left", within=rc.between(0, "1 minute"), name="pairs")
     flows = [pairs.write.memory("pairs"), pairs.late.write.memory("late")]
-    job = rc.Job("ads", flows, state=folder / "state").start(in_process=InProcess())
+    job = rc.Job("ads", flows, state=folder / "state").start(in_process=rc.InProcess())
 
     ads.push(
         [{"ad": 1, "about": "shoes", "shown": at(0)}, {"ad": 2, "about": "books", "shown": at(5)}]

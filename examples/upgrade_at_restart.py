@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import OtherDataflowError
-from rechannel.job import InProcess
 
 
 def as_written(row: Any) -> tuple[str, str]:
@@ -42,7 +41,7 @@ def run(folder: Path, clean: Callable[[Any], tuple[str, str]], key: str) -> dict
     cleaned = clicks.map(clean, "user STRING, page STRING", name="cleaned")
     counts = cleaned.key_by(key).aggregate(n=agg.count(), name="counts")
     job = rc.Job("clicks", counts.write.parquet(str(folder / "out")), state=folder / "state")
-    running = job.start(in_process=InProcess())
+    running = job.start(in_process=rc.InProcess())
     running.process_all_available()
     state: Any = running.state("counts")  # a table of Arrow; on Spark a DataFrame
     rows = state.sort_by(key).to_pylist()

@@ -1,6 +1,7 @@
 """What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`.
 
-All are frozen values with `to_dict()`, which returns plain JSON values.
+All are frozen values with `to_dict()`, which returns plain JSON values. `read_events` reads the telemetry log of a
+state directory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rechannel.telemetry.facts import (
     SlowestTask,
     TimestepProgress,
 )
+from rechannel.telemetry.reading import read_events
 
 __all__ = [
     "JobStatus",
@@ -28,6 +30,7 @@ __all__ = [
     "SlowestTask",
     "Steps",
     "TimestepProgress",
+    "read_events",
 ]
 
 

@@ -54,7 +54,7 @@ GROUPS = {
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
         "JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary SinkProgress"
-        " SinkStatus SlowestTask Steps TimestepProgress"
+        " SinkStatus SlowestTask Steps TimestepProgress read_events"
     ),
     "sinks": "Batch",
     "sources": "MemoryConnector",

@@ -13,7 +13,9 @@ order of their steps; how long anything takes. Those need a job on Spark.
 from __future__ import annotations
 
 from rechannel.state.stores.faulty import Crash, Fault, FaultKind, FaultyStore, Outage
+from rechannel.state.stores.local import LocalStore
 from rechannel.state.stores.memory import MemoryStore
+from rechannel.state.stores.shared import SharedStore
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.faults import TaskFaults
 from rechannel.testing.folder import FaultyFolder, MemoryFolder
@@ -21,6 +23,7 @@ from rechannel.testing.harness import Harness
 from rechannel.testing.process import Process
 from rechannel.testing.recorder import Recorder
 from rechannel.testing.source import script
+from rechannel.testing.throttled import ThrottledStore
 
 __all__ = [
     "Crash",
@@ -29,12 +32,15 @@ __all__ = [
     "FaultyFolder",
     "FaultyStore",
     "Harness",
+    "LocalStore",
     "ManualClock",
     "MemoryFolder",
     "MemoryStore",
     "Outage",
     "Process",
     "Recorder",
+    "SharedStore",
     "TaskFaults",
+    "ThrottledStore",
     "script",
 ]

@@ -21,7 +21,14 @@ from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.logic import START, AssignWindows
 from rechannel.operators.window.session_spec import SessionSpec
 from rechannel.operators.window.spec import CombineSpec, WindowSpec
-from rechannel.operators.window.terms import Asked, Placed, Terms, Whole, not_shown_once
+from rechannel.operators.window.terms import (
+    Asked,
+    Placed,
+    Terms,
+    Whole,
+    length_text,
+    not_shown_once,
+)
 
 MOST_WINDOWS = 1_000
 """Windows that a row may be in if each has rows of its own."""
@@ -134,6 +141,9 @@ class OfOneLength:
 class Tumbling(OfOneLength):
     """Windows of one length of time, each of which begins where the one before it ends."""
 
+    def __repr__(self) -> str:
+        return f"tumbling({_called(size=self.size_us, offset=self.offset_us)})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sliding(OfOneLength):
@@ -141,6 +151,9 @@ class Sliding(OfOneLength):
 
     every_us: int
     """From the begin of one to that of the next; shorter than `size_us`."""
+
+    def __repr__(self) -> str:
+        return f"sliding({_called(size=self.size_us, every=self.every_us, offset=self.offset_us)})"
 
     @property
     def step_us(self) -> int:
@@ -153,6 +166,9 @@ class Session:
     """Rows of a key that are less than `gap_us` apart from the next one."""
 
     gap_us: int
+
+    def __repr__(self) -> str:
+        return f"sessions({_called(gap=self.gap_us)})"
 
     def terms(self, asked: Asked) -> Terms:
         """Any terms, of a key. Raises DataflowError."""
@@ -203,6 +219,9 @@ class Count:
     every: int
     """Rows from the begin of one to that of the next."""
 
+    def __repr__(self) -> str:
+        return f"counting(size={self.size}, every={self.every})"
+
     def terms(self, asked: Asked) -> Terms:
         """Shown when they are complete, in the order of the stream or of event time. Raises DataflowError."""
         asked.need_no_early()
@@ -228,6 +247,9 @@ class Count:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
     """The windows that rows come out of: each row has the start of its own."""
+
+    def __repr__(self) -> str:
+        return "same_window()"
 
     def terms(self, asked: Asked) -> Terms:
         """Event time, by the window that rows have. Raises DataflowError."""
@@ -306,3 +328,10 @@ def window_spec(
         early_ms=terms.early_ms,
     )
     return replace(spec, copies=spec.needs_copies(aggregates, keyed=terms.keyed))
+
+
+def _called(**lengths: int) -> str:
+    """Arguments as a user would write them; an offset of 0 is left out. In microseconds."""
+    return ", ".join(
+        f"{name}={length_text(us)!r}" for name, us in lengths.items() if us or name != "offset"
+    )

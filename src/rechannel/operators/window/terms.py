@@ -12,12 +12,25 @@ ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 """When windows are emitted: once event time passes their end, or in every timestep with rows."""
 
 
+_UNITS = {
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
     """An interval of processing time."""
 
     ms: int
     """Milliseconds."""
+
+    def __repr__(self) -> str:
+        return f"every({length_text(self.ms * 1_000)!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,3 +250,10 @@ def not_shown_once(what: str) -> DataflowError:
         f"{what}: windows are of one length and of event time, are shown when complete, and take no lateness;"
         " use rc.windows.tumbling, rc.windows.sliding or rc.windows.same_window"
     )
+
+
+def length_text(us: int) -> str:
+    """Return a length of time, in microseconds, as users write it: `90 minutes`."""
+    unit, length = next(pair for pair in _UNITS.items() if us % pair[1] == 0)
+    number = us // length
+    return f"{number} {unit}{'' if number == 1 else 's'}"
