@@ -266,6 +266,16 @@ PLANS = [
         cost_ms=1.23456,
         advice=("one key is hot",),
     ),
+    Plan(
+        change=CHANGES[0],
+        strategy=STRATEGIES[0],
+        steps=(),
+        affected=(
+            Affected(operator="sums", tasks=(), bins=0, size=0.0, placed=(1, 2), carried=0.0),
+        ),
+        timesteps=1,
+        cost_ms=0.0,
+    ),
 ]
 
 

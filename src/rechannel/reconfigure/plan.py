@@ -46,8 +46,8 @@ class Affected:
     placed: Annotated[tuple[int, ...], ABSENT] = ()
     """Tasks that are placed on another executor than they run on."""
 
-    carried: Annotated[float, written("carried_bytes", encode=round, absent=True)] = 0.0
-    """Bytes of state of these tasks."""
+    carried: Annotated[float | None, written("carried_bytes", encode=round, absent=True)] = None
+    """Bytes of state of these tasks; None if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Plan:
             if a.bins
         ]
         lines += [
-            f"  {a.operator}: tasks {list(a.placed)} go to another executor with {_bytes(a.carried)}"
+            f"  {a.operator}: tasks {list(a.placed)} go to another executor with {_bytes(a.carried or 0.0)}"
             for a in self.affected
             if a.placed
         ]
@@ -182,7 +182,7 @@ def plan(
         steps=steps,
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
-        cost_ms=_most_expensive(steps, sum(one.carried for one in affected)) * ms_per_byte,
+        cost_ms=_most_expensive(steps, sum(one.carried or 0.0 for one in affected)) * ms_per_byte,
         advice=said,
     )
 
@@ -195,7 +195,7 @@ def _affected(target: Configuration, now: Now, *, operator: str, **moved: Any) -
         return Affected(operator=operator, **moved)
     placed = tuple(task for task, at in after.placement.items() if here.get(task, at) != at)
     bins = rewritten(target, operator, now.sizes) if placed else ()
-    carried = sum(bin_.size for bin_ in bins if bin_.source in placed)
+    carried = sum(bin_.size for bin_ in bins if bin_.source in placed) if placed else None
     return Affected(operator=operator, placed=placed, carried=carried, **moved)
 
 
