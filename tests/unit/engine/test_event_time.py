@@ -342,7 +342,7 @@ def test_a_change_at_an_event_time_holds_when_the_windows_up_to_it_are_complete(
     # The row of 25 s ends 20 s; the stream is idle behind it, so the change needs no timestep to come.
     assert tasks == [2, 2, 1, 1]
     assert process.journal.state.coordination.find("r1").taken[0].timestep == 4
-    with pytest.raises(RefusedError, match="is over"):
+    with pytest.raises(RefusedError, match="has passed"):
         process.reconfigure(rc.changes.rescale("windows", 2), at=rc.changes.watermark(at(20)))
 
 
