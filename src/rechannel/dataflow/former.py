@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from rechannel.dataflow.naming import caller
@@ -27,6 +28,20 @@ def renamed(**names: str) -> Callable[[F], F]:
         return cast("F", checked)
 
     return decorate
+
+
+def refuse_former(method: str, columns: Mapping[str, Any], **names: str) -> None:
+    """Refuse a former name among new columns, which may have any name, if its value is no column.
+
+    Raises DataflowError.
+    """
+    wrong = {name: value for name, value in columns.items() if _is_former(value)}
+    _refuse(method, names, wrong)
+
+
+def _is_former(value: object) -> bool:
+    """Whether a value is what the argument once took: a column's name, or a function."""
+    return isinstance(value, str | FunctionType)
 
 
 def _refuse(method: str, names: Mapping[str, str], given: Mapping[str, Any]) -> None:

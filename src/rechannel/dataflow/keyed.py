@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.dead import has_dead_letters
 from rechannel.dataflow.durations import Duration, microseconds
-from rechannel.dataflow.former import renamed
+from rechannel.dataflow.former import refuse_former, renamed
 from rechannel.dataflow.graph import Node, Stateful
 from rechannel.dataflow.naming import caller, given, keyed_name
 from rechannel.dataflow.rules import label
@@ -95,6 +95,7 @@ class KeyedStream(Generic[Behind]):
             UnknownColumnError: an aggregate reads a column that the stream does not have.
             DataflowError: an aggregate cannot take the type of its column.
         """
+        refuse_former("aggregate", aggregates, initial="preload")
         spec = AggregateSpec(aggregates=named_aggregates(columns, aggregates))
         return self._operator(spec, name, tasks, bins, preload)
 
@@ -292,6 +293,7 @@ class KeyedStream(Generic[Behind]):
         Raises:
             UnknownColumnError, DataflowError: a function cannot be computed.
         """
+        refuse_former("running", functions, on="time_column")
         spec = RunningSpec(functions={**(columns or {}), **functions}, on=time_column)
         return self._in_order_of(time_column, spec, name, tasks, bins)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 
 
@@ -25,6 +26,14 @@ FORMER: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda s: s.key_by("user").running_reduce(max, initial=max),
         "running_reduce .* initial=; use preload=",
+    ),
+    (
+        lambda s: s.key_by("user").running(on="at", n=agg.lag("price")),
+        "running .* use time_column=",
+    ),
+    (
+        lambda s: s.key_by("user").aggregate(n=agg.count(), initial=lambda: None),
+        "aggregate .* initial=; use preload=",
     ),
     (lambda s: s.asof_join(right=s, on="user"), "asof_join .* right=; use other="),
     (
@@ -66,3 +75,9 @@ def test_names_are_given_by_keyword() -> None:
     ):
         with pytest.raises(TypeError, match="positional"):
             call()
+
+
+def test_new_columns_may_have_any_name() -> None:
+    keyed = orders().key_by("user")
+    assert "initial" in keyed.aggregate(initial=agg.count(), name="a").schema.names
+    assert "on" in keyed.running(on=agg.lag("price"), name="b").schema.names

@@ -57,9 +57,9 @@ ExpiredBatches = Callable[[KeyedFrame], Any]
 class TrackLogic(Tracking):
     """One Python function per key.
 
-    A key without state is initialised by its first row, if there is an `initialise`, and updated
-    with its other rows, if there are any; without `initialise`, `update` gets None for the state.
-    Where `initialise` answers None, the key stays without state and its next row is offered. State
+    A key without state is initialised by its first row, if there is an `init_state` function, and updated
+    with its other rows, if there are any; without one, `update` gets None for the state.
+    If it returns None, the key stays without state and its next row is offered. State
     is a scalar when it has one column, else a NamedTuple. Keys likewise: a scalar, or a tuple.
     """
 
@@ -236,11 +236,11 @@ class TrackLogic(Tracking):
         return results
 
     def _as_state(self, state: Any, key: Any) -> Any:
-        """What `initialise` answered, as `update` expects it."""
+        """Return what `init_state` made, as `update` expects it."""
         if state is None or len(self.fields) == 1:
             return state
         if not isinstance(state, tuple | list) or len(state) != len(self.fields):
-            what = f"the state that initialise made of key {key!r}"
+            what = f"the state that init_state made of key {key!r}"
             check_tuples([state], self.fields, lambda _: what)
         return self.state_type._make(state)
 
@@ -262,7 +262,7 @@ class TrackLogic(Tracking):
 class _Calls:
     """What the user's function is called with: key, state or None, and rows from start to end.
 
-    firsts: first rows of the keys without state, None for the others; None = `initialise` is not called.
+    firsts: first rows of the keys without state, None for the others; None = `init_state` is not called.
     """
 
     keys: list[Any]

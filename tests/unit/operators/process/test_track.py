@@ -349,7 +349,7 @@ def test_the_key_of_a_bad_state_is_told_though_others_were_dropped() -> None:
 def test_what_initialise_makes_is_checked_before_update_sees_it() -> None:
     logic = track(totals, initialise=lambda key, row: "ab")
 
-    with pytest.raises(UserFunctionError, match="initialise made of key 'a': expected a tuple"):
+    with pytest.raises(UserFunctionError, match="init_state made of key 'a': expected a tuple"):
         logic.apply(arrivals(logic, ROWS))
 
 
