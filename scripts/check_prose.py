@@ -32,7 +32,7 @@ LAG = (
     "lag lags lagged lagging fall falls fell fallen falling far left leave leaves stay stays is are"
 )
 NO_LAG = "".join(rf"(?<!\b{word} )" for word in LAG.split())
-SHELTER = r"(?:a|an|the) (?:proxy|reverse|firewall|load|tunnel|scenes)|TLS"
+SHELTER = r"(?-i:[A-Z]{2,}\b)|(?:a|an|the) (?:proxy|reverse|firewall|load|tunnel|scenes)|TLS"
 
 # What is looked for, and what to write in its place.
 PHRASES = {

@@ -89,7 +89,7 @@ class Bearing(Protocol):
         tell: Callable[[BaseException | None], None],
         /,
     ) -> Store:
-        """stopping: bounds how long a call is repeated. tell: hears of outages, and of their end (None)."""
+        """stopping: bounds how long a call is repeated. tell: called with outages, and with None at their end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class Parts:
 def assemble(
     seams: Seams, *, name: str, dataflow: Dataflow, settings: Settings, start: Start
 ) -> Parts:
-    """Open everything that a driver needs, in an order in which a refusal leaves nothing behind.
+    """Open everything that a driver needs, in an order in which a refusal leaves nothing open.
 
     Whatever can be refused comes before this driver takes over, and what may fail then before anything is journalled
     that means something.

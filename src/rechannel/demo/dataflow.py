@@ -5,7 +5,7 @@
                                           └── Parquet files
 
 What a stateful operator emits is one row for every key that changed *in a timestep*: how often a
-key is emitted depends on where the stream was cut. So that no result does, everything behind an
+key is emitted depends on where the stream was cut. So that no result does, everything downstream of an
 operator is one of two things:
 
 - `legs` takes from each emitted row what is new in it. The state of an aircraft carries its flights
@@ -48,7 +48,7 @@ _AIRCRAFT = (
     "departed TIMESTAMP, behind BIGINT, legs ARRAY<STRUCT<"
     "number BIGINT, carrier STRING, day DATE, hour INT, delay BIGINT, brought BIGINT>>"
 )
-"""departed: the aircraft's latest departure. behind: minutes by which it arrived late on that
+"""departed: the aircraft's latest departure. `behind`: minutes by which it arrived late on that
 flight (null: diverted). legs: its flights of the latest timestep."""
 
 _LEGS = (
@@ -61,7 +61,7 @@ known). minutes: of delay, 0 for early departures. All others are 1 or 0."""
 
 
 def follow(tailnum: str | None, aircraft: Any, flights: Any) -> tuple[Any, ...]:
-    """An aircraft and its flights of a timestep -> where it stands behind them, and what they were.
+    """An aircraft and its flights of a timestep -> where it stands after them, and what they were.
 
     Flights without a tail number (most of them cancelled) belong to no aircraft: nothing is brought along.
     """

@@ -16,7 +16,7 @@ def draw(hours: pa.Table, path: Path) -> None:
 
     hours: the state of the operator of that name.
     """
-    # Not pyplot: a figure without it needs no display and leaves nothing behind.
+    # Not pyplot: a figure without it needs no display and leaves nothing open.
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 

@@ -1,4 +1,4 @@
-"""The demo from beginning to end. It prints nothing: its audience is told how far it is."""
+"""The demo from beginning to end. It prints nothing: it reports its progress to an audience."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Audience(Protocol):
         """This is the dataflow, in box characters."""
 
     def replayed(self, rows: int, total: int, until: datetime) -> None:
-        """So many flights of the total are committed: all before the given moment."""
+        """This many flights of the total are committed: all before the given moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

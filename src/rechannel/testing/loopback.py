@@ -39,7 +39,7 @@ for group in reversed(groups):
     except ProcessLookupError:
         pass
 """
-"""Is told process groups, and ends them when the process that started them ends, by whatever death: its
+"""Receives process groups, and ends them when the process that started them ends, by whatever death: its
 standard input closes then."""
 
 

@@ -32,7 +32,7 @@ Choose = Callable[[int], int]
 
 
 class StepExecutor(Executor):
-    """Holds what it is given until it is told to run it."""
+    """Hold calls until a test runs them."""
 
     def __init__(self) -> None:
         """Hold nothing."""
@@ -63,7 +63,7 @@ class StepExecutor(Executor):
 
 
 class StepThread:
-    """A thread whose whole run is one call that an executor holds until it is told to make it."""
+    """A thread whose whole run is one call that an executor holds until a test makes it."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Process:
             pass
 
     def stop(self) -> None:
-        """Finish what is under way and close the journal, as a job that is told to stop."""
+        """Finish what is under way and close the journal, as stopping a job does."""
         self.driver.stop()
         self.run()
         self.journal.append(Closed(time_ms=0))

@@ -1,4 +1,4 @@
-"""A store behind a slow line: reads take as long as their bytes over a stated bandwidth.
+"""A store at the end of a slow line: reads take as long as their bytes over a stated bandwidth.
 
 All processes that name the same line share it, as those of a host share its network card: who reads
 reserves the line for as long as the bytes take, after those that reserved it before, and sleeps until
@@ -84,7 +84,7 @@ class ThrottledStore:
 
 
 def reserve(line: str, now: float, seconds: float) -> float:
-    """Reserve the line for so long behind those who came before; when that is over.
+    """Reserve the line for that long, after earlier calls; when that is over.
 
     now, and the answer: seconds on the clock of the machine (`time.monotonic`).
     """
