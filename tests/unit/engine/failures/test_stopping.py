@@ -80,7 +80,7 @@ def test_a_stop_during_an_outage_of_the_store_ends_the_job_and_the_next_start_is
     push(rows)
     assert store.failed.wait(60)
     if JOURNAL in of:
-        with pytest.raises(StorageError, match="not tried any more, since the job is to end"):
+        with pytest.raises(StorageError, match="is not retried, since the job is stopping"):
             job.stop(60)
         assert job.status.message.startswith("failed: cannot write journal/")
     else:
