@@ -298,7 +298,7 @@ class PaperLoop:
         parts = [f"in flight {_numbers(state.in_flight)}"]
         parts += [f"running {' '.join(units)}"] if units else []
         parts += [f"again {_numbers(t.number for t in state.replay)}"] if state.replay else []
-        flags = ("halted", "stopping", "seen_all", "moving", "happened")
+        flags = ("halted", "stopping", "seen_all", "moving")
         parts += [flag.replace("_", " ") for flag in flags if getattr(state, flag)]
         return "= " + "; ".join(parts)
 

@@ -41,6 +41,7 @@ from rechannel.engine.program.early import early_note
 from rechannel.engine.program.versions import NOTE, noted
 from rechannel.engine.reconfigure.reconfigurer import abilities
 from rechannel.engine.stages.runner import Timestep
+from rechannel.reconfigure.coordinator import Decision
 from rechannel.telemetry.ranges import range_of
 
 
@@ -61,6 +62,8 @@ class Boundary:
         """See `AnswerChanges`."""
         del command
         out = self._out
+        if not out.changes.busy:
+            return ChangesAnswered(happened=False)
         position = out.position(state)
         happened = out.changes.turn(position, lambda: out.published.position.manifests)
         return ChangesAnswered(happened=happened)
@@ -74,9 +77,11 @@ class Boundary:
 
     def ask_coordinator(self, command: AskCoordinator, state: LoopState) -> Decided:
         """See `AskCoordinator`."""
-        position = self._out.position(state, command.time_ms)
+        decision = Decision(configuration=state.configuration)
+        if self._out.changes.busy:
+            decision = self._out.changes.decide(self._out.position(state, command.time_ms))
         return Decided(
-            decision=self._out.changes.decide(position),
+            decision=decision,
             now_ms=command.now_ms,
             time_ms=command.time_ms,
         )

@@ -19,8 +19,10 @@ from rechannel.engine.failures.closing import GONE_SECONDS, SECONDS, Step, close
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Closed
 from rechannel.engine.loop.core.messages import (
+    WORK,
     AwaitEvent,
     Begin,
+    ChangesAnswered,
     Command,
     Commit,
     Event,
@@ -35,6 +37,8 @@ from rechannel.engine.loop.outside import CameBack, Outside
 from rechannel.engine.loop.recovering import recovered
 from rechannel.engine.program.position import StreamPosition
 from rechannel.sources.reader import explained
+
+CHANGED = ChangesAnswered(happened=True)
 
 
 class Driver:
@@ -57,6 +61,7 @@ class Driver:
         self._hands = Hands(outside, executor)
         self._stopping = stopping
         self._came: list[CameBack] = []
+        self._worked = False
         self.finished = threading.Event()
         self.error: BaseException | None = None
 
@@ -135,6 +140,7 @@ class Driver:
         `executor` that it drives itself.
         """
         came, self._came = [*self._came, *self._out.inbox.take()], []
+        self._worked = bool(came)
         for event in came:
             self._react(event)
         self._react(Begin(stopping=self._stopping.asked))
@@ -142,15 +148,18 @@ class Driver:
         self._react(Start())
         self._react(Commit())
         self.publish()
-        return bool(came) or self._state.happened or self._state.moving
+        return self._worked or self._state.moving
 
     def _react(self, event: Event) -> None:
         """Have everything carried out that follows from an event; an answer comes before the next command."""
         self._state, commands = step(self._state, event)
         agenda: deque[Command] = deque(commands)
         while agenda:
-            answer = self._hands.carry_out(agenda.popleft(), self._state)
+            command = agenda.popleft()
+            answer = self._hands.carry_out(command, self._state)
+            self._worked = self._worked or isinstance(command, WORK)
             if answer is not None:
+                self._worked = self._worked or answer == CHANGED
                 self._state, commands = step(self._state, answer)
                 agenda.extendleft(reversed(commands))
 

@@ -55,6 +55,11 @@ class Calls:
         self._wake()
         return answer
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a call waits for its answer."""
+        return not self._waiting.empty()
+
     def answer(self, position: StreamPosition) -> bool:
         """Answer all that wait; whether there were any. The driver's thread does."""
         happened = False

@@ -77,6 +77,11 @@ class Preparations:
         self._ready.put(event)
         self._wake()
 
+    @property
+    def back(self) -> bool:
+        """Whether a preparation has come back."""
+        return not self._ready.empty()
+
     def came(self, state: Callable[[], Coordination], timestep: int) -> Iterable[Event]:
         """Events of those that are prepared and still waited for. What came for others is let go."""
         while not self._ready.empty():

@@ -169,6 +169,11 @@ class Reconfigurer:
         arrived(self._journal, self._preparer)
         return place.configuration
 
+    @property
+    def busy(self) -> bool:
+        """Whether `turn` or `decide` may have something to do."""
+        return bool(self._calls.waiting or self._preparations.back or self.coordination.open)
+
     def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
         happened = self._calls.answer(place)

@@ -474,3 +474,6 @@ Command = (
     | AwaitEvent
     | End
 )
+
+WORK = (JournalIntent, OpenAgain, ReadState, StageSinks, StartUnits)
+"""Commands that bring a timestep further: a turn that gives one is followed by the next one without a pause."""

@@ -131,7 +131,6 @@ def opened(state: LoopState, event: Opened) -> Outcome:
         state,
         in_flight={**state.in_flight, decided.number: flight},
         schedule=state.schedule.open(decided.number),
-        happened=True,
         configuration=decided.configuration if event.fresh else state.configuration,
         last=max(state.last, decided.number),
         pace=_paced(state, flight) if event.fresh else state.pace,

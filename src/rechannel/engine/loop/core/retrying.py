@@ -72,7 +72,6 @@ def taken_back(state: LoopState) -> Outcome:
         halted=False,
         replay=(*back, *state.replay),
         schedule=replace(state.schedule, timesteps=(), done=frozenset()),
-        happened=state.happened or bool(back),
     )
     releases = tuple(Release(number=decided.number) for decided in back)
     return after, (*releases, ReadState())

@@ -98,8 +98,6 @@ class LoopState:
     """Whether the sources had nothing new in this turn."""
     moving: bool = False
     """Whether a change goes on without timesteps: another look brings it further."""
-    happened: bool = False
-    """Whether anything happened in this turn."""
 
     @property
     def drained(self) -> bool:

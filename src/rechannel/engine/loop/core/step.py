@@ -87,11 +87,6 @@ def step(state: LoopState, event: Event) -> Outcome:
     return _STEPS[type(event)](state, event)
 
 
-def _happened(state: LoopState, happened: bool = True) -> LoopState:
-    """Note that something happened in this turn."""
-    return replace(state, happened=True) if happened and not state.happened else state
-
-
 # Units -------------------------------------------------------------------------------------------
 
 
@@ -130,7 +125,7 @@ def _start(state: LoopState, event: Start) -> Outcome:
     schedule = state.schedule
     for unit in ready:
         schedule = schedule.start(unit)
-    state = replace(state, schedule=schedule, happened=True)
+    state = replace(state, schedule=schedule)
     return state, (StartUnits(units=units, alone=alone),)
 
 
@@ -138,11 +133,8 @@ def _start(state: LoopState, event: Start) -> Outcome:
 
 
 def _begin(state: LoopState, event: Begin) -> Outcome:
-    noted = state.happened or state.seen_all or state.moving
-    if noted or state.stopping is not event.stopping:
-        state = replace(
-            state, happened=False, seen_all=False, moving=False, stopping=event.stopping
-        )
+    if state.seen_all or state.moving or state.stopping is not event.stopping:
+        state = replace(state, seen_all=False, moving=False, stopping=event.stopping)
     state, commands = taken_back(state)
     return state, (*commands, AnswerChanges())
 
@@ -152,7 +144,8 @@ def _state_read(state: LoopState, event: StateRead) -> Outcome:
 
 
 def _changes_answered(state: LoopState, event: ChangesAnswered) -> Outcome:
-    return _happened(state, event.happened), ()
+    del event
+    return state, ()
 
 
 def _rest(state: LoopState, event: Rest) -> Outcome:
@@ -181,7 +174,7 @@ def _commit(state: LoopState, event: Commit) -> Outcome:
     number = None if state.halted else state.schedule.committable()
     if number is None:
         return state, ()
-    return _happened(state), (StageSinks(number=number),)
+    return state, (StageSinks(number=number),)
 
 
 def _staged(state: LoopState, event: Staged) -> Outcome:
