@@ -9,8 +9,10 @@ import threading
 import pytest
 
 from rechannel.cli.remote.client import Client, base_of, is_url
+from rechannel.cli.remote.strategy import KINDS
 from rechannel.cli.remote.values import budget, moment, seconds
 from rechannel.errors import DamagedStateError, RechannelError, RefusedError, SetUpError
+from rechannel.reconfigure import strategies
 
 
 def test_budgets_are_times_or_sizes():
@@ -25,6 +27,10 @@ def test_lengths_of_time_have_a_unit():
     assert [seconds(text) for text in ("500ms", "30s", "2min")] == [0.5, 30.0, 120.0]
     with pytest.raises(RefusedError, match="a number and its unit"):
         seconds("30")
+
+
+def test_every_strategy_can_be_chosen():
+    assert set(KINDS) == {kind.kind.replace("_", "-") for kind in strategies.KINDS}
 
 
 def test_moments():
