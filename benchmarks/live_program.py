@@ -15,7 +15,7 @@ from benchmarks.clock_source import scattered
 from benchmarks.harness import Parameters
 from benchmarks.two_hosts import store
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.model.routing import Routing, even_starts
 from rechannel.operators.process.track_frame import KeyedFrame
 

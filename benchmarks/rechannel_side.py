@@ -22,7 +22,7 @@ from benchmarks.nexmark.query import Tables, query
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.functions.python_rows import Rows
 from rechannel.operators.process.track_frame import KeyedFrame
 

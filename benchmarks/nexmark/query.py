@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 NAMES = (
     *("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11"),

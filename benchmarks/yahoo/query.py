@@ -13,7 +13,7 @@ import pyarrow.json as pj
 import rechannel as rc
 from benchmarks.yahoo.events import COLUMN, VIEW, ads_of
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 OPERATOR = "counts"
 TIME = pa.timestamp("us", "UTC")

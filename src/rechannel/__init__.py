@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     )
     from rechannel.batch import run_batch
     from rechannel.bridge import for_each_batch
-    from rechannel.dataflow.columns import computed
-    from rechannel.dataflow.joins import between
-    from rechannel.dataflow.reader import read
-    from rechannel.dataflow.windowing import every
+    from rechannel.dataflow.streams.columns import computed
+    from rechannel.dataflow.streams.joins import between
+    from rechannel.dataflow.streams.reader import read
+    from rechannel.dataflow.streams.windowing import every
     from rechannel.engine.spark.session.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
@@ -56,13 +56,13 @@ _HOMES = {
     "RunningJob": "rechannel.running",
     "Settings": "rechannel.settings",
     "advise": "rechannel.engine.spark.session.session",
-    "between": "rechannel.dataflow.joins",
-    "computed": "rechannel.dataflow.columns",
-    "every": "rechannel.dataflow.windowing",
+    "between": "rechannel.dataflow.streams.joins",
+    "computed": "rechannel.dataflow.streams.columns",
+    "every": "rechannel.dataflow.streams.windowing",
     "for_each_batch": "rechannel.bridge",
     "profile": "rechannel.profiling.api",
     "profile_session": "rechannel.profiling.api",
-    "read": "rechannel.dataflow.reader",
+    "read": "rechannel.dataflow.streams.reader",
     "run_batch": "rechannel.batch",
     "session": "rechannel.engine.spark.session.session",
 }

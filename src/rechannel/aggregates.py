@@ -7,7 +7,7 @@ Null handling, result types and results are those of Spark SQL's functions of th
 
 from __future__ import annotations
 
-from rechannel.dataflow.functions import (
+from rechannel.dataflow.streams.aggregates import (
     count,
     count_distinct,
     cumulative,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from rechannel.dataflow.graph import Dataflow
+from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Note, Opened
 from rechannel.engine.journal.log import Journal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import (
+from rechannel.dataflow.graph.nodes import (
     Dataflow,
     MapBatches,
     Node,
@@ -23,8 +23,8 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
-from rechannel.dataflow.stream import Stream, dataflow_of, one_session
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import DataflowError, TimestepError, UnknownOperatorError
 from rechannel.job import InProcess, Job
 from rechannel.kernels.shuffle.watermarks import EventTime

@@ -19,9 +19,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rechannel.dataflow.graph import Source
-from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.graph.nodes import Source
+from rechannel.dataflow.streams.stream import Stream
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import DataflowError
 from rechannel.job import Job
 from rechannel.running import RunningJob

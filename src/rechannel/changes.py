@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rechannel.dataflow.migration import migrate
+from rechannel.dataflow.evolution.migration import migrate
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import changes, edits
 from rechannel.reconfigure.changes import *  # noqa: F403 - each family of changes lists its names once

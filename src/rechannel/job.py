@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rechannel.assembly import Clock, Seams, Start, assemble
-from rechannel.dataflow.check import check
-from rechannel.dataflow.graph import Sink
-from rechannel.dataflow.picture import draw_text
-from rechannel.dataflow.provided import provided_by
-from rechannel.dataflow.stream import Stream, dataflow_of, one_session
-from rechannel.dataflow.svg import draw_svg
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.graph.nodes import Sink
+from rechannel.dataflow.identity.provided import provided_by
+from rechannel.dataflow.pictures.svg import draw_svg
+from rechannel.dataflow.pictures.text import draw_text
+from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import pyarrow as pa
 
 from rechannel.assembly import Parts
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.explain import explain

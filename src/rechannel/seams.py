@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rechannel.assembly import Clock, Seams
-from rechannel.dataflow.graph import Node, Transform
+from rechannel.dataflow.graph.nodes import Node, Transform
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.lease import Lease, process_started
 from rechannel.engine.journal.this_driver import this_holder, this_opened

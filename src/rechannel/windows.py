@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rechannel.dataflow.windowing import counting, same_window, sessions, sliding, tumbling
+from rechannel.dataflow.streams.windowing import counting, same_window, sessions, sliding, tumbling
 
 __all__ = ["counting", "same_window", "sessions", "sliding", "tumbling"]

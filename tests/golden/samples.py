@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.check import fingerprint
-from rechannel.dataflow.identity import dataflow_identity
-from rechannel.dataflow.schema import resolve
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.graph.schema import resolve
+from rechannel.dataflow.identity.logic import dataflow_identity
+from rechannel.dataflow.streams.stream import dataflow_of
 from tests.golden import program
 
 COLUMNS = "user string, item bigint, price double, at timestamp, note string"

@@ -13,8 +13,8 @@ from benchmarks.nexmark.events import PER_EPOCH, SCHEMAS, Events
 from benchmarks.nexmark.query import NAMES, Tables, query
 from benchmarks.yahoo.events import SCHEMA, AdEvents
 from benchmarks.yahoo.query import counts
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.testing import script
 from tests.property.programs import Program
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from rechannel import changes
 from rechannel.changes import add, change_logic, remove
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.graph import Dataflow, Sink
-from rechannel.dataflow.identity import function_of
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.graph.nodes import Dataflow, Sink
+from rechannel.dataflow.identity.logic import function_of
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE

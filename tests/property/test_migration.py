@@ -16,8 +16,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.dataflow.migration import Migrate, migrate
-from rechannel.dataflow.succession import migration_between
+from rechannel.dataflow.evolution.migration import Migrate, migrate
+from rechannel.dataflow.evolution.succession import migration_between
 from rechannel.kernels.columnar.sorting import sort_index, take
 from rechannel.kernels.lsm.lookup import find, gather
 from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of

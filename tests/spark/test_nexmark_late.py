@@ -12,8 +12,8 @@ import rechannel as rc
 from benchmarks.nexmark.events import EVENTS, PER_EPOCH, Events
 from benchmarks.nexmark.query import query
 from benchmarks.nexmark.tables import generated
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.job import InProcess
 from tests.spark.test_nexmark import COUNT, PATIENCE, PER_TIMESTEP, change, plain
 

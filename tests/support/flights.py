@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import Stream
 
 COLUMNS = "carrier STRING, dep_delay DOUBLE, distance BIGINT, origin STRING"
 

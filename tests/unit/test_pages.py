@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rechannel.dataflow.cogroups import Cogrouped
-from rechannel.dataflow.keyed import KeyedStream
-from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.windowed import WindowedStream
+from rechannel.dataflow.streams.cogroups import Cogrouped
+from rechannel.dataflow.streams.keyed import KeyedStream
+from rechannel.dataflow.streams.stream import Stream
+from rechannel.dataflow.streams.windowed import WindowedStream
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -1,7 +1,7 @@
 """Pass through: what it costs to do nothing."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = "SELECT auction, bidder, price, dateTime, extra FROM bid"
 

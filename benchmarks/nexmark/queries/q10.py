@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT auction, bidder, price, dateTime, extra, date_format(dateTime, 'yyyy-MM-dd') AS dt,

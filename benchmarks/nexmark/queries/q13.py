@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.query import Query, Tables, mod
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 ROWS = 10_000
 SQL = f"""

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.queries.q1 import euros
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT auction, bidder, 0.908D * price AS price,

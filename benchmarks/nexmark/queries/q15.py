@@ -9,7 +9,7 @@ from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.aggregates import max, sum
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.functions.select import Computed
 
 KINDS = ("bids", "bidders", "auctions")

@@ -5,7 +5,7 @@ from benchmarks.nexmark.queries.q15 import build_by, counts_sql
 from benchmarks.nexmark.queries.q17 import day
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.functions.select import Computed
 
 SQL = f"""

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.aggregates import count, max, mean, min, sum
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT auction, CAST(CAST(dateTime AS DATE) AS STRING) AS day, count(*) AS total_bids,

@@ -1,7 +1,7 @@
 """The last bid of every person for every auction."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT auction, bidder, max(dateTime) AS dateTime FROM bid GROUP BY auction, bidder

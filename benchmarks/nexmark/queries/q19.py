@@ -1,7 +1,7 @@
 """The ten highest bids of every auction."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT auction, place, price FROM (

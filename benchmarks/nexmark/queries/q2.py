@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from benchmarks.nexmark.query import Query, Tables, mod
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = "SELECT auction, price FROM bid WHERE auction % 123 = 0"
 

@@ -3,7 +3,7 @@
 from benchmarks.nexmark.queries.q3 import in_category
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT B.auction, B.bidder, B.price, B.channel, B.url, B.dateTime AS at, A.item, A.seller, A.category

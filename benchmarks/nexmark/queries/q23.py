@@ -1,7 +1,7 @@
 """Bids of people who have something in an auction themselves, with who they are and what they sell."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT B.bidder, B.price, B.channel, B.url, B.extra AS bid_extra,

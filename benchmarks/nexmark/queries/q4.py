@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
 from rechannel.aggregates import count, sum
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.operators.process.track_frame import KeyedFrame
 
 SQL = """

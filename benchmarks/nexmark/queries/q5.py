@@ -2,7 +2,7 @@
 
 from benchmarks.nexmark.query import Query, Tables
 from rechannel.aggregates import count
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.windows import same_window, sliding
 
 

@@ -5,7 +5,7 @@ import polars as pl
 from benchmarks.nexmark.queries.q4 import open_then
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import between, computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.operators.process.track_frame import KeyedFrame
 from rechannel.windows import tumbling
 

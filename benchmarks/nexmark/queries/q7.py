@@ -1,7 +1,7 @@
 """Highest bid of every 10 seconds."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.windows import tumbling
 
 SQL = """

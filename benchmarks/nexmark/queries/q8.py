@@ -1,7 +1,7 @@
 """New users: people who opened an auction in the 10 seconds in which they came."""
 
 from benchmarks.nexmark.query import Query, Tables
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.windows import tumbling
 
 

@@ -3,7 +3,7 @@
 from benchmarks.nexmark.queries.q4 import open_then
 from benchmarks.nexmark.query import Query, Tables
 from rechannel import computed
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 
 SQL = """
 SELECT id, item, category, price, bidder, at FROM (

@@ -14,22 +14,22 @@ from typing import Annotated
 
 import typer
 
-from rechannel.cli.abort import abort
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
-from rechannel.cli.events import events
-from rechannel.cli.history import history
-from rechannel.cli.plan import plan
+from rechannel.cli.jobs.abort import abort
+from rechannel.cli.jobs.events import events
+from rechannel.cli.jobs.history import history
+from rechannel.cli.jobs.plan import plan
+from rechannel.cli.jobs.reconfigure import reconfigure
+from rechannel.cli.jobs.status import status
+from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
-from rechannel.cli.reconfigure import reconfigure
 from rechannel.cli.repair import repair
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
 from rechannel.cli.state import state
-from rechannel.cli.status import status
 from rechannel.cli.verify import verify
-from rechannel.cli.watch import watch
 from rechannel.errors import RechannelError
 from rechannel.version import __version__
 

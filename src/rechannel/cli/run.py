@@ -17,7 +17,7 @@ from rechannel.cli.screen import count
 from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
-    from rechannel.cli.live import Watcher
+    from rechannel.cli.jobs.live import Watcher
     from rechannel.running import RunningJob, Server
 
 _POLL_SECONDS = 0.2
@@ -96,7 +96,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     Ctrl-C (or SIGTERM) finishes the timesteps in flight, publishes them and ends. A second one ends
     at once, and loses nothing either.
     """
-    from rechannel.cli.live import Watcher
+    from rechannel.cli.jobs.live import Watcher
     from rechannel.cli.program import find_job, load, split_target
     from rechannel.job import InProcess
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rechannel.dataflow.graph import Dataflow, Node
-from rechannel.dataflow.schema import known
-from rechannel.dataflow.svg import draw_svg
+from rechannel.dataflow.graph.nodes import Dataflow, Node
+from rechannel.dataflow.graph.schema import known
+from rechannel.dataflow.pictures.svg import draw_svg
 from rechannel.model.ddl import columns_text
 
 

@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.streams.stream import Stream
+from rechannel.dataflow.streams.writer import Flow
 
 LATE = 15
 """Minutes from which on a flight counts as late, as the U.S. Department of Transportation has it."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 import rechannel as rc
-from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.streams.stream import Stream
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.demo.data import Input, carrier_names, read_flights, write_input
 from rechannel.demo.dataflow import KEYS, dataflow
 from rechannel.demo.findings import Findings, findings

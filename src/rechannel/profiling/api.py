@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rechannel.dataflow.durations import Duration, microseconds
+from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.errors import DataflowError, SetUpError
 
 if TYPE_CHECKING:

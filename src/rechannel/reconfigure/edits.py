@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from rechannel.dataflow.check import check
-from rechannel.dataflow.evolution import Logic, with_branch, with_logic, without
-from rechannel.dataflow.graph import Dataflow
-from rechannel.dataflow.identity import load_logic
-from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.stream import Columns, Stream, dataflow_of
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.evolution import Logic, with_branch, with_logic, without
+from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.identity.logic import load_logic
+from rechannel.dataflow.streams.stream import Columns, Stream, dataflow_of
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import AssignLogic

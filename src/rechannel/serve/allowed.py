@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rechannel.dataflow.digests import path_of
-from rechannel.dataflow.identity import find_loaded, load_logic
+from rechannel.dataflow.identity.digests import path_of
+from rechannel.dataflow.identity.logic import find_loaded, load_logic
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.together import parts_of

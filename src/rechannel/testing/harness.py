@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.assembly import Seams, Start, assemble
-from rechannel.dataflow.check import check
-from rechannel.dataflow.graph import Node
-from rechannel.dataflow.stream import Stream, dataflow_of
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.graph.nodes import Node
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
 from rechannel.engine.journal.log import read_only

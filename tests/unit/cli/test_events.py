@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rechannel.cli import events as events_module
-from rechannel.cli.describe import describe
+from rechannel.cli.jobs import events as events_module
+from rechannel.cli.jobs.describe import describe
 from rechannel.telemetry.events import (
     EVENTS,
     JobStarted,

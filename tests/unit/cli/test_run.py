@@ -14,7 +14,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from rechannel.cli.live import Watcher
+from rechannel.cli.jobs.live import Watcher
 from rechannel.cli.program import find_job, load, split_target
 from rechannel.errors import DataflowError, RechannelError, RefusedError
 from rechannel.telemetry.facts import OperatorProgress, TimestepProgress

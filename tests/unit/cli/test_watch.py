@@ -97,7 +97,7 @@ def test_one_frame_of_a_running_job(rechannel, clicks):
 @pytest.mark.parametrize("how", ["stopped", "gone"])
 def test_a_live_view_ends_with_the_job(rechannel, clicks, monkeypatch, how):
     console = Console(force_terminal=True, width=100, file=io.StringIO())
-    monkeypatch.setattr("rechannel.cli.watch.out", lambda: console)
+    monkeypatch.setattr("rechannel.cli.jobs.watch.out", lambda: console)
     clicks.push([("ann", 1), ("bob", 2)])
     with clicks.running.serve(port=0) as server:
 

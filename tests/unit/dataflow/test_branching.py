@@ -7,10 +7,10 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.evolution import with_logic
-from rechannel.dataflow.graph import Transform
-from rechannel.dataflow.picture import draw_text
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.evolution.evolution import with_logic
+from rechannel.dataflow.graph.nodes import Transform
+from rechannel.dataflow.pictures.text import draw_text
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UserFunctionError
 from rechannel.testing import Harness, script
 

@@ -9,8 +9,8 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.check import check
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError
 from rechannel.testing import script
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from rechannel.dataflow.check import check, fingerprint
-from rechannel.dataflow.functions import count, mean, sum
-from rechannel.dataflow.graph import Dataflow, Node
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.schema import resolve
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.checks.check import check, fingerprint
+from rechannel.dataflow.graph.nodes import Dataflow, Node
+from rechannel.dataflow.graph.schema import resolve
+from rechannel.dataflow.streams.aggregates import count, mean, sum
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.check import check
-from rechannel.dataflow.difference import Difference, differences
-from rechannel.dataflow.evolution import stream_of, with_branch, with_logic, without
-from rechannel.dataflow.functions import count, sum
-from rechannel.dataflow.graph import Dataflow, Stateful
-from rechannel.dataflow.identity import function_of
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.schema import known
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.difference import Difference, differences
+from rechannel.dataflow.evolution.evolution import stream_of, with_branch, with_logic, without
+from rechannel.dataflow.graph.nodes import Dataflow, Stateful
+from rechannel.dataflow.graph.schema import known
+from rechannel.dataflow.identity.logic import function_of
+from rechannel.dataflow.streams.aggregates import count, sum
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,

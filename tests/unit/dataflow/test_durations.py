@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rechannel.dataflow.durations import microseconds
+from rechannel.dataflow.graph.durations import microseconds
 from rechannel.errors import DataflowError
 
 

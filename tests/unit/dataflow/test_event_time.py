@@ -4,12 +4,12 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.difference import refusal
-from rechannel.dataflow.evolution import with_logic
-from rechannel.dataflow.graph import MapBatches, Stateful
-from rechannel.dataflow.picture import draw_text
-from rechannel.dataflow.stream import dataflow_of
-from rechannel.dataflow.timing import time_inputs, time_names
+from rechannel.dataflow.evolution.difference import refusal
+from rechannel.dataflow.evolution.evolution import with_logic
+from rechannel.dataflow.graph.nodes import MapBatches, Stateful
+from rechannel.dataflow.graph.timing import time_inputs, time_names
+from rechannel.dataflow.pictures.text import draw_text
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.model.eventtime import TimeInput
 from rechannel.testing import script

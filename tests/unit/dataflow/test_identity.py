@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rechannel.dataflow.digests import digest_of, path_of
-from rechannel.dataflow.functions import count, last_n, sum
-from rechannel.dataflow.identity import dataflow_identity, load_logic, logic_identity
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.identity.digests import digest_of, path_of
+from rechannel.dataflow.identity.logic import dataflow_identity, load_logic, logic_identity
+from rechannel.dataflow.streams.aggregates import count, last_n, sum
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError
 from tests.support.flights import flights, same
 
@@ -147,7 +147,7 @@ def test_objects_that_can_be_called():
 def test_another_process_gives_the_same_digest():
     code = (
         "from tests.unit.dataflow.test_identity import BASE, made\n"
-        "from rechannel.dataflow.digests import digest_of\n"
+        "from rechannel.dataflow.identity.digests import digest_of\n"
         "print(digest_of(made(BASE)).text, digest_of({'a', 'b', 'c'}).text)"
     )
     out = subprocess.run(

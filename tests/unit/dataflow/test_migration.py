@@ -7,12 +7,12 @@ import json
 import pyarrow as pa
 import pytest
 
-from rechannel.dataflow.functions import count, first, last_n, max, mean, sum
-from rechannel.dataflow.migration import migrate
-from rechannel.dataflow.migration_json import migration_from_json, migration_to_json
-from rechannel.dataflow.provided import Provided
-from rechannel.dataflow.succession import migration_between
-from rechannel.dataflow.widening import widens
+from rechannel.dataflow.evolution.migration import migrate
+from rechannel.dataflow.evolution.migration_json import migration_from_json, migration_to_json
+from rechannel.dataflow.evolution.succession import migration_between
+from rechannel.dataflow.evolution.widening import widens
+from rechannel.dataflow.identity.provided import Provided
+from rechannel.dataflow.streams.aggregates import count, first, last_n, max, mean, sum
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.kernels.protocol.migrate import Fill, Migration
 from rechannel.model.ddl import schema_of

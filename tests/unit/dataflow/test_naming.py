@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rechannel.dataflow.functions import count
-from rechannel.dataflow.graph import Dataflow
-from rechannel.dataflow.naming import DerivedName, FreeName, caller, files_name, given, settle
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.graph.naming import DerivedName, FreeName, caller, files_name, given, settle
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.streams.aggregates import count
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.errors import DataflowError
 from tests.support.flights import flights, same
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rechannel.dataflow.check import check
-from rechannel.dataflow.picture import draw_text
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.pictures.text import draw_text
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "operators.md"
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.dataflow.captions import shorten
-from rechannel.dataflow.functions import count
-from rechannel.dataflow.graph import Dataflow
-from rechannel.dataflow.layout import centres, lay_out
-from rechannel.dataflow.picture import arrange, draw_text
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.stream import Stream, dataflow_of
-from rechannel.dataflow.svg import draw_svg
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.pictures.captions import shorten
+from rechannel.dataflow.pictures.layout import centres, lay_out
+from rechannel.dataflow.pictures.svg import draw_svg
+from rechannel.dataflow.pictures.text import arrange, draw_text
+from rechannel.dataflow.streams.aggregates import count
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from tests.support.flights import flights, same
 
 

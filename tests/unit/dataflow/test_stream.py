@@ -10,10 +10,28 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rechannel.dataflow.functions import count, first, last_n, max, mean, min, stddev, sum, variance
-from rechannel.dataflow.graph import Dataflow, MapBatches, Sink, Source, Stateful, Transform, Union
-from rechannel.dataflow.reader import read
-from rechannel.dataflow.stream import Stream, dataflow_of, one_session
+from rechannel.dataflow.graph.nodes import (
+    Dataflow,
+    MapBatches,
+    Sink,
+    Source,
+    Stateful,
+    Transform,
+    Union,
+)
+from rechannel.dataflow.streams.aggregates import (
+    count,
+    first,
+    last_n,
+    max,
+    mean,
+    min,
+    stddev,
+    sum,
+    variance,
+)
+from rechannel.dataflow.streams.reader import read
+from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.model.ddl import schema_of
 from rechannel.operators.aggregate.spec import AggregateSpec

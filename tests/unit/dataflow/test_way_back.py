@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rechannel.dataflow.functions import count, max, mean, sum
-from rechannel.dataflow.migration import Migrate, migrate
-from rechannel.dataflow.succession import migration_between
-from rechannel.dataflow.way_back import way_back
+from rechannel.dataflow.evolution.migration import Migrate, migrate
+from rechannel.dataflow.evolution.succession import migration_between
+from rechannel.dataflow.evolution.way_back import way_back
+from rechannel.dataflow.streams.aggregates import count, max, mean, sum
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import schema_of

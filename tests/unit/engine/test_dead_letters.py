@@ -11,9 +11,9 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.picture import draw_text
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.pictures.text import draw_text
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script

@@ -8,10 +8,10 @@ import pytest
 from pyspark import cloudpickle
 
 import rechannel as rc
-from rechannel.dataflow.check import check
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.resourced import with_resource
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.streams.resourced import with_resource
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, SerialisationError, UserFunctionError
 from rechannel.kernels.functions.resources import close_all
 from rechannel.testing import Harness, script

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.captions import caption
-from rechannel.dataflow.identity import logic_identity
+from rechannel.dataflow.identity.logic import logic_identity
+from rechannel.dataflow.pictures.captions import caption
 from rechannel.errors import RefusedError
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import IntArray

@@ -14,9 +14,9 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.check import fingerprint
-from rechannel.dataflow.identity import dataflow_identity
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.identity.logic import dataflow_identity
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.sources.connectors import MemoryConnector
 
 KEPT = Path(__file__).with_name("names_kept.json")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import rechannel.operators
-from rechannel.dataflow.keyed import KeyedStream
-from rechannel.dataflow.stream import Stream
-from rechannel.dataflow.windowed import WindowedStream
+from rechannel.dataflow.streams.keyed import KeyedStream
+from rechannel.dataflow.streams.stream import Stream
+from rechannel.dataflow.streams.windowed import WindowedStream
 from rechannel.operators.registry import OPERATORS
 from rechannel.operators.spec import OperatorSpec
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rechannel.dataflow.check import check
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.sinks.files import STAGING, published_name
 from rechannel.sources.input_files.seen import PAGE_FILES, SeenLog
 

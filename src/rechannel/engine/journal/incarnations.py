@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rechannel.dataflow.graph import Dataflow, Sink, Stateful
+from rechannel.dataflow.graph.nodes import Dataflow, Sink, Stateful
 from rechannel.engine.journal.quarantine import owed
 from rechannel.errors import RefusedError
 from rechannel.model.codec import Json

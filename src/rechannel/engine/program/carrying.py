@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rechannel.dataflow.difference import Difference
-from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.migration_json import migration_to_json
-from rechannel.dataflow.succession import migration_between
-from rechannel.dataflow.way_back import way_back
+from rechannel.dataflow.evolution.difference import Difference
+from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.evolution.migration_json import migration_to_json
+from rechannel.dataflow.evolution.succession import migration_between
+from rechannel.dataflow.evolution.way_back import way_back
 from rechannel.engine.program.schema_versions import directed, pruned
 from rechannel.errors import DataflowError, RefusedError, UnknownOperatorError
 from rechannel.kernels.protocol.logic import StatefulLogic

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from rechannel.dataflow.captions import caption
-from rechannel.dataflow.graph import Dataflow, Stateful
+from rechannel.dataflow.graph.nodes import Dataflow, Stateful
+from rechannel.dataflow.pictures.captions import caption
 from rechannel.engine.program.physical import (
     ApplyFrame,
     Frame,

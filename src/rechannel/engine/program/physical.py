@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import (
+from rechannel.dataflow.graph.nodes import (
     Dataflow,
     DeadLetters,
     Late,
@@ -42,7 +42,7 @@ from rechannel.dataflow.graph import (
     Transform,
     Union,
 )
-from rechannel.dataflow.timing import time_inputs, time_names
+from rechannel.dataflow.graph.timing import time_inputs, time_names
 from rechannel.engine.program.pruning import pruned
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic

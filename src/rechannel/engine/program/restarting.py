@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from rechannel.dataflow.graph import Dataflow, Sink, Source, Stateful
+from rechannel.dataflow.graph.nodes import Dataflow, Sink, Source, Stateful
 from rechannel.engine.journal.incarnations import NOTE, SINKS
 from rechannel.engine.journal.quarantine import owed, quarantined
 from rechannel.engine.journal.state import JournalState

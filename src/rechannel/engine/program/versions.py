@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.check import fingerprint
-from rechannel.dataflow.difference import Difference, differences
-from rechannel.dataflow.graph import Dataflow, Late, Stateful
-from rechannel.dataflow.identity import dataflow_identity
-from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.migration_json import mended_json, migration_from_json
-from rechannel.dataflow.provided import Provided, provided_by
+from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.evolution.difference import Difference, differences
+from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.evolution.migration_json import mended_json, migration_from_json
+from rechannel.dataflow.graph.nodes import Dataflow, Late, Stateful
+from rechannel.dataflow.identity.logic import dataflow_identity
+from rechannel.dataflow.identity.provided import Provided, provided_by
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from rechannel.dataflow.graph import Dataflow, Node
-from rechannel.dataflow.migration import Migrate
-from rechannel.dataflow.schema import resolve
+from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.graph.nodes import Dataflow, Node
+from rechannel.dataflow.graph.schema import resolve
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rechannel.dataflow.graph import Transform
+from rechannel.dataflow.graph.nodes import Transform
 from rechannel.engine.spark.private import PlanAnalysis
 from rechannel.engine.spark.session.session import is_connect
 from rechannel.errors import DataflowError, NonDeterministicError

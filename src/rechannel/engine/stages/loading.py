@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rechannel.dataflow.graph import Stateful
+from rechannel.dataflow.graph.nodes import Stateful
 from rechannel.engine.journal.entries import Committed, Intent
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.state import JournalState

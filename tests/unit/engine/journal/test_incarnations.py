@@ -6,7 +6,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.incarnations import (
     NOTE,
     OPERATORS,

@@ -11,7 +11,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow import evolution
+from rechannel.dataflow.evolution import evolution
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.program.versions import NOTE
 from rechannel.engine.reconfigure import preparing

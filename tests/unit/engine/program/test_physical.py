@@ -9,8 +9,8 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.schema import resolve
-from rechannel.dataflow.stream import Stream, dataflow_of
+from rechannel.dataflow.graph.schema import resolve
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.engine.program.physical import (
     ApplyFrame,
     Frame,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, OtherDataflowError
 from rechannel.operators.process.track_spec import TrackSpec
 from rechannel.state.sealed import seal

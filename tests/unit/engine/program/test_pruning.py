@@ -7,8 +7,8 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.schema import resolve
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.graph.schema import resolve
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.program.physical import compile_plan
 from rechannel.sources.input_files import parquet
 from rechannel.sources.reader import only

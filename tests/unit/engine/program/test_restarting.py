@@ -10,7 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.program.restarting import check_state, elsewhere, lasting, sources_of
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.job import InProcess, Job

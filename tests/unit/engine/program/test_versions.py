@@ -12,9 +12,9 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.evolution import stream_of
-from rechannel.dataflow.graph import Sink
-from rechannel.dataflow.writer import Flow
+from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.graph.nodes import Sink
+from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.program.versions import KEPT, NOTE, Program, noted
 from rechannel.engine.reconfigure.switch import Opener, asking, looking
 from rechannel.errors import (

@@ -12,7 +12,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.columnar import sorting
 from rechannel.kernels.lsm import collect, lookup
 from rechannel.model import keyorder

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rechannel.dataflow.digests import digest_of
+from rechannel.dataflow.identity.digests import digest_of
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.functions.dead_letters import Apart, Malformed, error_text, row_texts
 from rechannel.kernels.functions.resources import WithResource
@@ -220,7 +220,7 @@ def test_digests_of_functions_that_fail_as_ever_are_what_they_were():
     failing = RowMap(function=len, schema=NUMBERS)
     apart = RowMap(function=len, schema=NUMBERS, on_error="dead_letter")
     assert digest_of(failing).text != digest_of(apart).text
-    from rechannel.dataflow.digests import _Reader
+    from rechannel.dataflow.identity.digests import _Reader
 
     names = [part[0] for part in _Reader().form(failing)[1:]]
     assert names == ["function", "schema"]

@@ -10,7 +10,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.model.codec import encode
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy

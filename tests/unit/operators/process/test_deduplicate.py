@@ -6,7 +6,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script

@@ -13,7 +13,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, RefusedError, TimestepError
 from rechannel.operators.window import incremental
 from rechannel.operators.window.kinds import Sliding

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.stream import Stream
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.errors import DataflowError
 from rechannel.operators.window.kinds import Count, Inherited, Session, Sliding, Tumbling
 

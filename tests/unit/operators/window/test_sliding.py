@@ -8,7 +8,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.dataflow.stream import dataflow_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.kernels.columnar import sorting
 from rechannel.operators.window import logic as windows

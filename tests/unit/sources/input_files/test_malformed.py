@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
-from rechannel.dataflow.graph import MapBatches, Source
+from rechannel.dataflow.graph.nodes import MapBatches, Source
 from rechannel.errors import DataflowError, SourceError
 from rechannel.model.ddl import schema_of
 from rechannel.sources.finite import FiniteReader

@@ -1,0 +1,1 @@
+"""Commands that watch or change one job."""

@@ -1,0 +1,1 @@
+"""Checks of a whole dataflow before it starts."""

@@ -1,0 +1,1 @@
+"""One dataflow made of another: differences, changed logic, migrations of state and the way back."""

@@ -1,0 +1,1 @@
+"""The dataflow as frozen values: nodes, names, schemas, rules. Runs nothing."""

@@ -1,0 +1,1 @@
+"""What identifies the logic of a node across processes, versions and restarts."""

@@ -1,0 +1,1 @@
+"""What a user calls: readers, streams, keyed and windowed streams, writers."""

@@ -1,0 +1,224 @@
+"""`rc.read(spark)`: where streams begin. Nothing is opened until a job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.checks.dead import has_dead_letters
+from rechannel.dataflow.graph.naming import (
+    DerivedName,
+    caller,
+    files_name,
+    function_name,
+    given,
+    plain,
+    stateless_name,
+)
+from rechannel.dataflow.graph.nodes import Connector, MapBatches, Source
+from rechannel.dataflow.graph.schema import known
+from rechannel.dataflow.streams.stream import Columns, Stream
+from rechannel.errors import DataflowError
+from rechannel.kernels.functions.dead_letters import Malformed, OnError
+from rechannel.sources.connectors import (
+    FilesConnector,
+    GeneratorConnector,
+    MemoryConnector,
+    OnDamage,
+    PythonConnector,
+    format_of,
+)
+from rechannel.sources.frame import HandoverConnector
+from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reader:
+    """Begins streams.
+
+    All sources take `name`, which names the source's offsets and is derived if it is not given, and
+    `schema`, the columns as an Arrow schema or Spark DDL text.
+    """
+
+    session: Any | None = None
+
+    def __repr__(self) -> str:
+        where = "the job's own Spark session" if self.session is None else repr(self.session)
+        return f"<Reader on {where}>"
+
+    def files(  # noqa: PLR0913 - what users may say of files
+        self,
+        path: str | PathLike[str],
+        *,
+        format: str | None = None,  # noqa: A002 - Spark's own word
+        schema: Columns | None = None,
+        per_timestep: int | None = None,
+        options: Mapping[str, object] | None = None,
+        on_error: OnError = "fail",
+        on_damage: OnDamage = "fail",
+        skip: Sequence[str] = (),
+        name: str | None = None,
+    ) -> Stream:
+        """Read the files under a directory or glob, also those that appear later, in a fixed order.
+
+        Args:
+            path: directory, file or glob.
+            format: any that Spark reads; None = by the suffix.
+            schema: columns; None = those of the files.
+            per_timestep: most files that a timestep takes.
+            options: of Spark's reader.
+            on_error: "fail" = a record of JSON, CSV or XML that does not fit `schema` fails the timestep
+                with file and line; "dead_letter" = such records are in `.dead_letters`.
+            on_damage: "fail", or "skip" = files that are gone or damaged when they are read are skipped.
+            skip: paths or names of files to skip in any case. Offsets and progress name skipped files.
+            name: of the source.
+
+        Raises:
+            DataflowError: the suffix does not show the format.
+        """
+        place = fspath(path)
+        kind = format or format_of(place)
+        if kind is None:
+            msg = (
+                f"files ({caller()}): the name of {place!r} does not show its format; "
+                "give it, as in files(path, format='parquet')"
+            )
+            raise DataflowError(msg)
+        connector = FilesConnector(
+            path=place,
+            format=kind,
+            schema=schema,
+            per_timestep=per_timestep,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            on_damage=on_damage,
+            skip=(skip,) if isinstance(skip, str) else tuple(skip),
+        )
+        derived = DerivedName(files_name(place))
+        if has_dead_letters("files", on_error):
+            return self._parted(connector, derived, name=name)
+        return self.connector(connector, derived, name=name)
+
+    def _parted(self, connector: FilesConnector, derived: DerivedName, name: str | None) -> Stream:
+        """Separate the records that can be read; the others are dead letters."""
+        if connector.format not in FORMATS or connector.schema is None:
+            msg = (
+                f"files ({caller()}): on_error='dead_letter' parts records of {', '.join(FORMATS)} that do not fit the"
+                " columns: give schema=, and read other formats without it"
+            )
+            raise DataflowError(msg)
+        kept = replace(
+            connector,
+            schema=with_text(connector.schema),
+            options=parting(connector.options),
+        )
+        error = f"this is no {connector.format} record with the columns of the stream"
+        source = self.connector(kept, derived, name=name).node
+        node = MapBatches(
+            name=given(None, stateless_name(source, "records")),
+            where=caller(),
+            upstream=source,
+            function=Malformed(column=COLUMN, error=error),
+            schema=connector.schema,
+        )
+        known(node)
+        return Stream(node=node, session=self.session)
+
+    def generator(
+        self,
+        function: Callable[[int, int], pa.RecordBatch],
+        *,
+        schema: Columns,
+        rows_per_second: float | None = None,
+        per_timestep: int | None = None,
+        rows: int | None = None,
+        partitions: int = 1,
+        name: str | None = None,
+    ) -> Stream:
+        """Generate rows as a function of their offset.
+
+        At least one of `rows_per_second`, `per_timestep` and `rows` is needed.
+
+        Args:
+            function: (start, stop) -> RecordBatch of stop - start rows.
+            schema: columns.
+            rows_per_second: how fast offsets grow.
+            per_timestep: most rows that a timestep takes.
+            rows: where offsets end.
+            partitions: splits of a timestep.
+            name: of the source.
+        """
+        connector = GeneratorConnector(
+            function=function,
+            schema=schema,
+            rows_per_second=rows_per_second,
+            per_timestep=per_timestep,
+            partitions=partitions,
+            rows=rows,
+        )
+        return self.connector(
+            connector, DerivedName(function_name(function, "generator")), name=name
+        )
+
+    def python(
+        self,
+        source: Any,
+        *,
+        options: Mapping[str, object] | None = None,
+        schema: Columns | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Read any PySpark Python data source (`pyspark.sql.datasource.DataSource`) that streams.
+
+        Args:
+            source: the class, which is made with `options`, or an instance.
+            options: of the data source.
+            schema: columns; None = those that the data source declares.
+            name: of the source.
+        """
+        connector = PythonConnector(
+            source=source,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            schema=schema,
+        )
+        return self.connector(connector, DerivedName(plain(connector.kind) or "python"), name=name)
+
+    def memory(
+        self,
+        rows: MemoryConnector | Columns,
+        *,
+        partitions: int = 1,
+        per_timestep: int | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Read rows that a test or a notebook pushes.
+
+        Args:
+            rows: a `rc.sources.MemoryConnector` to push rows to, also while the job runs; or the columns.
+            partitions: splits of a batch.
+            per_timestep: most batches that a timestep takes.
+            name: of the source.
+        """
+        if not isinstance(rows, MemoryConnector):
+            rows = MemoryConnector(schema=rows, partitions=partitions, per_timestep=per_timestep)
+        return self.connector(rows, DerivedName("memory"), name=name)
+
+    def handover(self, schema: Columns, *, name: str | None = None) -> Stream:
+        """Read rows that arrive as whole DataFrames, for `rc.for_each_batch`. schema: their columns."""
+        return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name=name)
+
+    def connector(
+        self, connector: Connector, derived: DerivedName, *, name: str | None = None
+    ) -> Stream:
+        """Read any connector. derived: the name if none is given."""
+        node = Source(name=given(name, derived), where=caller(), connector=connector)
+        known(node)
+        return Stream(node=node, session=self.session)
+
+
+def read(spark: Any | None = None) -> Reader:
+    """Begin streams, read with a Spark session; None = the job's own."""
+    return Reader(session=spark)

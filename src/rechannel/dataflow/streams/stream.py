@@ -1,0 +1,441 @@
+"""What a user holds while writing a dataflow. Every call adds a frozen node and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from rechannel.dataflow.checks.dead import has_dead_letters, need_dead_letters
+from rechannel.dataflow.graph.durations import Duration, microseconds
+from rechannel.dataflow.graph.naming import caller, given, settle, stateless_name
+from rechannel.dataflow.graph.nodes import (
+    Dataflow,
+    DeadLetters,
+    FrameFunction,
+    Late,
+    MapBatches,
+    Node,
+    Stateful,
+    Transform,
+    Union,
+)
+from rechannel.dataflow.graph.rules import label
+from rechannel.dataflow.graph.schema import known
+from rechannel.dataflow.graph.timing import declared_column
+from rechannel.dataflow.shown import columns_of, picture_of
+from rechannel.dataflow.streams.branching import Condition, SqlFilter, branches
+from rechannel.dataflow.streams.columns import Choice, selection
+from rechannel.dataflow.streams.former import renamed
+from rechannel.dataflow.streams.keyed import KeyedStream
+from rechannel.dataflow.streams.meeting import Meeting
+from rechannel.dataflow.streams.resourced import Opens, with_resource
+from rechannel.dataflow.streams.runnings import judge_of
+from rechannel.dataflow.streams.windowed import WindowedStream
+from rechannel.dataflow.streams.writer import Flow, Writer
+from rechannel.errors import DataflowError
+from rechannel.kernels.functions.dead_letters import LETTER, Apart, OnError
+from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
+from rechannel.kernels.functions.select import Computed, Where
+from rechannel.kernels.protocol.program import BatchFunction
+from rechannel.kernels.shuffle.watermarks import EventTime
+from rechannel.model.ddl import schema_of
+from rechannel.operators.checks import need_columns
+from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
+from rechannel.operators.window.kinds import Windows
+from rechannel.operators.window.terms import Every
+
+Columns: TypeAlias = pa.Schema | str
+"""Columns as an Arrow schema or as Spark DDL text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stream(Meeting):
+    """Rows that arrive in timesteps. A stream may be used any number of times and is computed once per timestep."""
+
+    node: Node
+    session: Any | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the node that these rows come from."""
+        return self.node.name
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns; None if only Spark knows them (downstream of a `transform`)."""
+        return known(self.node)
+
+    def transform(
+        self, function: FrameFunction, *, materialise: bool = False, name: str | None = None
+    ) -> Stream:
+        """Apply a deterministic DataFrame -> DataFrame function to the rows of each timestep.
+
+        Args:
+            function: receives the rows of one timestep and no others.
+            materialise: store the result, so that a function that is not deterministic is computed
+                once per timestep and not again by a retry.
+            name: of the node.
+        """
+        return self._frame(function, name, "transform", materialise=materialise)
+
+    def map_batches(
+        self,
+        function: BatchFunction | Callable[[Any, pa.RecordBatch], Any],
+        schema: Columns | None = None,
+        *,
+        resource: Opens | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a deterministic function to Arrow record batches.
+
+        How rows are cut into batches is not promised.
+
+        Args:
+            function: (RecordBatch) -> RecordBatch; with `resource`, (resource, RecordBatch) -> RecordBatch.
+            schema: columns of the result; None = those of the input.
+            resource: opens what the function needs once per worker process, such as a connection.
+            on_error: "fail" = the timestep fails; "dead_letter" = a batch for which the function fails
+                is halved, down to single rows, and the rows that fail are in `.dead_letters`. The
+                function must then treat every row by itself.
+            name: of the node.
+        """
+        _need_callable(function, "map_batches")
+        made: Any = function if resource is None else with_resource(function, resource)
+        if has_dead_letters("map_batches", on_error):
+            made = Apart(function=made)
+        return self._batches(made, None if schema is None else schema_of(schema), name)
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        schema: Columns,
+        *,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Make one row of each row with a Python function.
+
+        Args:
+            function: receives a row as a NamedTuple; returns a tuple in the order of `schema`, a dict,
+                or, if `schema` has one column, its value.
+            schema: columns of the result.
+            on_error: "fail" = the timestep fails; "dead_letter" = rows for which the function raises,
+                or returns what does not fit `schema`, are in `.dead_letters`.
+            name: of the node.
+        """
+        _need_callable(function, "map")
+        has_dead_letters("map", on_error)
+        columns = schema_of(schema)
+        rows = RowMap(function=function, schema=columns, on_error=on_error)
+        return self._batches(rows, columns, name, "map")
+
+    def flat_map(
+        self,
+        function: Callable[[Any], Iterable[Any]],
+        schema: Columns,
+        *,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Make any number of rows of each row with a Python function.
+
+        Args:
+            function: receives a row as a NamedTuple; returns an iterable of rows, each as in `map`.
+            schema: columns of the result.
+            on_error: as in `map`; a row that fails emits none of its rows.
+            name: of the node.
+        """
+        _need_callable(function, "flat_map")
+        has_dead_letters("flat_map", on_error)
+        columns = schema_of(schema)
+        rows = RowFlatMap(function=function, schema=columns, on_error=on_error)
+        return self._batches(rows, columns, name, "flat_map")
+
+    def select(self, *columns: Choice, name: str | None = None, **made: str | Computed) -> Stream:
+        """Choose, rename and compute columns.
+
+            stream.select("auction", "price", at="dateTime", euros=rc.computed(to_euros, "price"))
+
+        A column that nothing needs is not read, if the source can leave it out (Parquet files can).
+
+        Args:
+            columns: names of columns; "*" = all except those in `made`; a mapping = as `made`, for
+                names that are arguments of this method.
+            name: of the node.
+            made: new name = old name, or `rc.computed(...)`.
+
+        Raises:
+            DataflowError, UnknownColumnError: a column cannot be made.
+        """
+        return self._batches(selection(columns, made), None, name, "select")
+
+    def filter(
+        self,
+        condition: str | Computed | Callable[[Any], Any],
+        *,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Keep the rows for which a condition holds.
+
+        Args:
+            condition: a condition in Spark's SQL, `rc.computed(...)`, or a function of a row.
+            on_error: for a function of a row, as in `map`.
+            name: of the node.
+        """
+        if has_dead_letters("filter", on_error) and isinstance(condition, str | Computed):
+            msg = f"filter ({caller()}): only a function of a row has dead letters; leave on_error= out"
+            raise DataflowError(msg)
+        if isinstance(condition, str):
+            return self._frame(SqlFilter(condition), name, "filter")
+        if isinstance(condition, Computed):
+            return self._batches(Where(condition=condition), None, name, "filter")
+        _need_callable(condition, "filter")
+        rows = RowFilter(function=condition, on_error=on_error)
+        return self._batches(rows, None, name, "filter")
+
+    def branch(
+        self, *, otherwise: str | None = None, name: str | None = None, **conditions: Condition
+    ) -> Mapping[str, Stream]:
+        """Split the stream: each row goes to the first branch whose condition holds. Null does not hold.
+
+        Args:
+            otherwise: name of the branch for all other rows; None = they are dropped.
+            name: prefix of the names of the nodes.
+            conditions: branch name = condition in Spark's SQL, or a function
+                (RecordBatch) -> one boolean per row.
+
+        Returns:
+            The branches by name.
+        """
+        made = branches(self.node, conditions, otherwise, name)
+        return {each: self._then(node) for each, node in made.items()}
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """Merge the rows of several streams. Names, order and types of their columns must be equal."""
+        for other in others:
+            if not isinstance(other, Stream):
+                msg = f"union takes streams, not {type(other).__name__}"
+                raise DataflowError(msg)
+        node = Union(
+            name=given(name, stateless_name(self.node, "union")),
+            where=caller(),
+            inputs=(self.node, *(other.node for other in others)),
+        )
+        return self._then(node, *others)
+
+    def event_time(
+        self,
+        column: str,
+        delay: Duration = 0,
+        *,
+        idle: Duration | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Declare which column holds the event time of a row, and how far rows may be out of order.
+
+        The watermark is the latest event time seen, less `delay`.
+
+        Args:
+            column: timestamps.
+            delay: timedelta, text ("10 seconds") or milliseconds.
+            idle: without rows for longer, the stream does not hold back the watermark of operators that
+                read others as well; None = it always does.
+            name: of the node.
+        """
+        what = f"event_time ({caller()})"
+        silence = None if idle is None else microseconds(idle, f"{what}: idle") // 1_000
+        function = EventTime(
+            column=column,
+            delay_us=microseconds(delay, f"{what}: delay", least=0),
+            idle_ms=silence,
+        )
+        return self._batches(function, None, name, "event_time")
+
+    @renamed(on="time_column")
+    def deduplicate(
+        self,
+        *columns: str,
+        within: Duration | None = None,
+        time_column: str | None = None,
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Stream:
+        """Emit the first row, in stream order, of all rows with the same values in some columns.
+
+        Args:
+            columns: that are compared.
+            within: drop a row if its event time is less than `within` after the last row emitted for
+                the key; a later row is emitted. This bounds the state. Rows that the watermark has
+                passed by that much, and rows without a time, are in `.late`. None = drop all later
+                rows, for ever.
+            time_column: event times; None = as declared with `event_time`.
+            name, tasks, bins: as for `KeyedStream`.
+
+        Raises:
+            UnknownColumnError, DataflowError: a column is missing, or no event time is declared.
+        """
+        keyed = self.key_by(*columns)
+        what = f"deduplicate ({caller()})"
+        if within is None:
+            return keyed._operator(DeduplicateSpec(), name, tasks, bins, None)
+        column = declared_column(self.node) if time_column is None else time_column
+        if column is None:
+            msg = f"{what}: say which column has the event times, with time_column= or before with event_time('column')"
+            raise DataflowError(msg)
+        spec = DeduplicateSpec(within_us=microseconds(within, f"{what}: within"), on=column)
+        return keyed._operator(spec, name, tasks, bins, None)
+
+    def distinct(
+        self, *, name: str | None = None, tasks: int | None = None, bins: int | None = None
+    ) -> Stream:
+        """Emit every distinct row once, for ever. Raises DataflowError if only Spark knows the columns."""
+        schema = self.schema
+        if schema is None:
+            msg = f"distinct ({caller()}): the columns are not known yet; use deduplicate with their names"
+            raise DataflowError(msg)
+        return self.deduplicate(*schema.names, name=name, tasks=tasks, bins=bins)
+
+    @property
+    def late(self) -> Stream:
+        """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
+        judge = judge_of(self.node)
+        if not (isinstance(judge, Stateful) and judge.spec.needs_time):
+            msg = f"{label(self.node)} has no late rows: only operators that go by event time have"
+            raise DataflowError(msg)
+        node = Late(
+            name=given(None, stateless_name(self.node, "late")),
+            where=caller(),
+            upstream=judge,
+            function=rows_themselves,
+            schema=None,
+        )
+        return self._then(node)
+
+    @property
+    def dead_letters(self) -> Stream:
+        """Rows that this node cannot handle. Raises DataflowError unless it has `on_error="dead_letter"`.
+
+        Columns, all strings: `operator` (its name), `error` and `row` (the row as a JSON object).
+        """
+        need_dead_letters(self.node)
+        node = DeadLetters(
+            name=given(None, stateless_name(self.node, "dead_letters")),
+            where=caller(),
+            upstream=self.node,
+            function=rows_themselves,
+            schema=LETTER,
+        )
+        return self._then(node)
+
+    def key_by(self, *columns: str) -> KeyedStream[Stream]:
+        """Key the rows by one or several columns. Raises UnknownColumnError."""
+        what = f"key_by ({caller()})"
+        if not columns or not all(isinstance(column, str) for column in columns):
+            msg = f"{what}: name at least one column, as in key_by('carrier')"
+            raise DataflowError(msg)
+        if len(set(columns)) < len(columns):
+            msg = f"{what}: a column is named twice: {', '.join(columns)}"
+            raise DataflowError(msg)
+        schema = self.schema
+        if schema is not None:
+            need_columns(what, columns, schema)
+        return KeyedStream(node=self.node, keys=columns, then=self._then)
+
+    @renamed(on="time_column")
+    def window(
+        self,
+        window: Windows,
+        *,
+        time_column: str | None = None,
+        lateness: Duration = 0,
+        emit: Literal["on_close", "on_update"] | Every = "on_close",
+    ) -> WindowedStream[Stream]:
+        """Put all rows into windows of event time, whatever their keys. See `KeyedStream.window`."""
+        keyed = KeyedStream(node=self.node, keys=(), then=self._then)
+        return keyed.window(window, time_column=time_column, lateness=lateness, emit=emit)
+
+    @property
+    def write(self) -> Writer:
+        """End the stream in a sink: `stream.write.parquet("out")`."""
+        return Writer(node=self.node, session=self.session)
+
+    def __repr__(self) -> str:
+        return f"<Stream {str(self.name)!r}: {columns_of(self.node)}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self.node)
+
+    def _frame(
+        self, function: FrameFunction, name: str | None, kind: str, *, materialise: bool = False
+    ) -> Stream:
+        _need_callable(function, kind)
+        node = Transform(
+            name=given(name, stateless_name(self.node, kind)),
+            where=caller(),
+            upstream=self.node,
+            function=function,
+            materialise=materialise,
+        )
+        return self._then(node)
+
+    def _batches(
+        self,
+        function: BatchFunction,
+        schema: pa.Schema | None,
+        name: str | None,
+        kind: str = "map_batches",
+    ) -> Stream:
+        _need_callable(function, kind)
+        node = MapBatches(
+            name=given(name, stateless_name(self.node, kind)),
+            where=caller(),
+            upstream=self.node,
+            function=function,
+            schema=schema,
+        )
+        return self._then(node)
+
+    def _then(self, node: Node, *others: Stream) -> Stream:
+        known(node)
+        return Stream(node=node, session=one_session(self, *others))
+
+
+def dataflow_of(*ends: Flow | Stream) -> Dataflow:
+    """Return the graph that leads to some ends, with settled names. Raises DataflowError."""
+    for end in ends:
+        if isinstance(end, KeyedStream):
+            msg = "a keyed stream does nothing yet: add aggregate, running_reduce or track to it"
+            raise DataflowError(msg)
+        if isinstance(end, Writer):
+            msg = "a writer has no place to write to yet: add parquet('out'), memory('table'), ..."
+            raise DataflowError(msg)
+        if not isinstance(end, Flow | Stream):
+            msg = f"a dataflow ends in stream.write..., not in {type(end).__name__}"
+            raise DataflowError(msg)
+    return settle(Dataflow.of(*(end.node for end in ends)))
+
+
+def one_session(*ends: Flow | Stream) -> Any | None:
+    """Return the Spark session that streams were read with, or None. Raises DataflowError for two."""
+    sessions = {id(end.session): end.session for end in ends if end.session is not None}
+    if len(sessions) > 1:
+        msg = "streams of two Spark sessions cannot meet; read all of them with the same session"
+        raise DataflowError(msg)
+    return next(iter(sessions.values()), None)
+
+
+def rows_themselves(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows unchanged."""
+    return batch
+
+
+def _need_callable(function: object, operator: str) -> None:
+    if not callable(function):
+        msg = f"{operator} ({caller()}) needs a function, not {type(function).__name__}"
+        raise DataflowError(msg)

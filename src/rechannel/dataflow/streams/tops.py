@@ -1,0 +1,45 @@
+"""`top` and `latest`: the rows of a key that come first in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rechannel.dataflow.graph.naming import caller
+from rechannel.errors import DataflowError
+from rechannel.operators.ordered.top import RANKINGS
+
+
+def order_of(
+    by: str | Sequence[str], descending: bool | Sequence[bool]
+) -> tuple[tuple[str, bool], ...]:
+    """Columns and directions of an order. Raises DataflowError."""
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
+    directions = list(descending) if isinstance(descending, Sequence) else [descending] * len(names)
+    if not names or not all(isinstance(name, str) for name in names):
+        msg = f"top ({caller()}): say what rows are ordered by, as in by='price'"
+        raise DataflowError(msg)
+    if not all(isinstance(direction, bool) for direction in directions):
+        msg = f"top ({caller()}): descending is True or False, for all or for each, not {descending!r}"
+        raise DataflowError(msg)
+    if len(directions) != len(names):
+        msg = f"top ({caller()}): descending has {len(directions)} values for {len(names)} columns"
+        raise DataflowError(msg)
+    return tuple(zip(names, directions, strict=True))
+
+
+def ranking_of(ranking: str) -> str:
+    """How rows that are alike are numbered. Raises DataflowError."""
+    if ranking not in RANKINGS:
+        msg = (
+            f"top ({caller()}): ranking is one of {', '.join(map(repr, RANKINGS))}, not {ranking!r}"
+        )
+        raise DataflowError(msg)
+    return ranking
+
+
+def number_of(n: int | None) -> int | None:
+    """How many rows. Raises DataflowError unless it is positive."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        msg = f"top ({caller()}): how many rows is a whole number of at least 1, or None for all, not {n!r}"
+        raise DataflowError(msg)
+    return n

@@ -1,0 +1,179 @@
+"""`stream.write`: ends a stream in a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
+from typing import Any
+
+from rechannel.dataflow.graph.naming import (
+    DerivedName,
+    FreeName,
+    caller,
+    files_name,
+    function_name,
+    given,
+    plain,
+)
+from rechannel.dataflow.graph.nodes import Node, Outlet, Sink
+from rechannel.dataflow.shown import columns_of, picture_of
+from rechannel.sinks.failure import OnFailure, Then
+from rechannel.sinks.outlets import (
+    BatchWriter,
+    ConsoleOutlet,
+    FileOutlet,
+    ForEachBatchOutlet,
+    MemoryOutlet,
+    NoopOutlet,
+)
+from rechannel.sources.connectors import spark_options
+
+Path = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flow:
+    """A stream that ends in a sink: what a job consists of."""
+
+    node: Sink
+    session: Any | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the sink."""
+        return self.node.name
+
+    def __repr__(self) -> str:
+        return f"<Flow {str(self.name)!r}: {self.node.outlet.describe()}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self.node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Writer:
+    """Ends a stream in a sink. All sinks take `name`, for progress, metrics and messages."""
+
+    node: Node
+    session: Any | None = None
+    failure: OnFailure = field(default_factory=OnFailure)
+
+    def __repr__(self) -> str:
+        return f"<Writer of {str(self.node.name)!r}: {columns_of(self.node)}>"
+
+    def on_failure(
+        self,
+        then: Then,
+        *,
+        attempts: int | None = None,
+        pause_ms: int = 500,
+        path: Path | None = None,
+    ) -> Writer:
+        """Choose what happens if the sink that follows cannot write a timestep.
+
+        Args:
+            then: "stop" ends the job (the default). "skip" puts the sink in quarantine: it owes its
+                timesteps until it is released, and delays no other sink. "dead_letter" writes the
+                timestep's rows as Parquet under `path` instead.
+            attempts: at one timestep before that; None = 1 to 8, by the kind of failure.
+            pause_ms: after the first attempt; it doubles, up to a minute.
+            path: for dead letters.
+        """
+        place = None if path is None else fspath(path)
+        failure = OnFailure(then=then, attempts=attempts, pause_ms=pause_ms, path=place)
+        return replace(self, failure=failure)
+
+    def parquet(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
+        """Write Parquet files; a timestep appears under the path whole or not at all, exactly once."""
+        return self.format("parquet").options(**options).save(path, name=name)
+
+    def orc(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
+        """Write ORC files, with the promise of `parquet`."""
+        return self.format("orc").options(**options).save(path, name=name)
+
+    def json(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
+        """Write one JSON object per line, with the promise of `parquet`."""
+        return self.format("json").options(**options).save(path, name=name)
+
+    def csv(self, path: Path, *, name: str | None = None, **options: object) -> Flow:
+        """Write CSV files, with the promise of `parquet`."""
+        return self.format("csv").options(**options).save(path, name=name)
+
+    def format(self, format: str) -> FormatWriter:  # noqa: A002 - Spark's own word
+        """Write files of any format that Spark writes: `format("avro").options(...).save(path)`."""
+        return FormatWriter(writer=self, format=format)
+
+    def memory(self, table: str, *, name: str | None = None) -> Flow:
+        """Keep all rows as a table in the driver's memory, for tests and notebooks: `job.memory(table)`."""
+        derived = DerivedName(f"memory-{plain(table)}")
+        return self.to(MemoryOutlet(name=table), derived, name=name)
+
+    def console(self, rows: int = 20, *, name: str | None = None) -> Flow:
+        """Print the first rows of every timestep on standard output."""
+        return self.to(ConsoleOutlet(rows=rows), FreeName(f"{self.node.name}.console"), name=name)
+
+    def for_each_batch(self, function: BatchWriter, *, name: str | None = None) -> Flow:
+        """Call a function (df, timestep) at least once per timestep, with the same number and rows each time.
+
+        A function with a third argument also receives the `rc.sinks.Batch`: the incarnation of the sink and
+        the digest of the timestep, by which an outside system can tell this job from another one and from a
+        copy of it.
+        """
+        called = function_name(function, "for-each-batch")
+        derived = DerivedName(f"{self.node.name}.{called}")
+        return self.to(ForEachBatchOutlet(function=function), derived, name=name)
+
+    def noop(self, *, name: str | None = None) -> Flow:
+        """Compute all rows and drop them, to measure."""
+        return self.to(NoopOutlet(), FreeName(f"{self.node.name}.noop"), name=name)
+
+    def to(self, outlet: Outlet, derived: DerivedName, *, name: str | None = None) -> Flow:
+        """End in any outlet. derived: the name if none is given."""
+        sink = Sink(
+            name=given(name, derived),
+            where=caller(),
+            upstream=self.node,
+            outlet=outlet,
+            failure=self.failure,
+        )
+        return Flow(node=sink, session=self.session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FormatWriter:
+    """Files of one format, with options for Spark's writer."""
+
+    writer: Writer
+    format: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
+    column: str = "timestep"
+
+    def timesteps_as(self, column: str) -> FormatWriter:
+        """Name the directories of timesteps `<column>=<number>` in place of `timestep=<number>`."""
+        return replace(self, column=column)
+
+    def options(self, **options: object) -> FormatWriter:
+        """Add options of Spark's writer."""
+        return replace(self, settings={**self.settings, **spark_options(options)})
+
+    def partition_by(self, *columns: str) -> FormatWriter:
+        """Write the values of some columns as directories (`day=2026-01-31/`) within that of each timestep.
+
+        The files do not contain them. Columns are texts, whole numbers, dates or booleans; there is a file
+        per value and task, so keep the values few.
+        """
+        return replace(self, partitions=columns)
+
+    def save(self, path: Path, *, name: str | None = None) -> Flow:
+        """Write under a path. Raises UnknownColumnError, DataflowError for columns that cannot be directories."""
+        outlet = FileOutlet(
+            format=self.format,
+            path=fspath(path),
+            options=self.settings,
+            partitions=self.partitions,
+            column=self.column,
+        )
+        derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
+        return self.writer.to(outlet, derived, name=name)
