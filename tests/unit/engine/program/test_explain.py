@@ -67,6 +67,7 @@ def test_stages_exchanges_state_and_sinks_are_shown(tmp_path: Path) -> None:
     assert text == PLAN
     assert repr(text) == PLAN
     assert text._repr_html_().startswith("<pre>3 stages")
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_running_job_shows_what_changes_have_made_of_its_plan(tmp_path: Path) -> None:
