@@ -212,11 +212,15 @@ class Process:
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
-            return self.changes.accept(request, self.position)
+            answer = self.changes.ask(request)
+            self.changes.answer(self.position)
+            return answer.result(0)
 
     def abort(self, id_: str) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
-        self.changes.abort(id_, "aborted by a test", self.position)
+        answer = self.changes.cancel(id_, "aborted by a test")
+        self.changes.answer(self.position)
+        answer.result(0)
 
     def run(self) -> None:
         """Step until nothing can happen: all input is committed and published."""

@@ -169,6 +169,10 @@ class Reconfigurer:
         arrived(self._journal, self._preparer)
         return place.configuration
 
+    def answer(self, place: StreamPosition) -> bool:
+        """Answer the calls of other threads; return whether there were any."""
+        return self._calls.answer(place)
+
     @property
     def busy(self) -> bool:
         """Whether `turn` or `decide` may have something to do."""
@@ -176,7 +180,7 @@ class Reconfigurer:
 
     def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
-        happened = self._calls.answer(place)
+        happened = self.answer(place)
         for event in self._preparations.came(lambda: self.coordination, place.timestep):
             # It was prepared while timesteps went on: what counts is now.
             self._append(replace(event, time_ms=place.time_ms))
