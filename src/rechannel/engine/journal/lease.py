@@ -140,7 +140,7 @@ def read_lease(store: Store) -> Holder | None:
 
 
 def told_head(store: Store) -> int:
-    """The latest entry of the journal that any driver told of, in its lease or when it ended; 0 = none did."""
+    """Return the latest journal entry that any driver recorded, in its lease or when it ended; 0 if none did."""
     present = read_lease(store)
     return max(read_head(store), present.entry if present else 0)
 

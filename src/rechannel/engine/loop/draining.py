@@ -30,7 +30,7 @@ class Draining:
             return self._idle.wait_for(lambda: self._answered >= wanted or ended(), timeout)
 
     def answer(self, asked: int) -> None:
-        """Everything is processed that was there when so many had asked."""
+        """Record that everything is processed that was there when the call of this number was made."""
         with self._idle:
             self._answered = max(self._answered, asked)
             self._idle.notify_all()

@@ -31,7 +31,7 @@ class Heartbeat:
         trouble: Trouble,
         seconds: float = RENEW_SECONDS,
     ) -> None:
-        """renew: raises FencedError when another driver took over, which `replaced` is told."""
+        """renew: raises FencedError if another driver took over, which `replaced` receives."""
         self._renew, self._replaced, self._trouble = renew, replaced, trouble
         self._over, self._seconds = over, seconds
         self._thread = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)

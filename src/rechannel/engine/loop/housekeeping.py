@@ -30,9 +30,9 @@ class Thread(Protocol):
 
 
 class Housekeeper:
-    """Deletes segments and outbox files that no kept version names, in a thread of its own.
+    """Deletes segments and sink-buffer files that no kept version names, in a thread of its own.
 
-    Every `every` commits; rarer where sinks owe much.
+    It runs every `every` commits, and less often if sinks owe many timesteps.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Housekeeper:
     def tick(self, unread: Callable[[], int | None]) -> None:
         """Count a commit; sweep when it is time and the last sweep is over. unread: see `sweep`.
 
-        A sweep looks at all files that sinks are owed, so sweeps are rarer where that is much, as snapshots are.
+        A sweep lists all files that sinks are owed, so sweeps are rarer if these are many, as snapshots are.
         """
         self._commits += 1
         due = self._every + len(self._journal.state.unpublished) // OWED_PER_COMMIT
@@ -100,7 +100,7 @@ def sweep(
     """Delete what no kept version and no unpublished timestep names; the number of files deleted.
 
     unread: oldest timestep that a sink has still to read. The journal does not know it of sinks
-    that are not durable, and they may lag further behind than versions are kept.
+    that are not durable, and these may lag by more timesteps than versions are kept.
     filling: operators that are going to be added, whose state is written and not named yet.
     held: files that are being read (`pinned.Pinned`); asked when the state has been read.
     Keys are listed before the state is read: what is written meanwhile is not in the list, what is
@@ -124,7 +124,7 @@ def sweep(
 
 
 def _still_read(key: str, since: int | None) -> bool:
-    """Whether it is an outbox file of such a timestep or a later one; sinks read no segments."""
+    """Return whether it is a sink-buffer file of this timestep or a later one; sinks read no segments."""
     timestep = timestep_of(key) if key.startswith(SINK_BUFFERS) else None
     return since is not None and timestep is not None and timestep >= since
 

@@ -42,7 +42,7 @@ def intent_of(
 
 
 def decided_of(intent: Intent, configuration: Configuration) -> Timestep:
-    """The timestep that an entry tells of, to run it again."""
+    """Return the timestep of an intent, to run it again."""
     slices = {
         name: SourceSlice(start=part.start, end=part.end, layout=tuple(part.layout or ()))
         for name, part in intent.sources.items()

@@ -1,4 +1,4 @@
-"""Who is told of what the loop does: the seam between the driver and telemetry."""
+"""The seam between the driver and telemetry: what is called when something happens in the loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rechannel.kernels.tasks.report import TaskReport
 
 
 class Listener(Protocol):
-    """Told of what happens (telemetry.hub.Hub). It must not raise and must not block."""
+    """Receives what happens (`telemetry.hub.Hub`). It must not raise and must not block."""
 
     def started(
         self,

@@ -18,8 +18,9 @@ CLOCK = "clock"
 """Topic of the troubles that the wall clock makes."""
 
 CATCH_UP_MS, CATCH_UP_INTERVALS = 60_000, 2
-"""A timestep takes at most the rows of so much time, or of so many intervals: what a source that goes by the clock owes
-after a pause comes in several timesteps, and they still gain on it."""
+"""A timestep takes at most the rows of this many milliseconds, or intervals.
+
+What a clock-driven source accumulates during a pause is so read in several timesteps, which still catch up."""
 
 
 class SourceTracker:

@@ -1,4 +1,4 @@
-"""From a Configuration and manifests to what each stage of a timestep is told. Pure."""
+"""Compute what each stage of a timestep receives, from a Configuration and manifests. Pure."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def stage_step(
     policy: MergePolicy,
     rewrite: Intervals | None = None,
 ) -> StageStep:
-    """What the tasks of a stage are told in one timestep, but for event time (see `timed`).
+    """Return what the tasks of a stage receive in one timestep, without event time (see `timed`).
 
-    manifest: the operator's state of the timestep before. rewrite: hashes whose state is written anew.
+    manifest: the operator's state of the timestep before. rewrite: hashes whose state is rewritten.
     """
     addresses = {
         (operator, index): Address(
@@ -129,7 +129,7 @@ def timed(step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int]) 
 
 
 def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict[str, int]:
-    """Watermarks of operators behind a timestep without rows: only what is idle, and processing time, can move them."""
+    """Return watermarks after a timestep without rows: only idle inputs and processing time can move them."""
     passed: dict[str, int] = {}
     told: dict[str, int] = {}
     for stage in plan.stages:

@@ -95,9 +95,9 @@ def start_program(  # noqa: PLR0913 - what may be meant by a start
 ) -> Program:
     """The program of a driver that starts.
 
-    revert: the text of before a live change is meant: go on with that. fresh,
-    without: sources that are meant to begin, and to be given up, with the sinks in quarantine that are.
-    mended: functions of migrations may be other ones than before; their digests are those from here on.
+    revert: continue with the text from before a live change. fresh, without: sources that are meant to begin, or to be
+    given up; `without` also names sinks in quarantine. mended: functions of migrations may have changed; the journal
+    keeps their new digests.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
@@ -314,7 +314,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
 
     text: what is asked for, in words. version: its number.
     defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
-    what becomes of its state. now_ms: time of the change. stored: which eras of state there are.
+    what becomes of its state. now_ms: time of the change. stored: which schema versions of state are stored.
     Raises RefusedError, DataflowError.
     """
     found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)

@@ -35,7 +35,7 @@ def withdrawal(
     if replan:
         return Withdrawn(from_timestep=oldest, reason="asked for at the start of a driver")
     if back:
-        reason = "the program of before a change cannot run what another one planned"
+        reason = "the program from before a change cannot run what another version planned"
         return Withdrawn(from_timestep=oldest, reason=reason)
     if _has_failed(state, after) and not early.warning(state):
         failed = state.attempts - 1

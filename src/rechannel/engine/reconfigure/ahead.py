@@ -11,10 +11,10 @@ from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.steps import BinMove, Sizes, Step, rewritten
 
 STEPS = 8
-"""So many of the next steps are fetched ahead: what is fetched much earlier is merged into other segments meanwhile."""
+"""Number of next steps that are fetched ahead. State fetched earlier would be merged into other segments meanwhile."""
 
 AGAIN = 4
-"""After so many steps the next ones are looked at again."""
+"""Number of steps after which the next ones are fetched again."""
 
 PIECE = 4 << 20
 """Bytes that are fetched between two pauses, as estimated; at least one bin."""
@@ -59,7 +59,7 @@ def carried(
 
 
 def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
-    """Hashes of moves in their order, about so many bytes at a time."""
+    """Yield the hashes of moves in their order, in pieces of about `size` bytes."""
     taken: list[tuple[int, int]] = []
     total = 0.0
     for move in moves:

@@ -1,8 +1,8 @@
 """Calls of other threads into the driver's thread: judged first, then done, and answered.
 
-Judging changes nothing, so whatever goes wrong there is told to who asked, and the driver goes on. What goes wrong
-while it is done (the journal cannot be written) ends the driver as well. A caller that stops waiting before it
-was begun has not asked.
+Judging changes nothing, so an error there is raised in the caller only, and the driver continues. An error while the
+call is carried out (the journal cannot be written) also ends the driver. If a caller stops waiting before its call has
+begun, the call is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Judge: TypeAlias = Callable[[StreamPosition], Callable[[], Any]]
 """Raises what is wrong with a call where the stream stands; what it returns does it, and gives the answer."""
 
 ANSWER_SECONDS = 120.0
-"""A driver answers between two timesteps; a caller that waits longer than this hears that it hangs."""
+"""A driver answers between two timesteps; a caller that waits longer than this gets an error."""
 
 _ENDED = "the job has ended: nothing can be changed any more; start it again first"
 

@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
     @property
     def application(self) -> str:
-        """In which ids of executors mean something; empty where that is not known."""
+        """Application that the executor ids belong to; empty if unknown."""
 
     def executors(self) -> tuple[Executor, ...]:
         """Executors that take tasks now, oldest first; none that is on its way out."""
@@ -122,13 +122,13 @@ class FixedCluster:
         self.alive = [other for other in self.alive if other.id != executor]
 
     def refuses_executors(self, total: int) -> str | None:
-        """There is room for so many."""
+        """Return why there is no room for this many executors; None if there is."""
         if 1 <= total <= self.room:
             return None
         return f"the cluster cannot have {total} executors; accepted are 1 to {self.room}"
 
     def refuses_resources(self, resources: Resources) -> str | None:
-        """The largest executor must hold a task; memory is as it is."""
+        """Return why the largest executor could not run such a task; None if it could. Memory cannot be changed."""
         most = max((executor.cores for executor in self.alive), default=0)
         if resources.memory_mb is not None:
             return "the memory of executors is fixed; leave memory_mb out"

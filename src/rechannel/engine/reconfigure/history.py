@@ -53,8 +53,8 @@ def summary(record: Record, latencies: Latencies | None = None) -> dict[str, Any
 def phases(record: Record) -> dict[str, int | None]:
     """How long Trisk's phases took, ms.
 
-    prepare: from the request until all that can be done ahead was done. synchronize: from then until the border that
-    the first step was made at. update: from there until the last step's timestep was committed.
+    prepare: from the request until all that can be done ahead was done. synchronize: from then until the timestep
+    boundary of the first step. update: from there until the last step's timestep was committed.
     """
     times = dict(record.times)
     asked, ready = times.get("waiting"), times.get("ready")
@@ -224,7 +224,7 @@ def _is_id(text: str) -> bool:
 
 
 def number_of(id_: str) -> int:
-    """The number in a reconfiguration's id. Raises DamagedStateError for what is none."""
+    """The number in a reconfiguration's id. Raises DamagedStateError if it is not an id."""
     if not _is_id(id_):
         msg = f"{json.dumps(id_)} is no id of a reconfiguration"
         raise DamagedStateError(msg)

@@ -1,5 +1,4 @@
-"""What timesteps tell of load, size and cost, as a change needs it: rows per bin and of hot keys, bytes per bin, ms per
-byte moved."""
+"""Load, size and cost that timesteps measure, for changes: rows per bin and of hot keys, bytes per bin, ms per byte."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class Measured:
         took_ms: float,
         moved: float,
     ) -> None:
-        """A timestep was committed. took_ms: from its decision to its commit. moved: bytes that moved at its border."""
+        """Record a committed timestep. took_ms: from decision to commit. moved: bytes that moved when it began."""
         bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
         self._bins.append((configuration, bins))
         hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]

@@ -58,7 +58,7 @@ def place(
 def _turns(
     tasks: int, load: Mapping[str, int], staying: Mapping[str, int], executors: Sequence[Executor]
 ) -> list[str]:
-    """Which executor the next task goes to, for so many tasks in turn."""
+    """Return the executor of each of a number of tasks, placed one after the other."""
 
     def claim(position: int, given: int) -> tuple[float, bool, int, int]:
         executor = executors[position]

@@ -1,6 +1,6 @@
-"""What is done ahead of borders in threads of their own, by change: begun, under way, come back, let go.
+"""Preparations of changes, which run in threads of their own: begun, running, finished, abandoned.
 
-All of it belongs to the driver's thread but for what the threads do; they come back as events.
+Only the driver's thread uses this; results of the threads arrive as events.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Preparations:
         if record.id in self._preparing:
             return False
         self._preparing[record.id] = record
-        # Executors come only if they are asked for, and a migration that fails has to fail before the border.
+        # Executors come only if they are asked for, and a migration that fails has to fail before the change begins.
         asks = any(isinstance(p, SetExecutors | ChangeProgram) for p in parts_of(record.change))
         if not record.strategy.prepare and not asks:
             event = Prepared(id=record.id, time_ms=time_ms, facts={"skipped": True})

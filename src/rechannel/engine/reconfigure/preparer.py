@@ -1,4 +1,4 @@
-"""The seam between the coordinator's hands and what can be done ahead of a border."""
+"""The seam between the reconfigurer and what can be prepared before a change begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rechannel.state.manifest import Manifest
 
 
 class Preparer(Successor, Protocol):
-    """Does what can be done ahead of the border. Called in a thread of its own."""
+    """Prepares changes. Called in a thread of its own."""
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
@@ -23,7 +23,7 @@ class Preparer(Successor, Protocol):
         """
 
     def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
-        """Why a change of the program cannot begin at this border after all, or None. Nothing is under way.
+        """Return why a change of the program cannot begin at this timestep boundary, or None. No timestep is in flight.
 
         Called in the driver's thread. What it raises (StorageError) says "not now" where it passes: it is asked again.
         """
@@ -35,7 +35,7 @@ class Preparer(Successor, Protocol):
         """
 
     def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was done ahead of a record in all, where that is more than `prepare` said; asked for at its end."""
+        """Return all that was prepared for a record, if that is more than `prepare` returned; called at its end."""
 
     def impossible(self, record: Record) -> str | None:
         """Why this driver cannot make a change that has not begun, or None."""

@@ -1,4 +1,4 @@
-"""What can be done ahead of a border whatever the engine: executors come, migrations are tried."""
+"""Prepare changes with any engine: request executors, try migrations."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ClusterPreparer:
         return facts
 
     def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
-        """Why a change cannot begin at this border after all, or None: its migrations, over what was written since."""
+        """Return why a change cannot begin now, or None: try its migrations over what was written since."""
         since = self._rehearsals.get(record.id, 0)
         for part in parts_of(record.change):
             if isinstance(part, ChangeProgram):

@@ -1,7 +1,7 @@
-"""The coordinator's hands: asks it at every border, journals what it says, and has things prepared.
+"""Carries out what the coordinator decides: asks it at every timestep boundary, journals its decisions, prepares.
 
-All of it runs in the driver's thread but for `ask`, `cancel`, `look` and `wait`, which other threads call, and the
-preparation, which runs in a thread of its own and comes back as an event.
+Everything runs in the driver's thread except `ask`, `cancel`, `look` and `wait`, which other threads call, and the
+preparation, which runs in a thread of its own and whose result arrives as an event.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Reconfigurer:
         """Take the parts.
 
         wake: makes the driver's thread look here. executor: runs preparations; None = a thread of its own.
-        tell: told of every record that is over.
+        tell: receives every record that is over.
         """
         self._journal = journal
         self._measured = measured
@@ -116,7 +116,7 @@ class Reconfigurer:
         self._combinable, self._sources = combinable, sources
 
     def now(self, place: StreamPosition, *, measured: bool = True) -> Now:
-        """What the coordinator is told. measured: with loads and sizes, whose cost follows the number of bins."""
+        """Return what the coordinator decides on. measured: include loads and sizes, which cost time per bin."""
         configuration = place.configuration
         return Now(
             timestep=place.timestep,
@@ -143,7 +143,9 @@ class Reconfigurer:
 
     def _judge(self, request: Request, place: StreamPosition) -> Callable[[], str]:
         event = accept(self.coordination, request, self.now(place))
-        self.coordination.after(event)  # what cannot be told is refused before it is in the journal
+        self.coordination.after(
+            event
+        )  # an event that contradicts the records is refused before it is journalled
         return partial(self._accepted, event)
 
     def _accepted(self, event: Requested) -> str:
@@ -213,10 +215,10 @@ class Reconfigurer:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
             return Decision(configuration=place.configuration)
-        return decide(self.coordination, self._at_border(place), self._preparer.impossible)
+        return decide(self.coordination, self._at_boundary(place), self._preparer.impossible)
 
-    def _at_border(self, place: StreamPosition) -> Now:
-        """Only what is planned at this border is judged by measurements; steps of plans are not."""
+    def _at_boundary(self, place: StreamPosition) -> Now:
+        """Measure only if something is planned now; steps of existing plans need no measurements."""
         now = self.now(place, measured=False)
         return self.now(place) if may_plan(self.coordination, now) else now
 
@@ -252,10 +254,10 @@ class Reconfigurer:
         self.settle(place.timestep, place.time_ms)
         if not self.coordination.open:
             return configuration, False
-        now = replace(self._at_border(place), idle=True)
+        now = replace(self._at_boundary(place), idle=True)
         decision = decide(self.coordination, now, self._preparer.impossible)
         if decision.configuration.dataflow != configuration.dataflow:
-            return configuration, False  # programs are exchanged at a border
+            return configuration, False  # programs are switched at a timestep boundary
         self.journal(decision)
         if decision.steps:
             configuration = decision.configuration

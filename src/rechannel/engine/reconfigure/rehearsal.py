@@ -1,8 +1,8 @@
-"""Migrations tried over the state that is there, before the border.
+"""Try migrations over the existing state before a change begins.
 
-After the border a migration that fails ends the job: some state has been written in its new columns, and the function
-that would convert the rest fails. Only another start leads on, or back. So all live state is read once and converted,
-piece by piece, and what comes out is thrown away. Timesteps go on meanwhile, in their own tasks.
+Once a change has begun, a migration that fails ends the job: some state has been written in its new columns, and the
+function that converts the rest fails. Only another start continues, or reverts. So all live state is read once and
+converted, piece by piece, and the result is discarded. Timesteps continue meanwhile, in their own tasks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PIECE_ROWS = 500_000
 """Rows that are held in memory at a time, about."""
 
 SECONDS = 60.0
-"""How long a change waits for this; what was not tried by then is told."""
+"""How long a change waits for this; what was not tried by then is reported."""
 
 LAST_SECONDS = 5.0
-"""How long the stream waits at the border for what has been written since."""
+"""How long the stream waits at the timestep boundary for what has been written since."""
 
 ATTEMPTS = 3
 """How often a piece is tried whose files are merged away while it is read."""
@@ -103,7 +103,7 @@ def _convert(
         except MissingFileError:
             continue
         except UserFunctionError as error:
-            # What to do after the border is no advice before it.
+            # Advice for a failure after the change has begun does not apply here.
             msg = str(error).removesuffix(ADVICE)
             raise UserFunctionError(msg) from error
         return True

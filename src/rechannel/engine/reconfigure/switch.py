@@ -1,7 +1,7 @@
-"""Programs in exchange: versions of the dataflow that are ready, and the border at which one takes over.
+"""Switch between versions of the dataflow: versions that are ready, and the timestep boundary at which one takes over.
 
-Everything that can fail (opening sources and sinks, asking for columns, judging what becomes of state) is done when a
-version is made, in the thread of the caller. Taking over is assignment: nothing is under way then.
+Everything that can fail (opening sources and sinks, asking for columns, deciding what happens to state) is done when a
+version is made, in the caller's thread. Taking over is an assignment: no timestep is in flight then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOG = logging.getLogger("rechannel")
 class Ready:
     """A version with its open sources and sinks, by name.
 
-    stamp: makes its program anew for the time at which it begins (Unix milliseconds); None where that is all the same.
+    stamp: makes its program anew for the time at which it begins (Unix milliseconds); None if the time does not matter.
     State that gets another timeout is judged by it. loaded: what makes state that is written already that of its
     operators, which are new. before: the version that it was made from, until it begins.
     """
@@ -66,7 +66,7 @@ class Ready:
         return self.program.plan
 
     def close_beside(self, other: Ready) -> None:
-        """Close what only this version has open. What cannot be closed is told: the job goes on without it."""
+        """Close what only this version has open. What cannot be closed is logged, and the job continues."""
         _close_beside(self.readers, other.readers)
         for name, writer in self.writers.items():
             for part in spent(writer, other.writers.get(name)):
@@ -273,7 +273,7 @@ def _next(
 
 
 class ProgramSwitch:
-    """The version that runs, and those that wait for their border."""
+    """The version that runs, and those that wait to take over."""
 
     def __init__(
         self,
@@ -308,12 +308,12 @@ class ProgramSwitch:
 
     @property
     def busy(self) -> bool:
-        """Whether a version waits for its border."""
+        """Whether a version waits to take over."""
         with self._lock:
             return bool(self._waiting)
 
     def check_free(self) -> None:
-        """Raise RefusedError where a version waits for its border."""
+        """Raise RefusedError if a version waits to take over."""
         if self.busy:
             msg = (
                 "another change of the program has not begun yet: wait for it, abort it, or take its place with"
@@ -322,7 +322,7 @@ class ProgramSwitch:
             raise RefusedError(msg)
 
     def offer_next(self, ready: Ready) -> bool:
-        """Keep a version that was just made until its border comes. False: it is not made from the one that runs."""
+        """Keep a version until it takes over. Returns False if it was not made from the running one."""
         with self._lock:
             if ready.before is not self._current:
                 return False
@@ -349,14 +349,14 @@ class ProgramSwitch:
         ready.close_beside(ready.before or self._current)
 
     def withdraw(self, version: int) -> None:
-        """Its border does not come any more: close what it opened."""
+        """Drop a version that will not take over: close what it opened."""
         with self._lock:
             ready = self._waiting.pop(version, None)
         if ready is not None:
             self.put_away(ready)
 
     def waiting(self, version: int) -> Ready | None:
-        """A version that waits for its border."""
+        """Return a version that waits to take over; None if it does not."""
         with self._lock:
             return self._waiting.get(version)
 

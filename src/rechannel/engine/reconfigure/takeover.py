@@ -42,7 +42,7 @@ def take_over(journal: Journal, successor: Successor, place: StreamPosition) -> 
     if configuration.executors is not None:
         successor.recovered(configuration.executors)
     if not journal.state.configurations or not elsewhere(journal, successor):
-        return configuration  # where there is none yet, it is the driver's own
+        return configuration  # a new journal has none: the Configuration is this driver's own
     return _told(journal, configuration, place.timestep, successor.application)
 
 

@@ -30,9 +30,9 @@ class Evidence:
 
     state: what the journal says; None when it cannot be read, and problem says why. entries, snapshots: all keys, in
     order. damaged: problem by key, of entries, snapshots and records of reconfigurations. lease: who holds it, or held
-    it. held: whether that keeps others out. head: the latest entry that any driver told of. missing: segments and
-    outbox files that the journal names and that are gone. records: keys of reconfigurations' records. latest: the
-    latest timestep that any segment or outbox file is of.
+    it. held: whether that keeps others out. head: the latest entry that any driver recorded. missing: segments
+    and sink-buffer files that the journal names and that are gone. records: keys of reconfigurations' records. latest:
+    the latest timestep that any segment or sink-buffer file is of.
     """
 
     state: JournalState | None
@@ -53,7 +53,7 @@ def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int |
 
     What is large is listed and not read: `rechannel verify` reads it.
     """
-    # The lease and what was known of the journal first: a driver that writes meanwhile is then further, not behind.
+    # Read lease and head first: a driver that writes meanwhile can then only be further than they say.
     lease, head = read_lease(store), told_head(store)
     # What has no number is no entry: the journal does not look at it either.
     entries, snapshots = (

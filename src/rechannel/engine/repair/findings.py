@@ -119,7 +119,7 @@ def _owner(state: JournalState, name: str, timestep: int) -> str:
 
 
 def quarantine(seen: Evidence) -> Iterator[Finding]:
-    """Sinks that could not write and were told to owe what comes."""
+    """Find sinks in quarantine."""
     state = seen.state
     if state is None or seen.held:
         return
@@ -199,7 +199,7 @@ def number_in(key: str) -> str:
 
 
 def files(seen: Evidence) -> Iterator[Finding]:
-    """Segments and outbox files that are gone."""
+    """Find segments and sink-buffer files that are gone."""
     if seen.missing and not seen.held:
         some = ", ".join(seen.missing[:3]) + (", ..." if len(seen.missing) > 3 else "")
         yield Finding(

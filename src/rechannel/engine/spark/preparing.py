@@ -1,11 +1,11 @@
-"""What can be done ahead of a border on Spark: load functions on workers, and fetch state to where it will move.
+"""Prepare changes on Spark: load functions on workers, and fetch state to the executors it will move to.
 
-State is fetched behind the backs of tasks (`kernels/lsm/ahead.py`): a short Spark task begins an errand on the executor
-that bins move to, later ones ask how far it is. So what moves is in the cache of its new host before its border.
+State is fetched in the background (`kernels/lsm/ahead.py`): a short Spark task starts an errand on the executor that
+bins move to, and later ones ask for its progress. So the state is in the cache of its new host before it moves.
 
-Timesteps go on meanwhile: they write state, and merge what was fetched into segments that were not. So what moves
-at once is looked at again as long as there is much less to fetch every time; of what moves step by step, the
-next steps are fetched, and while it moves those behind them.
+Timesteps continue meanwhile: they write state, and merge what was fetched into new segments. So what moves at once is
+fetched again as long as each round has much less to fetch; of what moves step by step, the next steps are fetched, and
+while it moves the steps after them.
 """
 
 from __future__ import annotations
@@ -271,9 +271,9 @@ def _coming(record: Record, now: Now) -> Sequence[Step]:
 
 
 def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
-    """Facts of a warm-up. A change is made without it as well: what goes wrong is told, and no more.
+    """Return the facts of a warm-up. A change does not need it: an error is logged, and no more.
 
-    Whether the change is still possible is judged at the border.
+    Whether the change is still possible is decided when it begins.
     """
     try:
         return warm() or {}
@@ -283,7 +283,7 @@ def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
 
 
 def _line(error: Exception) -> str:
-    """The first line of an error: behind it may be a whole stack of Spark's."""
+    """Return the first line of an error; a stack trace of Spark may follow it."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
 
@@ -297,7 +297,7 @@ def _bound(
 ) -> dict[Executor, list[BinMove]]:
     """Bins of an operator by where they go: alone with the next steps, or with a task that has to run elsewhere.
 
-    first, last: what holds behind the next step, and behind all that are looked at.
+    first, last: Configuration after the next step, and after all steps considered.
     """
     there: dict[Executor, list[BinMove]] = {}
     moves = [move for move in coming(steps) if move.operator == operator]

@@ -132,7 +132,7 @@ class Anchors:
     An anchor is an RDD of empty partitions with locations. `SQLPartitioningAwareUnionRDD`, which Spark
     uses where SQL's UNION keeps a partitioning, puts its i-th partition and the i-th one of the rows
     into one, without a copy and without a stage. It asks for the *host* of its parents' locations
-    only; behind the prefix of hosts that hold a block in HDFS's cache, all of `executor_<host>_<id>`
+    only; after the prefix of hosts that hold a block in HDFS's cache, all of `executor_<host>_<id>`
     passes for a host, and comes out as what it is. It takes the location that is named most often:
     the anchor names each twice, and wins over the shuffle's.
     """
@@ -246,7 +246,7 @@ class Executors:
             return self._alive
 
     def _look(self, ids: str, leaving: str) -> None:
-        """Read what else is known of them from the status store, which hears of executors a little later."""
+        """Read what else is known of them from the status store, which is updated slightly later."""
         wanted = set(ids.split(",")) - set(leaving.split(",")) - {""}
         found = self._context.statusStore().executorList(True)
         summaries = [found.apply(i) for i in range(found.size())]

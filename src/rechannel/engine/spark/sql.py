@@ -54,7 +54,7 @@ def _asked(own: SparkSession, query: str) -> DataFrame:
         # What begins as a query may go on to write, which Spark does at once: a view is of nothing but a query.
         own.sql(f"EXPLAIN CREATE TEMPORARY VIEW `only a query` AS {query}")
     found = own.sql(query)
-    # A client hears of what is wrong when it asks for columns.
+    # Spark Connect reports errors only when the schema is requested.
     _ = found.schema
     return found
 

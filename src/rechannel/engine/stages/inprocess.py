@@ -190,7 +190,7 @@ class InProcessRunner:
         ]
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
-        """Nothing to remember: only DataFrame functions read outboxes within a timestep."""
+        """Do nothing: only DataFrame functions read sink buffers within a timestep."""
 
     def rows_of(
         self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]

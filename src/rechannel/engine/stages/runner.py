@@ -41,12 +41,12 @@ class Runner(Protocol):
     def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
         """Run a unit and return the reports that have arrived with it.
 
-        A front may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or
+        A source stage may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or
         UserFunctionError.
         """
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
-        """The outbox files of a node, once its stage has run: later frames read them."""
+        """Learn the sink-buffer files of a node once its stage has run: later frames read them."""
 
     def exchange(
         self,

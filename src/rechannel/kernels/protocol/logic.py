@@ -1,9 +1,8 @@
 """What a stateful operator is to the kernels: one protocol, implemented per operator family.
 
-The partition kernel (before the exchange) and the state kernel (behind it) know nothing of counts or user
-functions. They
-hash, sort, group, look up, merge and write; a `StatefulLogic` says what the state of a key is and how rows change it.
-Implementations are frozen values, pickled to workers, and pure.
+Tasks before the exchange, which partition rows, and tasks after it, which keep state, know nothing of counts or user
+functions. They hash, sort, group, look up, merge and write; a `StatefulLogic` says what the state of a key is and how
+rows change it. Implementations are frozen values, pickled to workers, and pure.
 """
 
 from __future__ import annotations

@@ -5,17 +5,18 @@ it was written with (`fingerprint`); a run of earlier columns is converted when 
 is merged or rewritten is written with the new columns, old ones die out.
 
 Row i of the answer follows from row i alone. So it does not matter which rows are converted together, by which
-task, how often, or whether before or behind a merge: the state is the same as if all of it had been converted at
+task, how often, or whether before or after a merge: the state is the same as if all of it had been converted at
 the moment of the change. Tombstones are not converted, there is nothing in them.
 
-*Time that is up.* A key whose timeout has passed counts as absent, but its row stays until somebody merges it. If the
-new logic has a longer timeout or none, such a row must not come back to life, as it would where nobody merged it. So a
+*Time that is up.* A key whose timeout has passed counts as absent, but its row stays until a merge drops it. If the new
+logic has a longer timeout or none, such a row must not come back to life, as it would if it had not been merged. So a
 migration may also say what was too old at the moment of the change (`expired_before_ms`); that becomes tombstones.
 
-*Eras.* A run knows its columns, not when they were in force. If an operator goes from columns A to B and back to A,
-runs of the first A must go through both migrations and runs of the second must not. So every migration begins
-an era with a fingerprint of its own, also where the columns are those of an earlier one. A driver that leads a change
-back is the exception: it takes up the era of before, since both runs of A mean the same then (`engine.eras`).
+*Schema versions.* A run knows its columns, not when they were in force. If an operator goes from columns A to B and
+back to A, runs of the first A must go through both migrations and runs of the second must not. So every migration
+begins a state schema version with its own fingerprint, even if its columns are those of an earlier one. A driver that
+reverts a change is the exception: it returns to the earlier version, since both runs of A then mean the same
+(`engine.program.schema_versions`).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ Step = Carry | Fill | Compute | Answer
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Migration:
-    """From the state columns of one era to those of the next.
+    """Converts the state columns of one schema version into those of the next.
 
     key_schema: key columns, the same on both sides. from_schema, to_schema: state columns. steps: what makes each
     column of `to_schema`, in its order. function: what `Answer` columns are taken from. expired_before_ms: rows whose
@@ -161,9 +162,9 @@ Chain = tuple[Migration, ...]
 
 ADVICE = (
     "\n\nThere are two ways on: mend the function, so that it gives the same for every other row, and start with"
-    " mended=True; or start the program of before the change with start(revert=True), which leads back."
+    " mended=True; or start the program from before the change with start(revert=True), which reverts it."
 )
-"""What to do where a migration fails in a timestep, after its border."""
+"""What to do if a migration fails in a timestep, after the change has begun."""
 
 
 def evaluate(step: Compute, batch: pa.RecordBatch) -> pa.Array:

@@ -1,7 +1,7 @@
 """What is shipped to tasks, as values: the program of a stage (the same for all timesteps of a
 configuration) and the step of it.
 
-A *stage* is one operator: a front (stateless: source rows in) or a stateful one (blobs in). What it emits
+A *stage* is one operator: a source stage (rows of sources in) or a stateful stage (blobs in). What it emits
 goes down a tree of
 branches, in which a user's function runs once however many consumers share it.
 """
@@ -54,9 +54,10 @@ class Branch:
     """Rows of one node of the dataflow on their way out of a stage.
 
     node: name of the node whose rows these are. function: what makes them from the parent's rows (None at the root).
-    schema: their columns. consumers: operators that receive them. outbox: whether they are kept in a file for sinks and
-    for DataFrame functions behind the stage. branches: what is made of them. side: they are not the parent's rows, but
-    those that came too late for it (`LATE`), or those that it could not handle (`DEAD`); "" = they are made of those.
+    schema: their columns. consumers: operators that receive them. `outbox`: whether they go to the sink buffer, a file
+    for downstream sinks and DataFrame functions. branches: what is made of them. side: they are not the parent's rows,
+    but those that came too late for it (`LATE`), or those that it could not handle (`DEAD`); "" = they are made of
+    those.
     """
 
     node: str
@@ -82,7 +83,7 @@ class Branch:
 class StageProgram:
     """A stage, without anything that changes from timestep to timestep.
 
-    logic: None for a front. version: of the logic. fingerprint: of what it keeps as state. migrations: by the
+    logic: None for a source stage. version: of the logic. fingerprint: of what it keeps as state. migrations: by the
     fingerprint of what it kept before, how that is read today. times: where its event time comes from. origins: inputs
     of time of the rows at its root.
     """

@@ -1,6 +1,6 @@
 """The capabilities of one operator, looked for once: the only place that asks which ones a logic has.
 
-A question has one name here, whoever asks it. It is answered by the capability that it belongs to, or, for an operator
+A question has one name here, for all callers. It is answered by the capability that it belongs to, or, for an operator
 without that capability, by the answer that says so: nothing waits, every row counts, a key has one state row.
 """
 
@@ -178,7 +178,7 @@ class Capabilities:
         return None if self.partly_hashed is None else self.partly_hashed.row_order(keys)
 
     def sent_order(self, keys: Columns) -> IntArray | None:
-        """What rows of one hash that travel are sorted by; None also where that is a column that does not travel."""
+        """What rows of one hash that travel are sorted by; None also if that column does not travel."""
         return self.row_order(keys) if self.sent == len(self.logic.key_schema) else None
 
     def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:

@@ -30,7 +30,7 @@ _PLACES, _TIMESTEPS = 24, 37
 
 @dataclass(frozen=True, kw_only=True)
 class Sided:
-    """Marks rows of one side: keys under common names, all others behind the side's prefix.
+    """Marks rows of one side: keys under common names, all others with the side's prefix.
 
     keys: (name on this side, common name).
     """

@@ -40,7 +40,7 @@ def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
 
 
 def handed_on(operator: str, can: Capabilities, watermark: int) -> dict[str, int]:
-    """Event time for those behind an operator, once it is known."""
+    """Return the event time for downstream operators, once it is known."""
     if watermark == NEVER:
         return {}
     return {operator: watermark - (0 if watermark == ENDED else can.lag_us)}

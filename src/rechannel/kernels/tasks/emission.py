@@ -1,4 +1,4 @@
-"""What a task shows in a timestep: the operator's answer and, behind it, what was waiting for event time."""
+"""What a task emits in a timestep: the operator's output and the rows that waited for this event time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Shown = tuple[pa.RecordBatch, HashArray]
 class Emission:
     """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first.
 
-    nexts: of runs that were looked at, by segment: the first time behind this one that a row of the task waits for.
+    nexts: for each segment that was read, the first later event time that a row of the task waits for.
     """
 
     program: StageProgram
@@ -105,5 +105,5 @@ def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> npt.NDAr
 
 
 def _next(due: IntArray | None, until: int) -> int:
-    """The first event time behind one that a row waits for; ENDED where none does."""
+    """Return the first event time after `until` that a row waits for; ENDED if there is none."""
     return ENDED if due is None else int(due[due > until].min(initial=ENDED))

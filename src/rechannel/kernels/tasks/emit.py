@@ -1,4 +1,4 @@
-"""Down the tree of branches: user functions, outbox files, blobs for consumers."""
+"""Emit rows down the tree of branches: to user functions, sink-buffer files, and blobs for consumers."""
 
 from __future__ import annotations
 

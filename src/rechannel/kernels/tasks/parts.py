@@ -84,7 +84,7 @@ class Load:
         return self.most > 0 and self.size + self.most + self.waiting > memory // SHARE
 
     def parts(self, memory: int) -> int:
-        """How many parts keep within so much memory."""
+        """Return the number of parts that stay within `memory` bytes."""
         known = self.rows * self.old if self.stored is None else self.stored.total
         total = self.size + known + self.waiting
         return min(MOST_PARTS, max(1, math.ceil(total / max(1, memory // SHARE))))

@@ -1,4 +1,4 @@
-"""The front task: source rows -> user functions -> blobs for the first stateful operators, or outbox files."""
+"""The source task: source rows -> user functions -> blobs for stateful operators, or sink-buffer files."""
 
 from __future__ import annotations
 

@@ -307,8 +307,8 @@ def _pieces(
 ) -> Iterator[tuple[pa.RecordBatch, Order]]:
     """What a task emits, cut where its hashes end.
 
-    A user's function behind the operator loses the place of single rows; of a piece, the place of the first one tells
-    where all of them belong between the pieces of other tasks, however bins are placed.
+    A user's function downstream of the operator loses the place of single rows; of a piece, the place of the first one
+    tells where all of them belong between the pieces of other tasks, however bins are placed.
     """
     for piece in state.own.slices(hashes):
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]

@@ -1,4 +1,4 @@
-"""The program of before a live change leads back, also where the change converted state."""
+"""The program from before a live change reverts it, also if the change converted state."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_where_the_first_timestep_fails_the_old_version_goes_on(rules):
     with pytest.raises(UserFunctionError) as failed:
         feed(source, harness, "k3", "k4")
     assert "no way there" in str(failed.value)
-    assert "start with mended=True; or start the program of before" in str(failed.value)
+    assert "start with mended=True; or start the program from before" in str(failed.value)
     assert "start(revert=True)" in str(failed.value)
     left = harness.journal_state()
     assert [intent.timestep for intent in left.open_intents] == [2]

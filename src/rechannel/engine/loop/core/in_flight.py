@@ -16,7 +16,7 @@ from rechannel.state.manifest import Manifest
 
 
 def step_of(state: LoopState, unit: Unit) -> StageStep:
-    """Return what the tasks of a unit are told."""
+    """Return what the tasks of a unit receive."""
     name, number = unit
     flight, stage = state.in_flight[number], state.plan.stage(name)
     step = stage_step(

@@ -1,4 +1,4 @@
-"""What the loop hears (events) and what it has done (commands): plain values. Pure.
+"""What happens to the loop (events) and what it wants done (commands): plain values. Pure.
 
 A turn of the driver is four events, in this order: `Begin`, `Open`, `Start`, `Commit`; before them comes what units
 have brought back. A command may be answered by an event, which is decided on before the next command is carried out.

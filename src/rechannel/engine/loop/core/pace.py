@@ -34,8 +34,8 @@ class Pace:
         return replace(self, looked_ms=now_ms)
 
     def began(self, now_ms: float, interval_ms: int) -> Pace:
-        """Return the pace after a timestep began: the next is due on the grid, or, where that is lost, an interval
-        from now."""
+        """Return the pace after a timestep began: the next one is due on the grid, or an interval from now if the
+        grid is lost."""
         on_grid = self.due_ms <= now_ms < self.due_ms + interval_ms
         due = self.due_ms + interval_ms if on_grid else now_ms + interval_ms
         return Pace(due_ms=due, looked_ms=now_ms)

@@ -10,7 +10,7 @@ _CONNECT_SECONDS = 2.0
 
 
 def gone(spark: Any) -> str | None:
-    """Why nothing can run on this session any more, in a sentence; None while it can, or where that is not known.
+    """Why nothing can run on this session any more, in a sentence; None while it can, or if that is not known.
 
     The process is asked, where this process has started it; else whether anything listens at its address.
     """

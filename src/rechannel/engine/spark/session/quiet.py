@@ -15,7 +15,7 @@ _asking = threading.local()
 
 
 class _Quiet(logging.Filter):
-    """Drops records of threads that hear of the error anyway."""
+    """Drops log records of threads that raise the error anyway."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not getattr(_asking, "quiet", False)

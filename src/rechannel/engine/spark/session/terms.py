@@ -128,8 +128,8 @@ def refuse_resources(
         return None
     if not terms.has_executors:
         return (
-            f"resources of an operator need executors of one's own, and {terms.master} has none that "
-            f"tell of them; accepted is cpus={terms.task_cpus} and nothing else"
+            f"resources of an operator need separate executors, which {terms.master} does not report; "
+            f"accepted is cpus={terms.task_cpus} and nothing else"
         )
     if resources.memory_mb is not None and not terms.dynamic:
         return (
