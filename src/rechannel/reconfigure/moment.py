@@ -27,7 +27,7 @@ class EventMoment:
     """Whose watermarks; none = those of the operators that the change is about, or of all if they have none."""
 
     def __str__(self) -> str:
-        """For messages."""
+        """Return the moment as messages show it."""
         of = f" in {', '.join(map(repr, self.operators))}" if self.operators else ""
         return f"event time {_text(self.us)}{of}"
 
@@ -58,7 +58,7 @@ def watermark(moment: datetime, operator: str | None = None) -> EventMoment:
         msg = f"event time is a datetime with a time zone, not {moment!r}"
         raise RefusedError(msg)
     if operator is not None and not isinstance(operator, str):
-        msg = f"event time is that of one operator, by its name, not of {operator!r}"
+        msg = f"watermark(operator=...) takes the name of one operator, not {operator!r}"
         raise RefusedError(msg)
     if moment.tzinfo is None:
         msg = f"event time {moment.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"

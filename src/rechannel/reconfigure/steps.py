@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from rechannel.model.codec import decode, encode, row, written
-from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration, Resources
+from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 
@@ -177,13 +177,19 @@ def route(now: Configuration, target: Configuration, sizes: Sizes) -> Route:
     return Route(first=tuple(first), moves=tuple(moves), last=tuple(last))
 
 
+def _names(kind: type, *, but: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.name not in but)
+
+
+_JOB_FIELDS = _names(Configuration, but=("version", "operators"))
+_OPERATOR_FIELDS = _names(OperatorConfiguration, but=("tasks", "routing"))
+"""Fields that one `Assign` sets; tasks and routing need more, since bins move."""
+
+
 def job_fields(configuration: Configuration) -> dict[str, Any]:
-    """The fields of the Configuration itself, as plain JSON values."""
+    """Return the fields of the Configuration itself, without version and operators, as plain JSON values."""
     data = encode(replace(configuration, operators={}))
-    return {
-        name: data[name]
-        for name in ("interval_ms", "in_flight", "dataflow", "bounds", "byte_bounds", "executors")
-    }
+    return {name: data[name] for name in _JOB_FIELDS}
 
 
 def _operator(
@@ -226,11 +232,9 @@ def _operator(
 
 def _plain(old: OperatorConfiguration, new: OperatorConfiguration) -> Iterator[tuple[str, Any]]:
     before, after = encode(old), encode(new)
-    for name in ("combine", "combining", "logic", "resources"):
+    for name in _OPERATOR_FIELDS:
         if before[name] != after[name]:
             yield name, after[name]
-    if before["placement"] != after["placement"]:
-        yield "placement", after["placement"]
 
 
 def apply_step(configuration: Configuration, step: Step) -> Configuration:
@@ -310,19 +314,13 @@ def _field(operator: OperatorConfiguration, assign: Assign) -> OperatorConfigura
     if name == "starts":
         routing = _routing(operator, str(assign.operator))
         return replace(operator, routing=routing.with_starts([int(start) for start in value]))
-    if name == "combine":
-        return replace(operator, combine=Combine(value))
-    if name == "combining":
-        return replace(operator, combining=bool(value))
-    if name == "resources":
-        return replace(operator, resources=decode(Resources, value) if value else None)
     if name == "placement":
         kept = {int(task): where for task, where in value if int(task) < operator.tasks}
         return replace(operator, placement=kept)
-    if name == "logic":
-        return replace(operator, logic=int(value))
-    msg = f"an operator has no field {name!r}"
-    raise ValueError(msg)
+    if name not in _OPERATOR_FIELDS:
+        msg = f"an operator has no field {name!r}"
+        raise ValueError(msg)
+    return decode(OperatorConfiguration, {**encode(operator), name: value})
 
 
 def _routing(operator: OperatorConfiguration, name: str) -> Routing:

@@ -28,7 +28,7 @@ class WithDeadLetters:
         return self.main.durable
 
     def begin(self) -> None:
-        """See `SinkWriter.begin`."""
+        """Begin both writers, the main one first."""
         self.main.begin()
         self.letters.begin()
 

@@ -1,1 +1,1 @@
-"""Segments, manifest, merge plan, stores."""
+"""Operator state: segment files, the manifest that lists them, the merge plan, and stores."""

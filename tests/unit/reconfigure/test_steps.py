@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
 
 import pytest
 
 from rechannel.model.codec import decode, encode
-from rechannel.model.configuration import Combine, OperatorConfiguration, Resources
+from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration, Resources
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.steps import (
@@ -266,3 +266,46 @@ def test_a_step_is_read_as_it_was_written():
         last=(Assign(operator="counts", name="starts", value=["0", str(HALF)]),),
     )
     assert decode(Step, json.loads(json.dumps(encode(step)))) == step
+
+
+OTHER_OPERATOR = {
+    "tasks": 3,
+    "routing": at(0, 1, 0, 0).routing,
+    "combine": Combine.OFF,
+    "combining": False,
+    "logic": 2,
+    "resources": Resources(cpus=2),
+    "placement": {0: "7"},
+}
+
+OTHER_JOB = {
+    "operators": {"counts": at(1, 1, 0, 0)},
+    "interval_ms": 50,
+    "in_flight": 2,
+    "dataflow": 2,
+    "bounds": {"rows": 10},
+    "byte_bounds": {"rows": 10},
+    "executors": 3,
+}
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(OperatorConfiguration)])
+def test_every_field_of_an_operator_can_change(name):
+    old = at(0, 0, 1, 1)
+    other = {name: OTHER_OPERATOR[name]}
+    if name == "tasks":
+        other["routing"] = replace(old.routing, tasks=3)
+    found = way(old, replace(old, **other))
+    assert found.first or found.moves or found.last
+
+
+@pytest.mark.parametrize(
+    "name", [one.name for one in fields(Configuration) if one.name != "version"]
+)
+def test_every_field_of_a_configuration_can_change(name):
+    here = configuration(counts=at(0, 0, 1, 1))
+    there = replace(here, **{name: OTHER_JOB[name]})
+    found = route(here, there, Sizes())
+    made = reduce(apply_step, steps_of(found, AllAtOnce()), here)
+    assert found.first or found.moves or found.last
+    assert replace(made, version=1) == there

@@ -1,6 +1,6 @@
 """Can the user's functions be sent to workers? If not, which variable is to blame?
 
-How functions are pickled is the caller's to say (`dumps`): this room knows no engine.
+The caller passes how functions are pickled (`dumps`), since this package knows no engine.
 """
 
 from __future__ import annotations

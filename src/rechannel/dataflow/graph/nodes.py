@@ -38,7 +38,7 @@ class Where:
 
 
 class Connector(Protocol):
-    """What a source is, as a value; the sources room knows how to read it."""
+    """What a source is, as a value; `rechannel.sources` knows how to read it."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -49,7 +49,7 @@ class Connector(Protocol):
 
 
 class Outlet(Protocol):
-    """What a sink is, as a value; the sinks room knows how to write it."""
+    """What a sink is, as a value; `rechannel.sinks` knows how to write it."""
 
     def describe(self) -> str:
         """One short line for pictures and messages."""

@@ -134,7 +134,7 @@ class Driver:
         self._out.published.publish(self._out.position(self._state))
 
     def step(self) -> bool:
-        """Take a turn, without waiting; False if there was nothing to do.
+        """Take a turn without waiting. Returns whether to take another one at once.
 
         `run` is this in a loop with waiting in between; a test kit calls `recover` once and then this, with an
         `executor` that it drives itself.

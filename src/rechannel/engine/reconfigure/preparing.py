@@ -152,7 +152,7 @@ class ClusterPreparer:
         """Nothing: executors and functions are there before the first step."""
 
     def facts(self, record: Record) -> Mapping[str, Any]:
-        """There is nothing to tell."""
+        """Return no facts: this preparer fetches no state ahead."""
         del record
         return {}
 

@@ -151,7 +151,7 @@ class Anchors:
 
     @classmethod
     def open(cls, spark: SparkSession) -> Anchors | None:
-        """Anchors, if they hold on this Spark; else None, and tasks run where Spark likes."""
+        """Return anchors if this Spark honours them; else log a warning and return None: Spark then places tasks."""
         try:
             anchors = cls(spark)
             trial = Executor(id="1", host="nowhere", cores=1)

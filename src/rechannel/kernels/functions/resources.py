@@ -79,7 +79,7 @@ class WithResource:
 
 
 def keeping(function: Any) -> Any:
-    """Return the function for parts of a batch that failed: its resource is kept as long as it may be sound."""
+    """Return a copy that keeps its resource open after a failure, for the parts of a batch that failed."""
     if not isinstance(function, WithResource) or function.keeps:
         return function
     return replace(function, keeps=True)

@@ -50,7 +50,7 @@ class ApplySpec(OperatorSpec):
 
     @property
     def user_function(self) -> ApplyBatches:
-        """What is called with the rows."""
+        """The user's function, which receives the rows of windows."""
         return self.function
 
     @property
@@ -130,7 +130,7 @@ class ApplySessionSpec(OperatorSpec):
 
     @property
     def user_function(self) -> ApplyBatches:
-        """What is called with the rows."""
+        """The user's function, which receives the rows of windows."""
         return self.function
 
     @property

@@ -1,4 +1,4 @@
-"""What a user says of windows beside their kind, and what that means once it is checked."""
+"""Options of a windowed operator besides the kind of window (time column, lateness, emission), in checked form."""
 
 from __future__ import annotations
 

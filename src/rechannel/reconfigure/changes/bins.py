@@ -143,7 +143,7 @@ class Split(Change):
         return with_fields(configuration, self.operator, routing=routing.with_starts(starts))
 
     def advice(self, before: Configuration, after: Configuration, facts: Facts) -> tuple[str, ...]:
-        """That the bin is hot because one key is."""
+        """Warn if one key causes most of the bin's load, because a split cannot separate its rows."""
         del after
         name = self.operator
         _, routing = routed(before, name)

@@ -82,7 +82,7 @@ class Sum(OneColumn):
             return tallied(totals).merge_tallied(totals, groups)
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Return differences, and which of them are unclear."""
+        """Return differences, and a mask of those that must be merged anew."""
         with overflow_named("sum", self.column, totals[0].type):
             return tallied(totals).subtract(totals, others)
 
@@ -147,7 +147,7 @@ class Mean(OneColumn):
             return [counts, *tallied(totals[1:]).merge_tallied(totals[1:], groups)]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Return differences of counts and sums, and which of them are unclear."""
+        """Return differences of counts and sums, and a mask of those that must be merged anew."""
         with overflow_named("mean", self.column, totals[1].type):
             left, unclear = tallied(totals[1:]).subtract(totals[1:], others[1:])
         return [less_counts(totals[0], others[0]), *left], unclear
