@@ -119,6 +119,8 @@ def form(kind: Any, *, encode: Callable[[Any], Json], decode: Callable[[Json], A
 
 def _scalar(kind: type, taken: tuple[type, ...]) -> Callable[[Any, Any], Any]:
     def check(value: Any, _: Any) -> Any:
+        if kind is str and isinstance(value, str):  # names may be of a class derived from it
+            return str.__str__(value)
         if type(value) not in taken:
             msg = f"expected {kind.__name__}, found {value!r}"
             raise TypeError(msg)

@@ -156,9 +156,20 @@ def _without_numpy(value: Any) -> Any:
     return value
 
 
+def _text(value: object) -> str:
+    """Return a string of a derived class, such as a derived name, as a plain one. Raises TypeError for others."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    msg = f"{type(value).__name__} cannot be written as JSON"
+    raise TypeError(msg)
+
+
 def _plain(value: Checked) -> dict[str, Any]:
     """The fields as plain JSON values."""
-    plain = {one.name: msgspec.to_builtins(getattr(value, one.name)) for one in fields(value)}
+    plain = {
+        one.name: msgspec.to_builtins(getattr(value, one.name), enc_hook=_text)
+        for one in fields(value)
+    }
     return {name: list(one) if isinstance(one, tuple) else one for name, one in plain.items()}
 
 

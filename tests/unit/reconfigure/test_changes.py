@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from rechannel import changes
+from rechannel.dataflow.graph.naming import DerivedName
 from rechannel.errors import RefusedError
 from rechannel.model.routing import Routing
 from rechannel.reconfigure import strategies
@@ -173,3 +174,9 @@ def test_what_is_no_strategy_is_refused_and_the_field_is_named():
         strategies.from_json({"kind": "fluid", "bins": 0})
     with pytest.raises(RefusedError, match="there is no strategy of kind"):
         strategies.from_json({})
+
+
+def test_names_may_be_strings_of_a_derived_class():
+    change = changes.rescale(DerivedName("rows.counts"), tasks=3)
+    assert type(change.to_json()["operator"]) is str
+    assert change.to_json() == changes.rescale("rows.counts", tasks=3).to_json()
