@@ -205,8 +205,13 @@ def test_abort_and_history(rechannel, url, job, clicks):
         assert (missing.code, "no reconfiguration 'r9'" in missing.err) == (2, True)
 
 
-def test_a_running_one_shows_in_the_state_directory(rechannel, url, clicks):
+def test_a_running_one_shows_in_the_state_directory(rechannel, url, job, clicks):
     rechannel("reconfigure", url, "rescale", "users", "--tasks", "4", "--at", "1000")
+
+    def prepared(position):
+        return [one.phase for one in position.coordination.records] == ["ready"]
+
+    assert job._driver.wait_for(prepared, 60)
     assert " ready " in rechannel("history", clicks.directory).lines[1]
     assert rechannel("history", clicks.directory.parent).code == 2
 
