@@ -27,7 +27,6 @@ from typing import Any, TypeAlias
 from rechannel.errors import RechannelError
 from rechannel.model.codec import encode
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
 from rechannel.reconfigure.events import Event, Finished, Planned, Resumed, Stepped
 from rechannel.reconfigure.record import Phase, Record
@@ -317,6 +316,6 @@ def resume(
 
 def _stale(record: Record) -> str | None:
     """Why a change cannot begin after executors got other names, or None."""
-    if not any(part.names_executor for part in parts_of(record.change)):
+    if not record.change.names_executor:
         return None
     return "it names executors of another Spark application; request it again"

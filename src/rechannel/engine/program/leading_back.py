@@ -23,8 +23,6 @@ from rechannel.errors import OtherDataflowError
 from rechannel.kernels.protocol.migrate import fingerprint
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
-from rechannel.reconfigure.changes.program import ChangeProgram
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.events import Finished, Reversed
 from rechannel.reconfigure.record import Phase
 
@@ -185,9 +183,9 @@ def undone(
     reason = f"led back to version {to} of the dataflow, by start(revert=True)"
     made: list[Body] = []
     for each in state.coordination.records:
-        versions = [p.version for p in parts_of(each.change) if isinstance(p, ChangeProgram)]
+        made_by_it = each.change.program_version
         begun = each.phase is Phase.DONE or each.under_way
-        if not begun or not any(to < one < version for one in versions):
+        if not begun or made_by_it is None or not to < made_by_it < version:
             continue
         if each.phase is Phase.MOVING:
             reverse = Reversed(id=each.id, time_ms=now_ms, steps=(), reason=reason)

@@ -13,9 +13,6 @@ from typing import Any, TypeAlias
 
 from rechannel.engine.reconfigure.ahead import AGAIN
 from rechannel.engine.reconfigure.preparer import Preparer
-from rechannel.reconfigure.changes.program import ChangeProgram
-from rechannel.reconfigure.changes.resources import SetExecutors
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record
@@ -54,9 +51,7 @@ class Preparations:
         if record.id in self._preparing:
             return False
         self._preparing[record.id] = record
-        # Executors come only if they are asked for, and a migration that fails has to fail before the change begins.
-        asks = any(isinstance(p, SetExecutors | ChangeProgram) for p in parts_of(record.change))
-        if not record.strategy.prepare and not asks:
+        if not record.strategy.prepare and not record.change.requires_preparation:
             event = Prepared(id=record.id, time_ms=time_ms, facts={"skipped": True})
             self._ready.put(event)
             return True

@@ -20,9 +20,6 @@ from rechannel.engine.reconfigure.rehearsal import (
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import NotReadyError, UserFunctionError
 from rechannel.model.eventtime import NEVER, Clock
-from rechannel.reconfigure.changes.program import ChangeProgram
-from rechannel.reconfigure.changes.resources import SetExecutors
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
@@ -38,8 +35,7 @@ def held_by(record: Record) -> int | None:
     begun = record.taken and Phase.REVERSING not in record.times
     if record.phase is not Phase.DONE and not begun:
         return None
-    asked = [part.executors for part in parts_of(record.change) if isinstance(part, SetExecutors)]
-    return asked[-1] if asked else None
+    return record.change.executors_needed
 
 
 class ClusterPreparer:
@@ -99,24 +95,25 @@ class ClusterPreparer:
         Raises NotReadyError when they do not come, or it is over; UserFunctionError where a row cannot be converted.
         """
         facts: dict[str, Any] = {}
-        for part in parts_of(record.change):
-            if isinstance(part, SetExecutors):
-                facts["executors"] = self._executors(record.id, part.executors)
-            if isinstance(part, ChangeProgram):
-                tried = self._rehearsed(part.version, now, manifests)
-                self._rehearsals[record.id] = now.timestep
-                facts.update({} if tried is None else tried.to_json())
+        executors, version = record.change.executors_needed, record.change.program_version
+        if executors is not None:
+            facts["executors"] = self._executors(record.id, executors)
+        if version is not None:
+            tried = self._rehearsed(version, now, manifests)
+            self._rehearsals[record.id] = now.timestep
+            facts.update({} if tried is None else tried.to_json())
         return facts
 
     def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
         """Return why a change cannot begin now, or None: try its migrations over what was written since."""
+        version = record.change.program_version
+        if version is None:
+            return None
         since = self._rehearsals.get(record.id, 0)
-        for part in parts_of(record.change):
-            if isinstance(part, ChangeProgram):
-                try:
-                    self._rehearsed(part.version, now, manifests, since=since, seconds=LAST_SECONDS)
-                except UserFunctionError as error:
-                    return f"its migration fails: {error}"
+        try:
+            self._rehearsed(version, now, manifests, since=since, seconds=LAST_SECONDS)
+        except UserFunctionError as error:
+            return f"its migration fails: {error}"
         return None
 
     def _rehearsed(
@@ -189,21 +186,21 @@ class ClusterPreparer:
 
     def impossible(self, record: Record) -> str | None:
         """A program change whose functions this driver does not have: only one that ended had them."""
-        for part in parts_of(record.change):
-            if isinstance(part, ChangeProgram) and not self.exchange.has(part.version):
-                return (
-                    "its functions and streams are not in this driver's memory (any more): ask for it again, or start"
-                    " the program with the change in its text"
-                )
-        return None
+        version = record.change.program_version
+        if version is None or self.exchange.has(version):
+            return None
+        return (
+            "its functions and streams are not in this driver's memory (any more): ask for it again, or start"
+            " the program with the change in its text"
+        )
 
     def finished(self, record: Record) -> None:
         """Let executors go that are not wanted any more; forget a program that does not come."""
         self._rehearsals.pop(record.id, None)
-        for part in parts_of(record.change):
-            if isinstance(part, ChangeProgram) and record.phase is not Phase.DONE:
-                self.exchange.withdraw(part.version)
-        if any(isinstance(part, SetExecutors) for part in parts_of(record.change)):
+        version = record.change.program_version
+        if version is not None and record.phase is not Phase.DONE:
+            self.exchange.withdraw(version)
+        if record.change.executors_needed is not None:
             try:
                 self._part_with(record)
             except Exception as error:  # of the cluster: the change is over, and the job goes on

@@ -33,7 +33,6 @@ from rechannel.errors import NotReadyError, RefusedError
 from rechannel.model.codec import Json
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import ChangeProgram
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.edits import ChangeSet
 from rechannel.sinks.spare import spent
 from rechannel.sinks.writer import SinkWriter
@@ -339,9 +338,7 @@ class ProgramSwitch:
     def is_wanted(self, version: int) -> bool:
         """Whether an open reconfiguration leads to a version."""
         return any(
-            isinstance(part, ChangeProgram) and part.version == version
-            for record in self.state().coordination.open
-            for part in parts_of(record.change)
+            record.change.program_version == version for record in self.state().coordination.open
         )
 
     def put_away(self, ready: Ready) -> None:

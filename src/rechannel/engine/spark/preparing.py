@@ -41,9 +41,6 @@ from rechannel.kernels.lsm.ahead import Attended, Errand, attend
 from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.changes.program import ChangeProgram
-from rechannel.reconfigure.changes.resources import SetExecutors
-from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
@@ -129,15 +126,14 @@ class SparkPreparer(ClusterPreparer):
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
         """Executors, functions, state: in this order. Raises RechannelError where a function cannot be loaded."""
-        for part in parts_of(record.change):
-            if isinstance(part, SetExecutors) and self._placing is not None:
-                self._placing.keep(record.id, part.executors)
+        executors, version = record.change.executors_needed, record.change.program_version
+        if executors is not None and self._placing is not None:
+            self._placing.keep(record.id, executors)
         facts = super().prepare(record, now, manifests)
         if not record.strategy.prepare:
             return facts
-        for part in parts_of(record.change):
-            if isinstance(part, ChangeProgram):
-                facts["functions"] = self._load(part.version)
+        if version is not None:
+            facts["functions"] = self._load(version)
         for warm in (
             lambda: self._workers(record, now),
             lambda: self._fetch(record, now, manifests),
@@ -203,8 +199,7 @@ class SparkPreparer(ClusterPreparer):
     def finished(self, record: Record) -> None:
         """Executors that were kept for it are there for all."""
         super().finished(record)
-        about = any(isinstance(part, SetExecutors) for part in parts_of(record.change))
-        if about and self._placing is not None:
+        if record.change.executors_needed is not None and self._placing is not None:
             self._placing.release(record.id, held_by(record))
 
     def _pass(

@@ -102,6 +102,24 @@ class Change(Checked, ABC):
         return None
 
     @property
+    def executors_needed(self) -> int | None:
+        """How many executors must be there before it begins; when it is done, the job releases those above that."""
+        return None
+
+    @property
+    def program_version(self) -> int | None:
+        """Version of the dataflow that it begins, which the engine has opened beforehand."""
+        return None
+
+    @property
+    def requires_preparation(self) -> bool:
+        """Whether it is prepared even under a strategy that prepares nothing.
+
+        Executors come only if they are requested, and a migration that fails has to fail before the change begins.
+        """
+        return self.executors_needed is not None or self.program_version is not None
+
+    @property
     def names_executor(self) -> bool:
         """Whether it names an executor, which means something in one Spark application only."""
         return False

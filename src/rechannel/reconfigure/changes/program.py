@@ -113,5 +113,10 @@ class ChangeProgram(Change):
             operators[name] = decode(OperatorConfiguration, given)
         return replace(configuration, operators=operators, dataflow=self.version)
 
+    @property
+    def program_version(self) -> int | None:
+        """The new version."""
+        return self.version
+
 
 assign_logic = AssignLogic

@@ -68,6 +68,11 @@ class SetExecutors(Change):
         _check(facts.limits.refuses_executors, self.executors, "")
         return replace(configuration, executors=self.executors)
 
+    @property
+    def executors_needed(self) -> int | None:
+        """That many."""
+        return self.executors
+
 
 @registered
 @dataclass(frozen=True, slots=True)

@@ -98,10 +98,29 @@ class Together(Change):
             before = here
         return tuple(said)
 
+    @property
+    def executors_needed(self) -> int | None:
+        """What the last of them needs, because that is what the Configuration gets."""
+        return _last(change.executors_needed for change in self.changes)
+
+    @property
+    def program_version(self) -> int | None:
+        """The version that the last of them begins."""
+        return _last(change.program_version for change in self.changes)
+
+    @property
+    def names_executor(self) -> bool:
+        """Whether any of them does."""
+        return any(change.names_executor for change in self.changes)
+
 
 def _bins_of(change: Change, configuration: Configuration) -> int:
     found = (configuration.operators.get(name) for name in change.touches())
     return sum(o.routing.bins for o in found if o is not None and o.routing is not None)
+
+
+def _last(numbers: Iterable[int | None]) -> int | None:
+    return next((number for number in reversed(tuple(numbers)) if number is not None), None)
 
 
 def parts_of(change: Change) -> tuple[Change, ...]:

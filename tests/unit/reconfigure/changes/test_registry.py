@@ -11,8 +11,10 @@ import typer
 from msgspec import Meta
 from typer.testing import CliRunner
 
-from rechannel import changes
+import rechannel as rc
+from rechannel import changes, strategies
 from rechannel.cli.remote.commands import group
+from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import JOB, Change, Cli
@@ -20,6 +22,7 @@ from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.edits import change_set
 from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import whole_milliseconds
+from rechannel.testing import Harness, script
 from scripts.change_tables import in_python, on_the_command_line, over_http
 from tests.support.changing import Paper
 
@@ -44,11 +47,32 @@ class SlowDown(Change):
         return replace(configuration, interval_ms=longer)
 
 
+@dataclass(frozen=True, slots=True)
+class Enlarge(Change):
+    """Have this many executors, and shorter timesteps once they are there."""
+
+    kind = "enlarge"
+
+    hosts: Annotated[int, Meta(ge=1)]
+
+    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+        """The Configuration with that many executors and a shorter interval."""
+        del facts
+        return replace(configuration, executors=self.hosts, interval_ms=7)
+
+    @property
+    def executors_needed(self) -> int | None:
+        """One per host."""
+        return self.hosts
+
+
 @pytest.fixture(autouse=True)
 def registered():
     KINDS.register(SlowDown)
+    KINDS.register(Enlarge)
     yield
     KINDS.unregister("slow_down")
+    KINDS.unregister("enlarge")
 
 
 CHANGE = SlowDown(5, times=2)
@@ -70,6 +94,24 @@ def test_the_coordinator_makes_it():
     paper.step()
     assert paper.configuration.interval_ms == 10
     assert CHANGE.touches() == {JOB}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_executors_that_a_kind_of_its_own_needs_are_there_before_it_begins(together):
+    source = script("k string", [[{"k": "a"}]])
+    stream = rc.read().memory(source).key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
+    cluster = FixedCluster(room=4)
+    harness = Harness(stream.write.memory("out"), cluster=cluster)
+    process = harness.start()
+    process.run()
+    asked = [CHANGE, Enlarge(3)] if together else [Enlarge(3)]
+    process.reconfigure(asked, strategy=strategies.all_at_once(prepare=False))
+    process.run()
+    (record,) = harness.journal_state().coordination.records
+    assert (str(record.phase), dict(record.prepared)) == ("done", {"executors": 3})
+    assert (cluster.requested, len(cluster.alive)) == ([3], 3)
+    configuration = harness.journal_state().configurations[-1][1]
+    assert (configuration.executors, configuration.interval_ms) == (3, 7)
 
 
 def test_files_keep_it():
