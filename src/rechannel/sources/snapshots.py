@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.ranking import newest
 from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
 from rechannel.kernels.shuffle.send import plain_key
+from rechannel.model.buffers import IntArray
 from rechannel.model.canonical import canonical
 from rechannel.model.hashing import hash_columns, keys_equal
 

@@ -15,10 +15,10 @@ from rechannel.dataflow.identity.logic import logic_identity
 from rechannel.dataflow.pictures.captions import caption
 from rechannel.errors import RefusedError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.capabilities import Expiring, Timed
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import Clock
 from rechannel.operators.spec import OperatorSpec
 from rechannel.testing import Harness, script

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from rechannel.model.buffers import IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import fast_take
-from rechannel.model.buffers import booleans, numbers, validity
+from rechannel.model.buffers import IntArray, Mask, booleans, numbers, validity
 from rechannel.model.hashing import keys_equal
 
-Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 _BITS = 64

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
-from rechannel.model.buffers import numbers
+from rechannel.kernels.columnar.groups import Groups
+from rechannel.model.buffers import IntArray, numbers
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 from rechannel.model.keyorder import edges_of, key_ranks
@@ -84,7 +84,7 @@ def _by_owner(owners: IntArray, values: Integers) -> IntArray:
     return np.argsort(owners.view(np.uint64) * np.uint64(span) + offsets, kind="stable")
 
 
-def take(columns: Columns, order: npt.NDArray[np.int64]) -> Columns:
+def take(columns: Columns, order: IntArray) -> Columns:
     """Return the columns with their rows in the given order, unchanged if they already are."""
     if columns and is_identity(order, len(columns[0])):
         return columns
@@ -102,7 +102,7 @@ def interleaved(
     return pa.RecordBatch.from_arrays(columns, schema=both.schema), hashes[order]
 
 
-def is_identity(order: npt.NDArray[np.int64], rows: int) -> bool:
+def is_identity(order: IntArray, rows: int) -> bool:
     """Return whether an order leaves all rows in place. rows: how many there are."""
     if len(order) != rows or (rows and (order[0] != 0 or order[-1] != rows - 1)):
         return False
@@ -112,7 +112,7 @@ def is_identity(order: npt.NDArray[np.int64], rows: int) -> bool:
 class Ordered(Sequence[pa.Array]):
     """Columns in a given order; each column is reordered on access."""
 
-    def __init__(self, columns: Columns, order: npt.NDArray[np.int64]) -> None:
+    def __init__(self, columns: Columns, order: IntArray) -> None:
         self._columns, self._order = columns, order
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class Stacked(Sequence[pa.Array]):
             return self._below[place]
         return pa.concat_arrays([self._above[place], self._below[place]])
 
-    def take(self, rows: npt.NDArray[np.int64], places: Sequence[int] | None = None) -> Columns:
+    def take(self, rows: IntArray, places: Sequence[int] | None = None) -> Columns:
         """Gather rows. places: the columns to gather; None means all."""
         places = range(len(self)) if places is None else places
         above = rows < self._count
@@ -148,7 +148,7 @@ class Stacked(Sequence[pa.Array]):
         return take([self[i] for i in places], rows)
 
 
-def fast_take(column: pa.Array, order: npt.NDArray[np.int64]) -> pa.Array:
+def fast_take(column: pa.Array, order: IntArray) -> pa.Array:
     """Gather rows; null-free numbers go through numpy, which is several times faster."""
     if column.null_count == 0 and (is_plain(column.type) or pa.types.is_timestamp(column.type)):
         return from_numpy(numbers(column)[order], column.type)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from rechannel.model.buffers import IntArray
 
 SEEN = "_seen"
 """State column of `track`: time, in Unix milliseconds, of the last timestep that brought rows for the key."""
 
 
-def spread(column: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
+def spread(column: pa.Array, rows: IntArray, count: int) -> pa.Array:
     """Return a column of `count` rows with the given values at the given rows and null elsewhere."""
     place = np.zeros(count, dtype=np.int64)
     place[rows] = np.arange(len(rows))

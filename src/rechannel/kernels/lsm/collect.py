@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import KeyTooLargeError
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import joined, narrowed
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.kernels.lsm.hash_filter import candidates
 from rechannel.kernels.lsm.lookup import OpenRun, bisect, within
@@ -23,6 +21,7 @@ from rechannel.kernels.protocol.capabilities import LookupRange
 from rechannel.kernels.protocol.logic import OperatorInput, StoredRows
 from rechannel.kernels.protocol.migrate import converted
 from rechannel.kernels.protocol.resolved import Capabilities
+from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 from rechannel.model.keyorder import partners
@@ -51,7 +50,7 @@ def collect(
         )
     width = len(can.logic.key_schema)
 
-    def alive(known: Columns, state: Columns) -> npt.NDArray[np.bool_] | None:
+    def alive(known: Columns, state: Columns) -> Mask | None:
         return live(known, state[:-1])
 
     rows = merge_rows(parts, width, alive, bottom=True, row_order=can.row_order)
@@ -155,7 +154,7 @@ def _owned(
     alone = len(heads) == len(asked)
     begin = first if alone else np.minimum.reduceat(first, heads)
     count = (last if alone else np.maximum.reduceat(last, heads)) - begin
-    rows, groups = ranges(begin, count), np.repeat(np.arange(len(heads)), count)
+    rows, groups = ragged(begin, count), np.repeat(np.arange(len(heads)), count)
     segment.touch(rows)
     columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
     if hash_is_key(keys):
@@ -171,9 +170,3 @@ def _owned(
         some = np.flatnonzero(kept)
         owners, rows, columns = owners[some], rows[some], take(columns, some)
     return needles[owners], rows, columns
-
-
-def ranges(first: IntArray, count: IntArray) -> IntArray:
-    """Concatenate ranges: first[0], first[0] + 1, ... (count[0] numbers), then those from first[1], and so on."""
-    before = np.cumsum(count) - count
-    return np.repeat(first - before, count) + np.arange(int(count.sum()), dtype=np.int64)

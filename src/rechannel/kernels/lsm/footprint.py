@@ -19,6 +19,7 @@ from rechannel.kernels.lsm.collect import spans
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.protocol.capabilities import LookupRange
 from rechannel.kernels.protocol.resolved import Capabilities
+from rechannel.model.buffers import IntArray
 from rechannel.model.hashspace import HashArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -90,6 +91,6 @@ class Footprint:
         return self.hashes[starts], np.add.reduceat(self.size, starts)
 
 
-def _heads(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def _heads(values: HashArray) -> IntArray:
     """Return the positions at which a new value begins."""
     return np.flatnonzero(np.diff(values, prepend=~values[:1]))

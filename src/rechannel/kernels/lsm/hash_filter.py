@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.model.buffers import Mask
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.segments.segment import Segment
 
@@ -52,14 +53,14 @@ class HashFilter:
         bits[bytes_at[first]] = np.bitwise_or.reduceat(values, first)
         return cls(hashes[0], np.uint64(shift), bits)
 
-    def may_hold(self, hashes: HashArray) -> npt.NDArray[np.bool_]:
+    def may_hold(self, hashes: HashArray) -> Mask:
         """Return whether each hash may be in the segment, never False for one that is. Shape (rows,) -> (rows,)."""
         places = (hashes - self.base) >> self.shift
         inside = (hashes >= self.base) & (places >> np.uint64(3) < np.uint64(len(self.bits)))
         places = np.where(inside, places, np.uint64(0))
         bytes_at = self.bits[places >> np.uint64(3)]
         bit = (bytes_at >> (places & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
-        passed: npt.NDArray[np.bool_] = inside & bit.astype(np.bool_)
+        passed: Mask = inside & bit.astype(np.bool_)
         return passed
 
 
@@ -82,9 +83,7 @@ def partial_hash_filter(segment: Segment, clip: Intervals) -> HashFilter | None:
     return memo[clip]
 
 
-def candidates(
-    segment: Segment, hashes: HashArray, clip: Intervals
-) -> npt.NDArray[np.bool_] | None:
+def candidates(segment: Segment, hashes: HashArray, clip: Intervals) -> Mask | None:
     """Return which needles are worth a search; None means all. clip: intervals that contain all needles."""
     if segment.rows < SEARCH_AT_ONCE * len(hashes):
         return None

@@ -10,16 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import joined, narrow
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import fast_take, from_numpy, is_plain, take
 from rechannel.kernels.lsm.hash_filter import candidates
 from rechannel.kernels.protocol.migrate import Chain, converted
-from rechannel.model.buffers import ragged
+from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.model.keyorder import partners
@@ -84,9 +82,7 @@ def find(
     return hits
 
 
-def gather(
-    hits: list[Hit], count: int, schema: pa.Schema, offset: int
-) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def gather(hits: list[Hit], count: int, schema: pa.Schema, offset: int) -> tuple[Columns, Mask]:
     """Return the state columns of each needle, and which needles have state; tombstones do not count.
 
     count: number of needles. offset: position of the first state column in a segment, after the keys.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import joined
 from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
 from rechannel.kernels.lsm.lookup import OpenRun, RowOrder, unsorted
 from rechannel.kernels.protocol.migrate import converted
+from rechannel.model.buffers import Mask
 from rechannel.model.hashspace import HashArray, Intervals
 
 
@@ -20,9 +20,7 @@ class Rows:
 
     __slots__ = ("columns", "dropped", "hashes")
 
-    def __init__(
-        self, hashes: HashArray, columns: Columns, dropped: npt.NDArray[np.bool_] | None
-    ) -> None:
+    def __init__(self, hashes: HashArray, columns: Columns, dropped: Mask | None) -> None:
         """Keep references to the arrays."""
         self.hashes = hashes
         self.columns = columns
@@ -32,7 +30,7 @@ class Rows:
         """Number of rows, tombstones included."""
         return len(self.hashes)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
+    def where(self, mask: Mask) -> Rows:
         """Return the rows at which a mask is True."""
         if bool(mask.all()):
             return self
@@ -41,7 +39,7 @@ class Rows:
         return Rows(self.hashes[index], take(self.columns, index), dropped)
 
 
-Live = Callable[[Columns, Columns], npt.NDArray[np.bool_] | None]
+Live = Callable[[Columns, Columns], Mask | None]
 """Returns which rows still count, from their key and state columns; None means all."""
 
 
@@ -111,7 +109,7 @@ def merge_rows(
     )
 
 
-def _concat_dropped(parts: Sequence[Rows]) -> npt.NDArray[np.bool_] | None:
+def _concat_dropped(parts: Sequence[Rows]) -> Mask | None:
     if all(part.dropped is None for part in parts):
         return None
     return np.concatenate(
@@ -122,5 +120,5 @@ def _concat_dropped(parts: Sequence[Rows]) -> npt.NDArray[np.bool_] | None:
     )
 
 
-def _some(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+def _some(mask: Mask) -> Mask | None:
     return mask if bool(mask.any()) else None

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import fast_take, group_rows, take
 from rechannel.kernels.protocol.capabilities import SeveralRows
 from rechannel.kernels.protocol.logic import Late, OperatorInput, StoredRows
+from rechannel.model.buffers import IntArray
+from rechannel.model.hashspace import HashArray
 
 
 class EveryRow:
@@ -48,7 +49,7 @@ class ManyRows(EveryRow, SeveralRows):
         return numbers
 
     def by_key(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
+        self, keys: Columns, state: Columns, hashes: HashArray
     ) -> tuple[Groups, Columns, Columns]:
         """State rows that are sorted by hash: those of a key become neighbours, in the order that they have."""
         groups, untangled = group_rows(hashes, keys[: self.hashed])

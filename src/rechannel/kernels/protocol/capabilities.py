@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 
 if TYPE_CHECKING:
     from rechannel.kernels.lsm.merge import Rows
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rechannel.kernels.protocol.program import StageProgram, TaskState
     from rechannel.state.manifest import Edit
 
-Hashes = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 
 LookupRange = tuple[IntArray, IntArray]
 """For every key, the row order keys from which on, and up to which, rows are wanted: [first, last)."""
@@ -36,7 +34,7 @@ LookupRange = tuple[IntArray, IntArray]
 Pruned = tuple[IntArray, Mapping[int, pa.Array]]
 """Rows that travel, ascending, and columns of them that are others than they were, by their number."""
 
-Emitted = tuple[pa.RecordBatch, Hashes]
+Emitted = tuple[pa.RecordBatch, HashArray]
 """Rows and the hashes of their keys, ascending."""
 
 
@@ -142,7 +140,7 @@ class WrittenOnce(ABC):  # noqa: B024 - most operators that have it need no more
     Any merge may then do away with a row and its tombstone when they meet, and with what does not count.
     """
 
-    def needed(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Mask | None:
+    def needed(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Mask | None:
         """Which of some state rows (ascending by hash) still count beside each other (None = all).
 
         It never changes what is emitted: `apply` and `fire` are given others as well.
@@ -178,7 +176,7 @@ class Timed(ABC):
         """
 
     @abstractmethod
-    def fire(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Emitted:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What is emitted, made of the rows that were due (ascending by hash)."""
 
     def gone(self, timer: int, clock: Clock) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.dead_letters import Letters
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 
 
 class AggregateFunction(Protocol):
@@ -52,7 +52,7 @@ class AggregateFunction(Protocol):
     def merge(self, states: Columns, groups: Groups) -> Columns:
         """One state row per group from state rows; within a group, rows are in stream order (oldest first)."""
 
-    def merge_pair(self, old: Columns, new: Columns, found: npt.NDArray[np.bool_]) -> Columns:
+    def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
         """Element-wise merge of old state (valid only where `found`) with new state of the same length."""
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
@@ -74,9 +74,7 @@ class Invertible(Protocol):
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
         """One total per group of totals."""
 
-    def subtract(
-        self, totals: Columns, others: Columns
-    ) -> tuple[Columns, npt.NDArray[np.bool_] | None]:
+    def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
         """Row by row a total less another one that was merged into it; something is left.
 
         Also which rows have to be merged anew of what is left (None = none).
@@ -91,7 +89,7 @@ class StoredRows:
     """Key columns, one row per state row."""
     state: Columns
     """State columns."""
-    owners: npt.NDArray[np.int64]
+    owners: IntArray
     """Position of the key of each row among the keys received, ascending; rows of a key are in row order."""
 
 
@@ -99,11 +97,11 @@ class StoredRows:
 class Changed:
     """State rows to write: they replace those with the same hash and key columns."""
 
-    hashes: npt.NDArray[np.uint64]
+    hashes: HashArray
     """Ascending; rows of one hash are sorted by `PartlyHashed.row_order`."""
     columns: Columns
     """Key and state columns."""
-    dropped: npt.NDArray[np.bool_] | None = None
+    dropped: Mask | None = None
     """Rows that end; None = none does."""
 
 
@@ -113,7 +111,7 @@ class OperatorInput:
 
     keys: Columns
     """Key columns, one row per distinct key, ascending by hash."""
-    hashes: npt.NDArray[np.uint64]
+    hashes: HashArray
     """Shape (keys,)."""
     values: Columns
     """Columns of `Capabilities.wire_schema`; rows sorted by key and, within a key, by stream order."""
@@ -123,7 +121,7 @@ class OperatorInput:
     """Whether `values` are partial states (after `combine`) or raw rows."""
     old: Columns
     """State columns of every key as of the previous timestep; undefined where not `found`."""
-    found: npt.NDArray[np.bool_]
+    found: Mask
     """Shape (keys,): whether the key had state."""
     clock: Clock
     """Journalled time of the timestep, and event time."""
@@ -141,7 +139,7 @@ class Late:
     """How many."""
     rows: pa.RecordBatch | None = None
     """The rows themselves, if they are read."""
-    hashes: npt.NDArray[np.uint64] | None = None
+    hashes: HashArray | None = None
     """Hashes of their keys, ascending."""
 
 
@@ -150,7 +148,7 @@ class Dead:
     """Rows that the user's function could not handle. hashes: of their keys, ascending."""
 
     letters: Letters
-    hashes: npt.NDArray[np.uint64]
+    hashes: HashArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,13 +157,13 @@ class OperatorOutput:
 
     state: Columns
     """New state columns, one row per key of `OperatorInput.keys`."""
-    dropped: npt.NDArray[np.bool_] | None
+    dropped: Mask | None
     """Shape (keys,): where the key's state ends here; None = nowhere."""
     output: pa.RecordBatch
     """Rows to emit, with the columns of `StatefulLogic.output_schema`."""
-    output_hashes: npt.NDArray[np.uint64]
+    output_hashes: HashArray
     """Hash of the key of each output row, ascending."""
-    untouched: npt.NDArray[np.bool_] | None = None
+    untouched: Mask | None = None
     """Shape (keys,): where the key's state stays, whatever `state` has there; None = nowhere."""
     late: Late | None = None
     """Rows that changed nothing because they came too late."""

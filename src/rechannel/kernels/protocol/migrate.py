@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
@@ -36,9 +35,8 @@ from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.columnar.sparse import SEEN, spread
 from rechannel.kernels.functions.python_rows import fitted
 from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.model.buffers import Mask
 from rechannel.model.ddl import type_name
-
-Mask = npt.NDArray[np.bool_]
 
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 """(key columns and old state columns) -> new state columns, row i from row i alone."""

@@ -13,18 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns, columns_of
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.protocol.capabilities import (
     Combining,
     EarlyEmitting,
     Emitted,
     Expiring,
     Grouped,
-    Hashes,
     Incremental,
     LateTelling,
     LookupRange,
-    Mask,
     PartlyHashed,
     Projecting,
     Pruned,
@@ -39,7 +37,9 @@ from rechannel.kernels.protocol.capabilities import (
     WrittenOnce,
 )
 from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 
 FOUND = {
     "combining": Combining,
@@ -190,7 +190,7 @@ class Capabilities:
         """Which state rows still count at a time; None = all."""
         return None if self.expiring is None else self.expiring.live(keys, state, clock)
 
-    def needed(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Mask | None:
+    def needed(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Mask | None:
         """Which state rows still count beside each other; None = all."""
         found = self.written_once
         return None if found is None else found.needed(keys, state, hashes, clock)
@@ -232,7 +232,7 @@ class Capabilities:
         """Which state rows that are due are emitted with all others of their key; None = each is by itself."""
         return None if self.grouped is None else self.grouped.together(keys, state)
 
-    def fire(self, keys: Columns, state: Columns, hashes: Hashes, clock: Clock) -> Emitted:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What is emitted, made of rows that were due. Raises ValueError for an operator whose rows never are."""
         if self.timed is None:
             msg = f"nothing of {type(self.logic).__name__} waits for event time"

@@ -11,13 +11,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import UnknownColumnError, UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import from_numpy
+from rechannel.model.buffers import IntArray, Mask
 
 LEFT, RIGHT = 0, 1
 PREFIXES = ("left.", "right.")
@@ -110,7 +110,7 @@ def slots_in(batch: pa.RecordBatch, left: Side, right: Side, slots: pa.Schema) -
     return [mark, *(columns.get(i, null) for i, null in enumerate(nulls))]
 
 
-def void_of(keys: Columns) -> npt.NDArray[np.bool_]:
+def void_of(keys: Columns) -> Mask:
     """Keys that match nothing: some of it is null."""
     void = np.zeros(len(keys[0]), dtype=np.bool_)
     for column in keys:

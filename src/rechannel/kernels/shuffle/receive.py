@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import KeyTooLargeError
@@ -21,6 +20,7 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.spool import Place, Spool
 from rechannel.kernels.shuffle.wire import DATA, MARK, REPORT, Blob
+from rechannel.model.buffers import IntArray
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
 
@@ -155,7 +155,7 @@ def _order(
     values: Columns,
     *,
     combined: bool,
-) -> npt.NDArray[np.int64]:
+) -> IntArray:
     """Return the stable order by hash. Each blob is already sorted, so merging them is nearly linear (timsort)."""
     row_order = can.sent_order(keys)
     if not (can.logic.ordered and not combined and len(hashes)):

@@ -21,6 +21,7 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.wire import DATA, Blob, encode, pack
 from rechannel.model.canonical import one_zero
 from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
 
 CHUNK_ROWS = 1 << 20
@@ -115,9 +116,7 @@ class Sender:
             values = take(values, rows)
         yield from self._cut(hashes, wire_batch(can, keys, values, combined=self.channel.combined))
 
-    def _cut(
-        self, hashes: npt.NDArray[np.uint64], batch: pa.RecordBatch
-    ) -> Iterator[tuple[int, bytes]]:
+    def _cut(self, hashes: HashArray, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         offsets, owners = self.channel.routing.cuts(hashes)
         for index in np.flatnonzero(np.diff(offsets)):
             start, stop = int(offsets[index]), int(offsets[index + 1])

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.protocol.program import Address, Branch
 from rechannel.kernels.shuffle.wire import MARK, Blob, pack
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.ddl import type_name
 from rechannel.model.eventtime import NEVER
 
@@ -64,7 +63,7 @@ def need_time(column: str, schema: pa.Schema) -> None:
         raise DataflowError(msg)
 
 
-def micros(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+def micros(column: pa.Array) -> tuple[IntArray, Mask | None]:
     """Return timestamps as whole microseconds (0 for null), and which are null; None means that no value is null."""
     finer = column.type.unit == "ns"
     plain = (column if finer else column.cast(MICROS)).cast(pa.int64())

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import interleaved
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.lsm.collect import whole_keys
@@ -17,6 +15,7 @@ from rechannel.kernels.lsm.runs import OpenRuns, halves, live_at
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.kernels.tasks.measure import Measures
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.model.hashspace import HashArray, Intervals
 
@@ -95,11 +94,11 @@ class Emission:
         return parts
 
 
-def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> npt.NDArray[np.bool_]:
+def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> Mask:
     """Which rows wait for an event time in (after, until]. due: what each of them waits for."""
     if due is None:
         return np.zeros(len(rows), dtype=np.bool_)
-    found: npt.NDArray[np.bool_] = (due > after) & (due <= until)
+    found: Mask = (due > after) & (due <= until)
     # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
     return found if rows.dropped is None else found | rows.dropped
 

@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
@@ -37,6 +36,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import Load, Part, parts_of
 from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
+from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock, Times
 from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
@@ -280,9 +280,9 @@ def _alive(
     can: Capabilities,
     keys: Columns,
     old: Columns,
-    found: npt.NDArray[np.bool_],
+    found: Mask,
     clock: Clock,
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     alive = can.live(keys, old, clock)
     return found if alive is None else found & alive
 

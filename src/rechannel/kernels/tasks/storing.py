@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import numpy as np
-import numpy.typing as npt
-
 from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.kernels.lsm.runs import OpenRuns, RunWriter, halves, live_at, needed_at
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import SHARE, Part
+from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Edit, Run
@@ -144,7 +142,7 @@ def all_of(edits: Sequence[Edit]) -> Edit:
     )
 
 
-def _still(fresh: Rows, alive: npt.NDArray[np.bool_] | None) -> Rows:
+def _still(fresh: Rows, alive: Mask | None) -> Rows:
     """Changed keys without those that would not be looked at any more."""
     if alive is None:
         return fresh

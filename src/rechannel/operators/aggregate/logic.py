@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, DuplicateNameError, TimestepError, UnknownColumnError
@@ -23,6 +22,7 @@ from rechannel.kernels.protocol.logic import (
     OperatorInput,
     OperatorOutput,
 )
+from rechannel.model.buffers import Mask
 from rechannel.model.hashing import hash_columns
 from rechannel.operators.aggregate.running_totals import Part
 
@@ -198,7 +198,7 @@ class AggregateLogic(Combining, Succeeded, KeepsAggregates):
             merged += one.function.merge(states[one.state], groups)
         return merged
 
-    def merged_pairs(self, old: Columns, new: Columns, found: npt.NDArray[np.bool_]) -> Columns:
+    def merged_pairs(self, old: Columns, new: Columns, found: Mask) -> Columns:
         """Element by element: old states, where found, with those of later rows."""
         merged: Columns = []
         for one in self.aggregates:

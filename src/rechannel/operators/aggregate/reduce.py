@@ -15,12 +15,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.python_rows import (
     check_tuples,
     columns_of,
@@ -32,9 +31,8 @@ from rechannel.kernels.functions.python_rows import (
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.kernels.protocol.capabilities import Combining, Succeeded
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
+from rechannel.model.buffers import IntArray
 from rechannel.model.ddl import type_name
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.logic import AggregateFunction
-from rechannel.model.buffers import Mask, column, numbers, validity
+from rechannel.model.buffers import IntArray, Mask, column, numbers, validity
 from rechannel.operators.aggregate.functions.count import Count
 from rechannel.operators.aggregate.functions.inputs import plain
 from rechannel.operators.aggregate.functions.messages import overflow_named

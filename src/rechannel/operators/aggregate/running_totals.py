@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.reductions import total
 from rechannel.kernels.columnar.sorting import from_numpy, group_rows, sort_index, take
 from rechannel.kernels.lsm.merge import Rows
 from rechannel.kernels.protocol.logic import Invertible
+from rechannel.model.buffers import IntArray, Mask
+from rechannel.model.hashspace import HashArray
 
 PANES = pa.field("_panes", pa.int64(), False)
 LEAVES = pa.field("_leaves", pa.bool_(), False)
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +64,7 @@ class Running:
             fields += [*mine, *(pa.field(name, pa.int64(), False) for name in names)]
         return pa.schema([*fields, LEAVES])
 
-    def entering(self, hashes: npt.NDArray[np.uint64], keys: Columns, state: Columns) -> Rows:
+    def entering(self, hashes: HashArray, keys: Columns, state: Columns) -> Rows:
         """Panes as totals of one pane each."""
         columns = [*keys, from_numpy(np.ones(len(hashes), dtype=np.int64), PANES.type)]
         for part in self.parts:

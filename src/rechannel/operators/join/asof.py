@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import (
     from_numpy,
     group_rows,
@@ -29,7 +27,7 @@ from rechannel.kernels.columnar.sorting import (
     take,
 )
 from rechannel.kernels.protocol.bases import held_by
-from rechannel.kernels.protocol.capabilities import Grouped, WrittenOnce
+from rechannel.kernels.protocol.capabilities import Emitted, Grouped, WrittenOnce
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import (
     LEFT,
@@ -40,10 +38,10 @@ from rechannel.kernels.protocol.two_sides import (
     sides_of,
     void_of,
 )
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.join.two_inputs import TwoSided, nullable
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,9 +90,7 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
         alive |= right & ~self._far(due, clock)
         return alive
 
-    def needed(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> Mask | None:
+    def needed(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Mask | None:
         """Return all but right rows that are followed by another one of their key that the watermark has passed.
 
         A row that ended counts as such a follower: it ended because of one, or because no row is met any more.
@@ -133,9 +129,7 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
         left: Mask = sides_of(self.row_order(keys)) == LEFT
         return left
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """Left rows that the watermark has passed, of keys that received nothing."""
         rows = _Rows.of_keys(self, keys, state, hashes)
         due = np.flatnonzero((rows.sides == LEFT) & (rows.times < clock.watermark))
@@ -168,9 +162,7 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
             changed=rows.changed(np.where(came, stays, dropped), dropped & ~came),
         )
 
-    def _met(
-        self, rows: _Rows, left: IntArray, right: IntArray
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def _met(self, rows: _Rows, left: IntArray, right: IntArray) -> Emitted:
         """Left rows with what they meet, by key and time, and the hashes of their keys."""
         left, right = rows.in_order(left), rows.in_order(right)
         owners = rows.owners[left]
@@ -201,7 +193,7 @@ class _Rows:
     """
 
     keys: Columns
-    hashes: npt.NDArray[np.uint64]
+    hashes: HashArray
     first: IntArray
     owners: IntArray
     slots: Columns
@@ -232,9 +224,7 @@ class _Rows:
         )
 
     @classmethod
-    def of_keys(
-        cls, logic: AsofLogic, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
-    ) -> _Rows:
+    def of_keys(cls, logic: AsofLogic, keys: Columns, state: Columns, hashes: HashArray) -> _Rows:
         """All state rows of keys. Rows of a key are neighbours."""
         groups, keys, state = logic.by_key(keys, state, hashes)
         numbers = logic.row_order(keys)

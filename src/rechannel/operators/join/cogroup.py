@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
+from rechannel.kernels.protocol.capabilities import Emitted
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import LEFT, RIGHT, Side, sides_of
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.join.two_inputs import TwoSided
 from rechannel.operators.window.group_frame import ApplyBatches, GroupFrame
 from rechannel.operators.window.groupwise import WholeWindows
@@ -66,9 +67,7 @@ class CogroupLogic(WholeWindows, TwoSided):
             changed=self._kept(arrivals, slots, sides, kept),
         )
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What the function makes of complete windows."""
         groups, keys, state = self.by_key(keys, state, hashes)
         names = take(keys[: len(self.keys)], groups.starts)

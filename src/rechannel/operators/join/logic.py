@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import (
     Stacked,
     from_numpy,
@@ -29,9 +28,8 @@ from rechannel.kernels.columnar.sorting import (
     sort_index,
     take,
 )
-from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import held_by
-from rechannel.kernels.protocol.capabilities import LookupRange
+from rechannel.kernels.protocol.capabilities import Emitted, LookupRange
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import (
     LEFT,
@@ -44,13 +42,14 @@ from rechannel.kernels.protocol.two_sides import (
     void_of,
 )
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
+from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.join.two_inputs import TwoSided, nullable
 from rechannel.operators.window.logic import END, completes
 
 MATCHED = pa.field("matched", pa.bool_(), False)
 
-Mask = npt.NDArray[np.bool_]
 
 FEW = 8
 """Up to this number of pairs per row, all pairs are made and then filtered; of more, near ones are searched."""
@@ -177,9 +176,7 @@ class JoinLogic(TwoSided):
             changed=self._changed(pool, left, right),
         )
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """Rows that have found none."""
         sides = sides_of(self.row_order(keys))
         alone = np.isin(sides, OUTER.get(self.how, (LEFT,)))
@@ -261,7 +258,7 @@ class _Pool:
     """
 
     keys: Columns
-    hashes: npt.NDArray[np.uint64]
+    hashes: HashArray
     void: Mask
     owners: IntArray
     slots: Stacked
@@ -346,7 +343,7 @@ class _Pool:
                 return left[self._meets_near(near, left, right)], right[:0]
             return self._near(near, left, right)
         begin = np.cumsum(every) - every
-        ours, others = left[ranges(begin[owners] + skip, times)], np.repeat(right, times)
+        ours, others = left[ragged(begin[owners] + skip, times)], np.repeat(right, times)
         if near is not None:
             beyond = self.times[others] - self.times[ours]
             within = np.flatnonzero((beyond >= near[0]) & (beyond <= near[1]))
@@ -363,7 +360,7 @@ class _Pool:
         """The pairs of some rows, found by time: cost follows those that match, however many rows a key has."""
         known, first, last = self._stretches(left, right, near)
         sizes = last - first
-        ours = known[ranges(first, sizes)]
+        ours = known[ragged(first, sizes)]
         # A right row's stretches follow each other: of stored left rows, and of new ones.
         asked = np.repeat(np.concatenate([np.arange(len(right))] * 2), sizes)
         order = nested_order(asked, ours)

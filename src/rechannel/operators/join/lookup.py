@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.ranking import newest
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import EveryRow
 from rechannel.kernels.protocol.capabilities import Projecting, Pruned, Pruning, Viewed
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import MARK, RIGHT, Side, slots_in, void_of
-
-Mask = npt.NDArray[np.bool_]
+from rechannel.model.buffers import IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,22 +6,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import ManyRows
 from rechannel.kernels.protocol.capabilities import Expiring, LateTelling, Projecting, Timed, Viewed
 from rechannel.kernels.protocol.logic import Late, OperatorInput
 from rechannel.kernels.protocol.two_sides import LEFT, MARK, RIGHT, ROW, Side, sides_of, slots_in
 from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import NEVER
 
 SHOWN_SIDE = pa.field("_side", pa.string(), False)
-
-Mask = npt.NDArray[np.bool_]
 
 
 class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.protocol.bases import ManyRows, late_rows
 from rechannel.kernels.protocol.capabilities import (
+    Emitted,
     Expiring,
     LateTelling,
     Timed,
@@ -28,9 +27,9 @@ from rechannel.kernels.protocol.capabilities import (
 from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
-
-Mask = npt.NDArray[np.bool_]
+from rechannel.model.hashspace import HashArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,9 +90,7 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
         """Rows that the watermark has passed."""
         return clock.before, clock.watermark
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """The rows in their order."""
         order = nested_order(hashes, self._times(keys, state)[0], self.row_order(keys))
         rows = self.finish(take(keys, order), take(state, order))

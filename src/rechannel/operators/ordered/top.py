@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns, columns_of
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.ranking import codes_of, ordered
 from rechannel.kernels.columnar.sorting import Stacked, from_numpy, group_rows, sort_index, take
 from rechannel.kernels.protocol.bases import ManyRows, held_by, late_rows
 from rechannel.kernels.protocol.capabilities import (
+    Emitted,
     Expiring,
     LateTelling,
     Projecting,
@@ -34,8 +34,10 @@ from rechannel.kernels.protocol.capabilities import (
 )
 from rechannel.kernels.protocol.logic import Changed, Late, OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashing import hash_columns
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.window.logic import END, ROWS, completes
 
 RANK = pa.field("_rank", pa.int64(), False)
@@ -45,8 +47,6 @@ THIN = 1.5
 ROW_NUMBER, RANK_WITH_GAPS, DENSE_RANK = "row_number", "rank", "dense_rank"
 RANKINGS = (ROW_NUMBER, RANK_WITH_GAPS, DENSE_RANK)
 """Of rows that are alike, each has a number of its own; or all have the first one's; or that without gaps: as SQL."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,9 +155,7 @@ class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelli
             return None
         return clock.before, clock.watermark
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """The complete windows."""
         return self.finish(keys, state), hashes
 
@@ -205,7 +203,7 @@ class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelli
         arrivals: OperatorInput,
         gone: IntArray,
         whole: Columns,
-        hashes: npt.NDArray[np.uint64],
+        hashes: HashArray,
     ) -> Changed:
         """Ranks that changed, and tombstones of those that no row has any more."""
         held = held_by(arrivals)

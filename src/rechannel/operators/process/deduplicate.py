@@ -15,24 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import from_numpy
 from rechannel.kernels.columnar.sparse import spread
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came, column_of, late_rows
 from rechannel.kernels.protocol.capabilities import Expiring, LateTelling, Pruned, Pruning, Viewed
 from rechannel.kernels.protocol.logic import Late, OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import NEVER, Clock, less
 from rechannel.operators.process.spacing import spaced
 
 TIMESTEP = pa.field("timestep", pa.int64(), False)
 UNTIL = pa.field("until_us", pa.int64(), False)
 
-Mask = npt.NDArray[np.bool_]
 
 Times = tuple[IntArray, Mask | None]
 """Microseconds, and which of them are missing."""

@@ -9,11 +9,8 @@ rows that pass are those that are reached from the first ones, in jumps that dou
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from rechannel.kernels.columnar.groups import IntArray
-
-Mask = npt.NDArray[np.bool_]
+from rechannel.model.buffers import IntArray, Mask
 
 
 def spaced(owners: IntArray, times: IntArray, untils: IntArray, distance: int) -> Mask:

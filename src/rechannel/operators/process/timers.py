@@ -17,19 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.protocol.bases import column_of, late_rows, some_of
 from rechannel.kernels.protocol.logic import Late, OperatorInput
 from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import NEVER, less
 
 UNTIL = pa.field("_until", pa.int64(), False)
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

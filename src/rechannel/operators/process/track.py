@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.dead_letters import divides, error_text, misfits, need_rows_fault
 from rechannel.kernels.functions.python_rows import (
     LazyColumns,
@@ -34,8 +34,9 @@ from rechannel.kernels.functions.python_rows import (
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.kernels.protocol.bases import keys_between
 from rechannel.kernels.protocol.logic import OperatorInput
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.operators.process.track_frame import FrameAnswer, KeyedFrame, read_answer
-from rechannel.operators.process.tracking import Mask, Tracking, Updated
+from rechannel.operators.process.tracking import Tracking, Updated
 
 Update = Callable[[Any, Any, Rows], Any]
 """(key, state or None, rows) -> new state, or None to drop the key."""

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.python_rows import fitted
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.ddl import type_name
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class KeyedFrame:
 
     keys: pa.RecordBatch
     state: pa.RecordBatch
-    found: npt.NDArray[np.bool_]
+    found: Mask
     rows: pa.RecordBatch
     groups: Groups
 
@@ -61,7 +62,7 @@ class KeyedFrame:
         *,
         keys: pa.RecordBatch,
         state: pa.RecordBatch,
-        found: npt.NDArray[np.bool_],
+        found: Mask,
         rows: pa.RecordBatch,
         groups: Groups,
     ) -> KeyedFrame:
@@ -158,7 +159,7 @@ def as_polars(keys: pa.RecordBatch, rows: pa.RecordBatch, ids: IntArray) -> pl.D
 
 def read_answer(
     answer: FrameAnswer, fields: pa.Schema, count: int, name: str
-) -> tuple[Columns, npt.NDArray[np.bool_]]:
+) -> tuple[Columns, Mask]:
     """State columns in the declared types, and which keys end here. Raises UserFunctionError."""
     columns = named_columns(answer, name)
     missing = [field.name for field in fields if field.name not in columns]
@@ -223,8 +224,8 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch.column(name)
 
 
-def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+def _valid(column: pa.Array) -> Mask:
+    valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return valid
 
 

@@ -18,17 +18,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, interleaved, take
 from rechannel.kernels.columnar.sparse import SEEN, spread
 from rechannel.kernels.functions.dead_letters import Letters, MayDivide, row_texts
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came
 from rechannel.kernels.protocol.capabilities import (
+    Emitted,
     Expiring,
     Grouped,
     LateTelling,
@@ -37,10 +36,10 @@ from rechannel.kernels.protocol.capabilities import (
     TimingOut,
 )
 from rechannel.kernels.protocol.logic import Dead, OperatorInput, OperatorOutput
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.process.timers import UNTIL, Timely, Timer, untils_of
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,9 +170,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         """What is shown when a timer goes off may say when the last row of the key was."""
         return self.timer.timeout_us if self.timer is not None and self.ends else 0
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What is shown of keys without rows whose timers went off. Raises UserFunctionError."""
         over = np.flatnonzero(untils_of(state) <= clock.watermark)
         return self._ended(take(keys, over), take(state, over), hashes[over])
@@ -220,9 +217,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         both = zip(arrivals.old, fresh, strict=True)
         return [pa.concat_arrays(pair).take(index) for pair in both], there
 
-    def _ended(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def _ended(self, keys: Columns, state: Columns, hashes: HashArray) -> Emitted:
         """What is shown of keys whose timers went off."""
         chosen, columns = np.empty(0, dtype=np.int64), [pa.array([], f.type) for f in self.fields]
         if len(hashes):
@@ -275,9 +270,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         )
         return Dead(letters=letters, hashes=arrivals.hashes[owners])
 
-    def _shown(
-        self, arrivals: OperatorInput, kept: Columns, dropped: Mask
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def _shown(self, arrivals: OperatorInput, kept: Columns, dropped: Mask) -> Emitted:
         """Keys that were not dropped, with their state."""
         keys, hashes = arrivals.keys, arrivals.hashes
         if dropped.any():

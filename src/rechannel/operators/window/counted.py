@@ -21,14 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.overflow import combined
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
-from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import ManyRows, held_by
 from rechannel.kernels.protocol.capabilities import Viewed
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
-from rechannel.model.buffers import Mask
+from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates
 from rechannel.operators.aggregate.running_states import CHUNK_ROWS, scanned, scanned_back
 
@@ -103,7 +102,7 @@ class CountedLogic(ManyRows, Viewed, KeepsAggregates):
         first = self._complete(panes.before)
         begun = self._complete(panes.after)
         owners = np.repeat(np.arange(len(first)), begun - first)
-        windows = ranges(first, begun - first)
+        windows = ragged(first, begun - first)
         return OperatorOutput(
             state=[],
             dropped=None,

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.operators.process.track_frame import (
     KEY,
     FrameAnswer,
@@ -92,8 +93,8 @@ class GroupFrame:
         return as_polars(self.keys, self.rows, self.ids)
 
     @cached_property
-    def _there(self) -> npt.NDArray[np.bool_]:
-        there: npt.NDArray[np.bool_] = self.sizes > 0
+    def _there(self) -> Mask:
+        there: Mask = self.sizes > 0
         return there
 
     @cached_property

@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.protocol.bases import ManyRows, late_rows
 from rechannel.kernels.protocol.capabilities import (
+    Emitted,
     Expiring,
     LateTelling,
     Timed,
@@ -30,11 +29,11 @@ from rechannel.kernels.protocol.capabilities import (
 from rechannel.kernels.protocol.logic import Changed, OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.window.group_frame import ApplyBatches, GroupFrame, call
 from rechannel.operators.window.logic import END, completes
-
-Mask = npt.NDArray[np.bool_]
 
 
 class WholeWindows(ManyRows, WithoutLookup, WrittenOnce, Viewed, Expiring, Timed, LateTelling):
@@ -123,9 +122,7 @@ class WholeWindows(ManyRows, WithoutLookup, WrittenOnce, Viewed, Expiring, Timed
             ],
         )
 
-    def _made(
-        self, keys: Columns, hashes: npt.NDArray[np.uint64], frames: tuple[GroupFrame, ...]
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def _made(self, keys: Columns, hashes: HashArray, frames: tuple[GroupFrame, ...]) -> Emitted:
         """What the function makes of frames of some keys, with their hashes."""
         owners, columns = call(self.function, frames, self.fields)
         shown = take(keys, owners)
@@ -201,9 +198,7 @@ class ApplyLogic(WholeWindows):
             ),
         )
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What the function makes of complete windows."""
         groups, keys, state = self.by_key(keys, state, hashes)
         names = take(keys[: len(self.keys)], groups.starts)

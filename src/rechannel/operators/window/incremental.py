@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from rechannel.errors import TimestepError
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.lsm.merge import Rows, slices_of
 from rechannel.kernels.lsm.runs import RunWriter, Span, halves, retired
 from rechannel.kernels.protocol.capabilities import Work
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.operators.aggregate.running_totals import LEAVES, Running, picked

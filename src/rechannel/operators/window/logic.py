@@ -12,18 +12,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import fast_take, from_numpy, take
 from rechannel.kernels.columnar.sparse import spread
-from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.protocol.bases import column_of, late_rows, some_of
 from rechannel.kernels.protocol.capabilities import (
     Combining,
     EarlyEmitting,
+    Emitted,
     Expiring,
     LateTelling,
     PartlyHashed,
@@ -37,7 +36,9 @@ from rechannel.kernels.protocol.logic import (
     OperatorOutput,
 )
 from rechannel.kernels.shuffle.watermarks import MICROS, micros, need_time
+from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
 from rechannel.operators.window.reduce import WindowReduceLogic
 
@@ -46,8 +47,6 @@ COPIED_ROWS = 1 << 19
 """Rows of windows that overlap that are made at a time."""
 ROWS = pa.field("_rows", pa.int64(), False)
 TOUCHED = pa.field("_touched", pa.int64(), False)
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ class AssignWindows:
             count = last - first + 1 if absent is None else np.where(absent, 1, last - first + 1)
             rows = np.repeat(np.arange(len(mine)), count)
             columns = [fast_take(column, rows + at) for column in kept.columns]
-            starts = ranges(first, count) * every + self.offset_us
+            starts = ragged(first, count) * every + self.offset_us
             yield _with_starts(kept, columns, starts, None if absent is None else absent[rows])
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
@@ -262,9 +261,7 @@ class WindowLogic(
         """Whether a window may become complete: else none has to be looked for."""
         return completes(clock, self.size_us, self.offset_us)
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """The complete windows themselves, and those that are shown early."""
         if clock.since is not None:
             touched = state[-1].to_numpy(zero_copy_only=False)
@@ -282,7 +279,7 @@ class WindowLogic(
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
     def _applied(
-        self, keys: Columns, hashes: npt.NDArray[np.uint64], shown: Columns, state: Columns
+        self, keys: Columns, hashes: HashArray, shown: Columns, state: Columns
     ) -> OperatorOutput:
         output = _nothing(self.output_schema) if self.on_close else self.finish(keys, shown)
         return OperatorOutput(state=state, dropped=None, output=output, output_hashes=hashes)

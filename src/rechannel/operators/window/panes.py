@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import take
-from rechannel.kernels.lsm.collect import ranges
 from rechannel.kernels.lsm.hash_filter import candidates
 from rechannel.kernels.lsm.lookup import OpenRun, within
 from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.lsm.runs import OpenRuns
 from rechannel.kernels.protocol.migrate import converted
+from rechannel.model.buffers import IntArray, ragged
 from rechannel.model.hashspace import HashArray, Intervals
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Panes:
             first = self._behind(run, first, last, after)
             last = self._behind(run, first, last, until, near=True)
         count = last - first
-        rows = ranges(first, count)
+        rows = ragged(first, count)
         if not len(rows):
             return None
         segment.touch(rows)

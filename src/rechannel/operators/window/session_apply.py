@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.sorting import take
+from rechannel.kernels.protocol.capabilities import Emitted
 from rechannel.kernels.shuffle.watermarks import MICROS
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.window.group_frame import ApplyBatches, GroupFrame, call
 from rechannel.operators.window.logic import END, START
 from rechannel.operators.window.session_rows import KeptRows
@@ -35,9 +35,7 @@ class ApplySessionLogic(SessionLogic):
         times = [pa.field(name, MICROS, False) for name in (START, END)]
         return pa.schema([*self.keys, *times, *self.fields])
 
-    def made(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def made(self, keys: Columns, state: Columns, hashes: HashArray) -> Emitted:
         """What the function makes of sessions. Raises UserFunctionError."""
         rows, sizes = self.inner.rows(state[: len(self.inner.state_schema)])
         width = len(self.keys)

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import nested_order, take
+from rechannel.model.buffers import IntArray
 from rechannel.operators.aggregate.functions.lists import Ranges, list_column
 from rechannel.operators.aggregate.logic import AggregateLogic
 

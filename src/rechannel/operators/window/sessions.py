@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import Groups, IntArray
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.overflow import combined
 from rechannel.kernels.columnar.sorting import (
     from_numpy,
@@ -33,6 +32,7 @@ from rechannel.kernels.columnar.sorting import (
 from rechannel.kernels.protocol.bases import ManyRows, column_of, held_by, late_rows
 from rechannel.kernels.protocol.capabilities import (
     EarlyEmitting,
+    Emitted,
     Expiring,
     LateTelling,
     Succeeded,
@@ -48,7 +48,9 @@ from rechannel.kernels.protocol.logic import (
 )
 from rechannel.kernels.protocol.two_sides import ROW, row_numbers
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock, less
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
 from rechannel.operators.window.logic import END, START, TOUCHED, values_read
 from rechannel.operators.window.reduce import WindowReduceLogic
@@ -56,8 +58,6 @@ from rechannel.operators.window.session_rows import KeptRows
 
 FIRST = pa.field("_first", pa.int64(), False)
 LAST = pa.field("_last", pa.int64(), False)
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,9 +159,7 @@ class SessionLogic(
         """Sessions that have become complete, where they are shown then."""
         return (clock.before, clock.watermark) if self.on_close else None
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """The complete sessions themselves, and those that are shown early."""
         if clock.since is not None:
             over = self.timer_of(keys, state) <= clock.watermark
@@ -170,9 +168,7 @@ class SessionLogic(
             keys, state, hashes = take(keys, shown), take(state, shown), hashes[shown]
         return self.made(keys, state, hashes)
 
-    def made(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64]
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def made(self, keys: Columns, state: Columns, hashes: HashArray) -> Emitted:
         """What is emitted of sessions."""
         return self.finish(keys, state), hashes
 
@@ -232,7 +228,7 @@ class SessionLogic(
         now = arrivals.clock.now_ms * 1_000
         return np.full(arrivals.groups.rows, now, dtype=np.int64), None
 
-    def _shown_now(self, changed: Changed) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def _shown_now(self, changed: Changed) -> Emitted:
         """Sessions that changed, where those are shown."""
         left = slice(0) if self.on_close else slice(None)
         hashes, columns = changed.hashes[left], [column[left] for column in changed.columns]

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
-from rechannel.kernels.columnar.groups import IntArray
 from rechannel.kernels.columnar.sorting import (
     from_numpy,
     group_rows,
@@ -27,12 +25,14 @@ from rechannel.kernels.columnar.sorting import (
     sort_index,
     take,
 )
-from rechannel.kernels.protocol.capabilities import Advanced, Incremental, Work
+from rechannel.kernels.protocol.capabilities import Advanced, Emitted, Incremental, Work
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import HashArray
 from rechannel.operators.aggregate.running_totals import Running
 from rechannel.operators.window.incremental import IncrementalWindows
-from rechannel.operators.window.logic import Mask, WindowLogic
+from rechannel.operators.window.logic import WindowLogic
 
 AT_ONCE = 1 << 22
 """Panes, each counted in every window that it is in, of which windows are made in one go."""
@@ -115,9 +115,7 @@ class SlidingLogic(WindowLogic, Incremental):
         """The end of the last window that is complete at a time."""
         return self._end_after(max(time, _FIRST)) - self.every_us
 
-    def fire(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], clock: Clock
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """Windows made of panes: every pane goes into its windows, then the panes of a key and a window meet."""
         parts = list(self._fired(keys, state, hashes, self.complete(clock)))
         if len(parts) == 1:
@@ -130,8 +128,8 @@ class SlidingLogic(WindowLogic, Incremental):
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema), places[order]
 
     def _fired(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: range
-    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.uint64]]]:
+        self, keys: Columns, state: Columns, hashes: HashArray, ends: range
+    ) -> Iterator[Emitted]:
         """Windows by their ends: some of them at a time where panes are in many."""
         panes = self.timer_of(keys, state)
         # Its first window ends with the pane or up to a distance later; others follow as long as it is in them. Only
@@ -153,9 +151,7 @@ class SlidingLogic(WindowLogic, Incremental):
         order = nested_order(hashes[rows], window)
         yield self._met(keys, state, hashes, rows[order], window[order])
 
-    def shown(
-        self, keys: Columns, state: Columns, hashes: npt.NDArray[np.uint64], ends: IntArray
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    def shown(self, keys: Columns, state: Columns, hashes: HashArray, ends: IntArray) -> Emitted:
         """Windows of which the state is known. keys: without the window; ends: of the windows."""
         order = nested_order(hashes, ends)
         return self._met([*keys, keys[0]], state, hashes, order, ends[order])
@@ -168,10 +164,10 @@ class SlidingLogic(WindowLogic, Incremental):
         self,
         keys: Columns,
         state: Columns,
-        hashes: npt.NDArray[np.uint64],
+        hashes: HashArray,
         rows: IntArray,
         window: IntArray,
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    ) -> Emitted:
         """Panes of one key and window merged. rows: of panes, sorted by hash and window."""
         names = [*take(keys[:-1], rows), from_numpy(np.ascontiguousarray(window), pa.int64())]
         places = hashes[rows]

@@ -10,7 +10,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RechannelError, UnknownColumnError
 from rechannel.job import InProcess
-from rechannel.kernels.lsm.collect import ranges
+from rechannel.model.buffers import ragged
 from rechannel.operators.join import logic as join
 from rechannel.testing import Harness, script
 
@@ -331,9 +331,9 @@ def made(monkeypatch):
 
     def counted(first, count):
         counts.append(int(count.sum()))
-        return ranges(first, count)
+        return ragged(first, count)
 
-    monkeypatch.setattr(join, "ranges", counted)
+    monkeypatch.setattr(join, "ragged", counted)
     return counts
 
 
