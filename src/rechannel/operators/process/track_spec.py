@@ -26,8 +26,11 @@ from rechannel.operators.spec import OperatorSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Timeouts(OperatorSpec):
-    """When a key ends for want of rows: the part that both flavours of `track` share."""
+class TrackingSpec(OperatorSpec, MayDivide):
+    """State that a user's function keeps for each key, until the key ends: what `track` and `track_batches` share.
+
+    Both understand each other's state. Digests in journals follow the order of fields: it never changes.
+    """
 
     timeout_ms: int | None = None
     """Time without rows after which a key ends; None = never."""
@@ -37,20 +40,49 @@ class Timeouts(OperatorSpec):
     """Called for keys that end; None = they end without a row."""
     finished: bool = False
     """All rows are in the next timestep (batch): every timer fires there."""
+    update: Callable[..., Any]
+    """Called with the rows and the state; returns the new state."""
+    state: pa.Schema
+    """Columns of the state."""
+
+    @property
+    def kind(self) -> str:
+        """Return the kind in one word."""
+        return "track"
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """Return what is called with the rows."""
+        return self.update
+
+    @property
+    def runs(self) -> str:
+        """Return what can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Return the operator with another function, which has to understand the same state."""
+        return replace(self, update=function)
+
+    def fingerprint(self) -> str:
+        """Return the columns of the state, and which time is kept with it."""
+        kept = "" if self.timeout_ms is None else "; timeout"
+        timing = kept if self.fixed is None else f"; {self.fixed}"
+        return f"track({columns_text(self.state)}{timing})"
 
     @property
     def needs_time(self) -> bool:
-        """Whether it goes by the rows' own time."""
+        """Whether timers go by the rows' own time."""
         return self.on is not None
 
     @property
     def processing(self) -> bool:
-        """Whether something is shown by the time of timesteps."""
+        """Whether keys that end by the time of timesteps are emitted."""
         return self.on is None and self.expired is not None
 
     @property
     def fixed(self) -> str | None:
-        """By which time timers go: what was set by one says nothing of another."""
+        """Return by which time timers go: what was set by one says nothing of another."""
         if self.on is not None:
             return f"timers by {self.on}"
         return "timers of processing time" if self.processing else None
@@ -66,20 +98,13 @@ class Timeouts(OperatorSpec):
             raise DataflowError(msg)
         return Timer(timeout_us=self.timeout_ms * 1_000, on=self.on, row_schema=schema)
 
-    def described(self, state: str) -> str:
-        """A fingerprint: the columns of the state, and which time is kept with it."""
-        kept = "" if self.timeout_ms is None else "; timeout"
-        return f"track({state}{kept if self.fixed is None else f'; {self.fixed}'})"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackSpec(Timeouts, MayDivide):
+class TrackSpec(TrackingSpec):
     """State that a user's function keeps for each key, one call per key. See `track`."""
 
     update: Update
     """(key, state, rows) -> new state, or None to drop the key."""
-    state: pa.Schema
-    """Columns of the state."""
     initialise: Initialise | None = None
     """(key, first row) -> state; None = `update` gets the first row too."""
 
@@ -90,25 +115,6 @@ class TrackSpec(Timeouts, MayDivide):
             need_callable(self.initialise, "init_state of track", "(key, first row) -> state")
         if self.expired is not None:
             need_callable(self.expired, "expired of track", "(key, state) -> state to show")
-
-    @property
-    def user_function(self) -> Callable[..., Any]:
-        """What is called with the rows."""
-        return self.update
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "a function"
-
-    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
-        """Another function understands the same state."""
-        return replace(self, update=function)
-
-    @property
-    def kind(self) -> str:
-        """Return the kind in one word."""
-        return "track"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and state. Raises DataflowError."""
@@ -125,44 +131,19 @@ class TrackSpec(Timeouts, MayDivide):
             on_error=self.on_error,
         )
 
-    def fingerprint(self) -> str:
-        """Columns of the state, and whether time is kept."""
-        return self.described(columns_text(self.state))
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrackBatchesSpec(Timeouts, MayDivide):
+class TrackBatchesSpec(TrackingSpec):
     """State that a user's function keeps, one call for all changed keys of a task. See `track`."""
 
     update: UpdateBatches
     """(frame) -> state columns."""
-    state: pa.Schema
-    """Columns of the state."""
 
     def __post_init__(self) -> None:
-        """Check that the function can be called."""
+        """Check that the functions can be called."""
         need_callable(self.update, "track_batches", "(frame) -> state columns")
         if self.expired is not None:
             need_callable(self.expired, "expired of track_batches", "(frame) -> state columns")
-
-    @property
-    def user_function(self) -> Callable[..., Any]:
-        """What is called with the rows."""
-        return self.update
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "a function"
-
-    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
-        """Another function understands the same state."""
-        return replace(self, update=function)
-
-    @property
-    def kind(self) -> str:
-        """Return the kind in one word."""
-        return "track"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and state. Raises DataflowError."""
@@ -177,7 +158,3 @@ class TrackBatchesSpec(Timeouts, MayDivide):
             expired=self.expired,
             on_error=self.on_error,
         )
-
-    def fingerprint(self) -> str:
-        """As of one function per key: both flavours understand each other's state."""
-        return self.described(columns_text(self.state))
