@@ -18,8 +18,8 @@ from rechannel.engine.journal.lease import Lease, process_started
 from rechannel.engine.journal.this_driver import this_holder, this_opened
 from rechannel.engine.program.physical import SinkPlan
 from rechannel.engine.reconfigure.cluster import Cluster, FixedCluster
+from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
 from rechannel.engine.reconfigure.preparer import Preparer
-from rechannel.engine.reconfigure.preparing import ClusterPreparer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
 from rechannel.engine.stages.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.stages.loading import Loader
@@ -238,7 +238,7 @@ class _JobSeams:
     def preparer(self, exchange: ProgramSwitch, cluster: Any, runner: Any) -> Preparer:
         if self.spark is None:
             return ClusterPreparer(exchange=exchange, cluster=cluster)
-        from rechannel.engine.spark.preparing import spark_preparer
+        from rechannel.engine.spark.spark_preparer import spark_preparer
 
         return spark_preparer(self.spark, exchange, cluster, runner.placing)
 

@@ -25,7 +25,7 @@ from rechannel.engine.program.physical import SinkPlan, compile_plan
 from rechannel.engine.program.programs import programs_of
 from rechannel.engine.program.versions import bound
 from rechannel.engine.reconfigure.cluster import FixedCluster
-from rechannel.engine.reconfigure.preparing import ClusterPreparer
+from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
 from rechannel.engine.reconfigure.switch import Opener, Ready
 from rechannel.engine.stages.inprocess import Fault as TaskFault
 from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults

@@ -17,45 +17,49 @@ class Preparer(Successor, Protocol):
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Facts about what was done. Raises RechannelError where the change turns out to be impossible.
+        """Prepare a change; returns facts about what was done. Raises RechannelError if the change is impossible.
 
-        manifests: those of the moment at which each is looked up.
+        manifests: always the present ones (`LiveManifests`).
         """
 
-    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
+    def check_at_boundary(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> str | None:
         """Return why a change of the program cannot begin at this timestep boundary, or None. No timestep is in flight.
 
-        Called in the driver's thread. What it raises (StorageError) says "not now" where it passes: it is asked again.
+        Called in the driver's thread. A StorageError that may pass means "not now": the driver calls again.
         """
 
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Do what can be done ahead of the next steps of a record that is under way, or begins soon.
+    def prepare_next_steps(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> None:
+        """Prepare the next steps of a record that is under way or begins soon.
 
         Called in a thread of its own.
         """
 
-    def facts(self, record: Record) -> Mapping[str, Any]:
-        """Return all that was prepared for a record, if that is more than `prepare` returned; called at its end."""
+    def final_facts(self, record: Record) -> Mapping[str, Any]:
+        """Return facts about all that was prepared for a record that ends, if more than `prepare` returned."""
 
     def impossible(self, record: Record) -> str | None:
         """Why this driver cannot make a change that has not begun, or None."""
 
-    def finished(self, record: Record) -> None:
-        """A record is over: free what was prepared, let go what is not needed any more."""
+    def release(self, record: Record) -> None:
+        """Release what was prepared for a record that is over, and resources that are no longer needed."""
 
     def places(self) -> Mapping[str, Mapping[int, str]]:
-        """By operator, the executor of every task that is placed."""
+        """Return the executor of each placed task, by operator."""
 
 
-class Latest(Mapping[str, Manifest]):
-    """Manifests as they are whenever one is asked for: a preparation takes a while, and timesteps go on."""
+class LiveManifests(Mapping[str, Manifest]):
+    """The present manifests at each lookup, because timesteps go on while a change is prepared."""
 
     def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
         """manifests: of all operators, as of now; called from the preparation's thread."""
         self._manifests = manifests
 
     def __getitem__(self, operator: str) -> Manifest:
-        """Of one operator. Raises KeyError."""
+        """The manifest of one operator. Raises KeyError."""
         return self._manifests()[operator]
 
     def __iter__(self) -> Iterator[str]:
@@ -68,41 +72,45 @@ class Latest(Mapping[str, Manifest]):
 
 
 class NothingToPrepare:
-    """For engines in which a change costs nothing ahead."""
+    """A preparer for engines in which no change needs preparation."""
 
     application = ""
 
     def recovered(self, executors: int) -> None:
-        """There are none to ask for."""
+        """Do nothing: there are no executors to request."""
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Nothing is done."""
+        """Do nothing."""
         del record, now, manifests
         return {}
 
-    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
-        """Nothing can be wrong."""
+    def check_at_boundary(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> str | None:
+        """Return None: nothing can be wrong."""
         del record, now, manifests
         return None
 
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Nothing is done."""
+    def prepare_next_steps(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> None:
+        """Do nothing."""
 
-    def facts(self, record: Record) -> Mapping[str, Any]:
-        """There is nothing to tell."""
+    def final_facts(self, record: Record) -> Mapping[str, Any]:
+        """Return no facts."""
         del record
         return {}
 
     def impossible(self, record: Record) -> str | None:
-        """Everything can be taken up but what only the driver before had in its memory."""
+        """Return None: this driver can make every change."""
         del record
         return None
 
-    def finished(self, record: Record) -> None:
-        """Nothing is held."""
+    def release(self, record: Record) -> None:
+        """Do nothing: nothing was prepared."""
 
     def places(self) -> Mapping[str, Mapping[int, str]]:
-        """Tasks are wherever they are."""
+        """Return nothing: no task is placed."""
         return {}

@@ -19,8 +19,8 @@ from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.steps import can_combine
 from rechannel.engine.reconfigure.calls import Calls
 from rechannel.engine.reconfigure.measured import Measured
-from rechannel.engine.reconfigure.preparations import Preparations
-from rechannel.engine.reconfigure.preparer import Latest, NothingToPrepare, Preparer
+from rechannel.engine.reconfigure.preparation_threads import PreparationThreads
+from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepare, Preparer
 from rechannel.engine.reconfigure.takeover import arrived, elsewhere, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
@@ -81,7 +81,7 @@ class Reconfigurer:
         self._sources: frozenset[str] = frozenset()
         self._limits = limits or NoLimits()
         self._calls = Calls(wake)
-        self._preparations = Preparations(self._preparer, wake, executor)
+        self._preparations = PreparationThreads(self._preparer, wake, executor)
         self._turns: dict[str, int] = {}
         self._tell = tell
 
@@ -151,7 +151,7 @@ class Reconfigurer:
     def _accepted(self, event: Requested) -> str:
         self._append(event)
         for id_ in event.supersedes:
-            self._ended(id_, self._preparations.let_go(self.coordination.find(id_)))
+            self._ended(id_, self._preparations.end(self.coordination.find(id_)))
         return event.id
 
     def abort(self, id_: str, reason: str, place: StreamPosition) -> None:
@@ -178,34 +178,34 @@ class Reconfigurer:
     @property
     def busy(self) -> bool:
         """Whether `turn` or `decide` may have something to do."""
-        return bool(self._calls.waiting or self._preparations.back or self.coordination.open)
+        return bool(self._calls.waiting or self._preparations.has_results or self.coordination.open)
 
     def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
         happened = self.answer(place)
-        for event in self._preparations.came(lambda: self.coordination, place.timestep):
+        for event in self._preparations.results(lambda: self.coordination, place.timestep):
             # It was prepared while timesteps went on: what counts is now.
             self._append(replace(event, time_ms=place.time_ms))
             happened = True
-        known = Latest(manifests)
+        known = LiveManifests(manifests)
         for record in wants_preparing(self.coordination):
             now = partial(self.now, place)
             happened |= self._preparations.begin(record, place.time_ms, now, known)
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
                 unmeasured = partial(self.now, place, measured=False)
-                self._preparations.go_ahead(record, unmeasured, known)
-        self._once_more(place, known)
+                self._preparations.prepare_next_steps(record, unmeasured, known)
+        self._prepare_again(place, known)
         return happened
 
-    def _once_more(self, place: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
+    def _prepare_again(self, place: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
         """Changes that wait are prepared again shortly before they begin."""
         if all(record.phase is not Phase.READY for record in self.coordination.open):
             return
         state = self.coordination
         for record in soon(state, self.now(place, measured=False)):
             now = partial(self._beginning, record, place)
-            self._preparations.once_more(record, place.timestep, now, manifests)
+            self._preparations.prepare_again(record, place.timestep, now, manifests)
 
     def _beginning(self, record: Record, place: StreamPosition) -> Now:
         """What it will be when a record begins."""
@@ -228,7 +228,9 @@ class Reconfigurer:
         """Why another version of the program cannot begin here, by the change that wants it. Writes nothing."""
         now = self.now(place, measured=False)
         looks = {
-            step.id: self._preparer.last_look(self.coordination.find(step.id), now, manifests)
+            step.id: self._preparer.check_at_boundary(
+                self.coordination.find(step.id), now, manifests
+            )
             for step in decision.steps
         }
         return {id_: why for id_, why in looks.items() if why is not None}
@@ -315,7 +317,7 @@ class Reconfigurer:
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Finished):
-            facts = self._preparations.let_go(self.coordination.find(event.id))
+            facts = self._preparations.end(self.coordination.find(event.id))
             event = replace(event, facts=facts) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
@@ -325,7 +327,7 @@ class Reconfigurer:
         """Facts: those that are in no event."""
         self._turns.pop(id_, None)
         record = self.coordination.find(id_)
-        self._preparer.finished(record)
+        self._preparer.release(record)
         self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
 
     def close(self) -> None:

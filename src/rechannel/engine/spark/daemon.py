@@ -18,11 +18,11 @@ from typing import Any
 NEEDED = (
     "pyspark.worker",
     "rechannel.engine.spark.calls",
-    "rechannel.engine.spark.preparing",
     "rechannel.engine.spark.scanning",
+    "rechannel.engine.spark.spark_preparer",
     "rechannel.state.stores.local",
 )
-"""Modules that tasks import."""
+"""Modules that tasks import, and with `spark_preparer` those that modules of users import from this package."""
 
 
 def main() -> None:

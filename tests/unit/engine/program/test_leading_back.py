@@ -14,7 +14,7 @@ from rechannel import aggregates as agg
 from rechannel.dataflow.evolution import evolution
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.program.versions import NOTE
-from rechannel.engine.reconfigure import preparing
+from rechannel.engine.reconfigure import cluster_preparer
 from rechannel.engine.reconfigure.history import read_history, read_one
 from rechannel.engine.reconfigure.rehearsal import Rehearsal
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
@@ -51,7 +51,7 @@ TOTAL, TWICE = "total bigint", "twice bigint"
 def rules(tmp_path, monkeypatch) -> Any:
     """Import a module whose migration fails for a key; it is forgotten at the end."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(preparing, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=0))
+    monkeypatch.setattr(cluster_preparer, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=0))
     numbers = count()
 
     def write(stumble: str = "", halves: str = HALVES) -> Any:

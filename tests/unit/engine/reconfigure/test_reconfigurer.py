@@ -16,10 +16,10 @@ from rechannel import changes
 from rechannel.engine.journal.entries import ConfigurationChanged, Intent, Opened, Reconfiguring
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
-from rechannel.engine.reconfigure.ahead import AGAIN
 from rechannel.engine.reconfigure.calls import waited
 from rechannel.engine.reconfigure.measured import Measured
-from rechannel.engine.reconfigure.preparer import Latest, NothingToPrepare
+from rechannel.engine.reconfigure.prefetch_plan import AGAIN
+from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepare
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import (
     NoAnswerError,
@@ -63,10 +63,10 @@ class Preparer(NothingToPrepare):
             raise self.result
         return self.result
 
-    def ahead(self, record: Record, now: Any, manifests: Any) -> None:
+    def prepare_next_steps(self, record: Record, now: Any, manifests: Any) -> None:
         self.heard.append(("ahead", f"{record.id} {len(record.left)}"))
 
-    def facts(self, record: Record) -> dict[str, Any]:
+    def final_facts(self, record: Record) -> dict[str, Any]:
         if record.phase is Phase.SUPERSEDED:
             self.heard.append(("facts", record.id))
         return self.total
@@ -77,7 +77,7 @@ class Preparer(NothingToPrepare):
     def places(self) -> dict[str, dict[int, str]]:
         return {"counts": {0: "3"}}
 
-    def finished(self, record: Record) -> None:
+    def release(self, record: Record) -> None:
         self.heard.append((str(record.phase), record.id))
 
 
@@ -312,7 +312,7 @@ def test_a_preparation_takes_as_long_as_timesteps_went_on_beside_it():
 
 def test_a_preparation_sees_manifests_as_they_are_when_it_looks():
     state = {"counts": Manifest()}
-    latest = Latest(lambda: state)
+    latest = LiveManifests(lambda: state)
     assert dict(latest) == state
     state = {"others": Manifest()}
     assert (len(latest), list(latest), latest.get("counts")) == (1, ["others"], None)
@@ -516,7 +516,7 @@ def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
     assert hands.preparer.heard == [("prepare", "r1")] + [("ahead", "r1 0")] * 2
     steps_on(hands)
     hands.changes.settle(20, 200)
-    assert (hands.phase("r1"), hands.changes._preparations._again) == ("done", {})
+    assert (hands.phase("r1"), hands.changes._preparations._refreshed) == ("done", {})
 
 
 def asked_for_more(hands: Hands) -> None:
@@ -548,7 +548,7 @@ def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told()
     assert [(record.phase, record.prepared) for record in hands.told] == [
         (Phase.SUPERSEDED, {"bytes": 9})
     ]
-    assert hands.changes._preparations._ahead == {}
+    assert hands.changes._preparations._next_steps == {}
     hands.executor.run(0)
     assert ("ahead", "r1 4") not in hands.preparer.heard
 
@@ -556,7 +556,7 @@ def test_what_another_one_supersedes_is_let_go_and_what_was_done_ahead_is_told()
 def test_what_is_done_ahead_of_a_change_that_ends_meanwhile_is_let_go_when_it_is_done():
     hands = Hands()
     asked_for_more(hands)
-    _, busy = hands.changes._preparations._ahead["r1"]
+    _, busy = hands.changes._preparations._next_steps["r1"]
     busy.set_running_or_notify_cancel()
     hands.asked(changes.rescale("counts", 1), supersede=True)
     before = list(hands.preparer.heard)

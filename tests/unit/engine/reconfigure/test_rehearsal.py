@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.engine.reconfigure import preparing, rehearsal
+from rechannel.engine.reconfigure import cluster_preparer, rehearsal
 from rechannel.engine.reconfigure.rehearsal import LAST_SECONDS, Rehearsal, migrated, rehearse
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import MissingFileError, OtherDataflowError, StorageError, UserFunctionError
@@ -135,7 +135,7 @@ def test_what_came_after_the_preparation_is_tried_at_the_border(rules):
     assert (totals["k0"], totals["k40"]) == (1, 40)
 
 
-@pytest.mark.parametrize("where", [(preparing, "rehearse"), (ProgramSwitch, "record")])
+@pytest.mark.parametrize("where", [(cluster_preparer, "rehearse"), (ProgramSwitch, "record")])
 def test_a_store_that_is_away_at_the_border_is_asked_again(rules, where, monkeypatch):
     room, name = where
     real, away = getattr(room, name), []
@@ -185,7 +185,7 @@ def failed(rules: Any) -> tuple[Harness, Any]:
 
 def test_a_migration_that_fails_behind_the_border_is_mended(rules, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=49))
+        patch.setattr(cluster_preparer, "rehearse", lambda *_, **__: Rehearsal(rows=0, of=49))
         harness, source = failed(rules)
     store = harness.store
     module = rules(RIGHT)

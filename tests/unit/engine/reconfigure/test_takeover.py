@@ -154,7 +154,7 @@ def test_where_executors_are_refused_the_driver_goes_on_and_says_so(there, told,
     made = left_behind()
     with caplog.at_level(logging.WARNING):
         again = made.on(there)
-    assert "there were 3 executors before" in caplog.text
+    assert "the previous driver had 3 executors" in caplog.text
     assert told in caplog.text
     made.rows.push([{"k": 2}])
     again.process.run()

@@ -11,7 +11,7 @@ import pytest
 
 from rechannel import changes
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
-from rechannel.engine.reconfigure.preparing import ClusterPreparer, held_by
+from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer, executors_kept
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import NotReadyError, SessionError
 from rechannel.reconfigure import strategies
@@ -51,13 +51,13 @@ def asks(made: ClusterPreparer, total: int, id_: str = "r1") -> None:
 
 def test_those_that_are_not_wanted_any_more_go_when_the_change_is_done():
     cluster = three()
-    preparer(cluster).finished(over(2, Phase.DONE))
+    preparer(cluster).release(over(2, Phase.DONE))
     assert (cluster.requested, len(cluster.decommissioned), len(cluster.alive)) == ([2], 1, 2)
 
 
 def test_no_more_come_when_it_failed():
     cluster = three()
-    preparer(cluster).finished(over(5, Phase.FAILED))
+    preparer(cluster).release(over(5, Phase.FAILED))
     assert (cluster.requested, cluster.decommissioned) == ([3], [])
 
 
@@ -65,8 +65,8 @@ def test_a_cluster_that_takes_no_request_then_does_not_end_the_job(caplog):
     cluster = three(Stubborn)
     with caplog.at_level(logging.WARNING), pytest.raises(SessionError):
         cluster.request(1)
-    preparer(cluster).finished(over(2, Phase.DONE))
-    assert "executors that are not wanted any more may stay: no 2" in caplog.text
+    preparer(cluster).release(over(2, Phase.DONE))
+    assert "executors that are no longer needed may stay: no 2" in caplog.text
     assert len(cluster.alive) == 3
 
 
@@ -76,20 +76,20 @@ def test_a_preparation_that_is_over_neither_waits_on_nor_takes_back_what_others_
     def meanwhile(_: float) -> None:
         if waits.pop(0) == "r2":
             raise NotReadyError("not here")
-        made.finished(over(4, Phase.ABORTED))
+        made.release(over(4, Phase.ABORTED))
         asks(made, 6, "r2")
 
     made = preparer(cluster, sleep=meanwhile)
     with pytest.raises(NotReadyError, match="r1 is over"):
         made.prepare(over(4, Phase.WAITING), Paper().now, {})
-    made.finished(over(4, Phase.ABORTED))
+    made.release(over(4, Phase.ABORTED))
     assert cluster.requested == [4, 3, 6]
 
 
 def test_a_preparation_that_begins_when_it_is_over_asks_for_nothing():
     cluster = three(delay=None)
     made = preparer(cluster)
-    made.finished(over(5, Phase.SUPERSEDED))
+    made.release(over(5, Phase.SUPERSEDED))
     asks(made, 5)
     assert cluster.requested == [3]
 
@@ -99,7 +99,7 @@ def test_who_dies_is_replaced_also_where_more_were_asked_for_in_vain():
     made = preparer(cluster, patience=0.0)
     asks(made, 5)
     cluster.kill("1")
-    made.finished(over(5, Phase.ABORTED))
+    made.release(over(5, Phase.ABORTED))
     assert cluster.requested == [5, 3]
 
 
@@ -107,7 +107,7 @@ def test_what_the_configuration_has_stays_asked_for_when_a_change_is_rolled_back
     cluster = three(delay=None)
     made = preparer(cluster)
     made.recovered(4)
-    made.finished(over(5, Phase.FAILED))
+    made.release(over(5, Phase.FAILED))
     assert cluster.requested == [4, 4]
 
 
@@ -116,9 +116,9 @@ def test_what_a_change_that_is_open_asks_for_stays_asked_for_when_another_is_don
     made = preparer(cluster, patience=0.0)
     asks(made, 2)
     asks(made, 5, "r2")
-    made.finished(over(2, Phase.DONE))
+    made.release(over(2, Phase.DONE))
     assert (cluster.requested, cluster.decommissioned) == ([5], [])
-    made.finished(over(5, Phase.ABORTED, "r2"))
+    made.release(over(5, Phase.ABORTED, "r2"))
     assert cluster.requested == [5, 3]
 
 
@@ -127,7 +127,7 @@ def test_fewer_are_asked_for_when_that_is_done_also_where_they_never_came():
     made = preparer(cluster, patience=0.0)
     made.recovered(5)
     asks(made, 4)
-    made.finished(over(4, Phase.DONE))
+    made.release(over(4, Phase.DONE))
     assert (cluster.requested, cluster.decommissioned) == ([5, 5, 4], [])
 
 
@@ -143,8 +143,8 @@ def test_fewer_are_asked_for_when_that_is_done_also_where_they_never_came():
 )
 def test_what_a_change_leaves_in_the_configuration(phase, begun, times, held):
     taken = (TakenStep(timestep=1, time_ms=1, bins=0, size=0.0),) if begun else ()
-    assert held_by(replace(over(5, phase), taken=taken, times=times)) == held
+    assert executors_kept(replace(over(5, phase), taken=taken, times=times)) == held
 
 
 def test_a_change_of_something_else_leaves_no_executors():
-    assert held_by(replace(over(5, Phase.DONE), change=changes.set_interval(5))) is None
+    assert executors_kept(replace(over(5, Phase.DONE), change=changes.set_interval(5))) is None

@@ -1,11 +1,11 @@
 """Prepare changes on Spark: load functions on workers, and fetch state to the executors it will move to.
 
 State is fetched in the background (`kernels/lsm/ahead.py`): a short Spark task starts an errand on the executor that
-bins move to, and later ones ask for its progress. So the state is in the cache of its new host before it moves.
+bins move to, and later tasks ask for its progress. So the state is in the cache of its new host before it moves.
 
-Timesteps continue meanwhile: they write state, and merge what was fetched into new segments. So what moves at once is
-fetched again as long as each round has much less to fetch; of what moves step by step, the next steps are fetched, and
-while it moves the steps after them.
+Timesteps continue meanwhile: they write state, and merge what was fetched into new segments. So if all bins move at
+once, their state is fetched again as long as each pass has much less to fetch than the one before. If they move step by
+step, the state of the next steps is fetched, and while those are made, that of the steps after them.
 """
 
 from __future__ import annotations
@@ -13,94 +13,43 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from rechannel.engine.program.versions import Program
-from rechannel.engine.reconfigure.ahead import (
+from rechannel.engine.reconfigure.cluster import Cluster, Executor
+from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer, executors_kept
+from rechannel.engine.reconfigure.prefetch_plan import (
     STEPS,
     Tally,
-    carried,
-    coming,
-    may_place_anew,
-    pieces,
     worth_another,
 )
-from rechannel.engine.reconfigure.cluster import Cluster, Executor
-from rechannel.engine.reconfigure.placement import moved
-from rechannel.engine.reconfigure.preparing import ClusterPreparer, held_by
 from rechannel.engine.reconfigure.switch import ProgramSwitch
-from rechannel.engine.spark.calls import Shipped, settle
+from rechannel.engine.spark.calls import Shipped
 from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.prefetch_targets import bins_by_target, errand_for
 from rechannel.engine.spark.private import PlacedNumbers
-from rechannel.kernels.lsm.ahead import Attended, Errand, attend
-from rechannel.model.codec import decode, encode
-from rechannel.model.configuration import Configuration
-from rechannel.model.hashspace import Intervals
+from rechannel.engine.spark.warmup_calls import FetchCall, UnpickleCall
+from rechannel.kernels.lsm.ahead import Attended, Errand
+from rechannel.model.codec import decode
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
-from rechannel.reconfigure.steps import BinMove, Step, apply_steps
+from rechannel.reconfigure.steps import Step, apply_steps
 from rechannel.state.manifest import Manifest
 
 _LOG = logging.getLogger("rechannel")
 
 HOLD = 0.2
-"""Seconds that a task which starts a worker goes on."""
+"""Seconds that a task goes on which starts a worker."""
 
 PATIENCE = 300.0
 """Seconds that a change waits for state to be fetched; what is missing then is fetched when it is read."""
 
 
-@dataclass(frozen=True)
-class AheadCall:
-    """mapInArrow function: begin the errand of this partition's number on this host, or see how far it is.
-
-    background: False where workers end with their tasks: then it is done by the task.
-    """
-
-    shipped: Shipped
-    errands: tuple[Errand, ...]
-    background: bool
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, (number, JSON of `Attended`) out."""
-        settle()
-        program = self.shipped.program()
-        cache: str = getattr(program.store, "directory_here", "")
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                errand = self.errands[number]
-                so_far = attend(program, errand, cache, background=self.background)
-                told = json.dumps(encode(so_far))
-                yield pa.RecordBatch.from_pydict({"number": [number], "told": [told]})
-
-
-@dataclass(frozen=True)
-class LoadCall:
-    """mapInArrow function: unpickle programs, so that the first timestep under them need not.
-
-    hold: seconds that the task goes on, so that those beside it run in workers of their own.
-    """
-
-    shipped: tuple[Shipped, ...]
-    hold: float = 0.0
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, names of programs out."""
-        settle()
-        for _ in batches:
-            names = [one.program().operator for one in self.shipped]
-            time.sleep(self.hold)
-            yield pa.RecordBatch.from_pydict({"done": names})
-
-
 class SparkPreparer(ClusterPreparer):
-    """Prepares on a session's executors."""
+    """Prepares changes on a session's executors: starts workers, loads functions, fetches state."""
 
     def __init__(
         self,
@@ -111,7 +60,7 @@ class SparkPreparer(ClusterPreparer):
         placing: Placing | None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """placing: knows where tasks will be; None = on the only executor there is."""
+        """placing: knows where tasks will run; None = on the only executor."""
         super().__init__(
             exchange=exchange,
             cluster=cluster,
@@ -125,7 +74,7 @@ class SparkPreparer(ClusterPreparer):
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Executors, functions, state: in this order. Raises RechannelError where a function cannot be loaded."""
+        """Prepare executors, then functions, then state. Raises RechannelError if a function cannot be loaded."""
         executors, version = record.change.executors_needed, record.change.program_version
         if executors is not None and self._placing is not None:
             self._placing.keep(record.id, executors)
@@ -142,7 +91,7 @@ class SparkPreparer(ClusterPreparer):
         return facts
 
     def _workers(self, record: Record, now: Now) -> dict[str, Any]:
-        """Start Python workers for the tasks that there will be more of at a time: that takes a second of CPU each."""
+        """Start Python workers if more tasks will run at a time: each takes a second of CPU to start."""
         target = record.change.resolved(now.configuration, now.facts)
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
         before, after = (
@@ -152,18 +101,18 @@ class SparkPreparer(ClusterPreparer):
         if after <= before:
             return {}
         programs = self.exchange.current.program.programs
-        call = LoadCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
+        call = UnpickleCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
         self._spark.range(0, after, 1, after).mapInArrow(call, "done string").toArrow()
         return {"workers": after}
 
     def _load(self, version: int) -> list[str]:
-        """Names of the programs that workers have loaded."""
+        """Load the new programs of a version in workers; returns their names."""
         waiting = self.exchange.waiting(version)
         if waiting is None:
             return []
         fresh = _fresh(waiting.program, self.exchange.current.program)
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
-        call = LoadCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
+        call = UnpickleCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
         numbers = self._spark.range(0, cores, 1, cores)
         numbers.mapInArrow(call, "done string").toArrow()
         return fresh
@@ -171,9 +120,9 @@ class SparkPreparer(ClusterPreparer):
     def _fetch(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> Mapping[str, Any]:
-        """What moves with the first steps: once where more steps follow, else until there is little left to fetch.
+        """Fetch what the first steps move: once if more steps follow, else until little is left to fetch.
 
-        With a task that goes to another host moves all that it has.
+        A task that goes to another host takes all its state along.
         """
         way = planned_route(now.configuration, record.change, now)
         steps = planned_steps(record, way, now)
@@ -183,43 +132,45 @@ class SparkPreparer(ClusterPreparer):
                 return {}
         return tally.to_json()
 
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Fetch what moves with the next steps, as it is now. What cannot be is fetched when it is read."""
+    def prepare_next_steps(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> None:
+        """Fetch what the next steps move, as it is now. What cannot be fetched now is fetched when it is read."""
         tally = self._tallies.setdefault(record.id, Tally())
         _warmed(record, lambda: self._pass(tally, _coming(record, now), now, manifests))
 
-    def facts(self, record: Record) -> Mapping[str, Any]:
-        """What was fetched ahead in all, also after it was prepared. What is under way is looked after no more."""
+    def final_facts(self, record: Record) -> Mapping[str, Any]:
+        """Return what was fetched in total, also after `prepare`. Fetching that is under way is no longer followed."""
         tally = self._tallies.pop(record.id, None)
         if tally is None:
             return {}
         tally.closed = True
         return tally.to_json() if tally.passes else {}
 
-    def finished(self, record: Record) -> None:
-        """Executors that were kept for it are there for all."""
-        super().finished(record)
+    def release(self, record: Record) -> None:
+        """Also let every operator use the executors that were reserved for it."""
+        super().release(record)
         if record.change.executors_needed is not None and self._placing is not None:
-            self._placing.release(record.id, held_by(record))
+            self._placing.release(record.id, executors_kept(record))
 
     def _pass(
         self, tally: Tally, steps: Sequence[Step], now: Now, manifests: Mapping[str, Manifest]
     ) -> bool:
-        """Have what moves with the next steps fetched where it goes; whether there was anything to do."""
+        """Have what the next steps move fetched to where it goes; returns whether there was anything to fetch."""
         over: list[Attended] = []
         if self._placing is None:
             return False
         first, last = (apply_steps(now.configuration, steps[:many]) for many in (1, STEPS))
         for operator, program in self.exchange.current.program.programs.items():
-            # Where stores have no ranges every host reads the files themselves.
+            # Without ranges, every host reads the store's files directly.
             if getattr(program.store, "ranges", None) is None:
                 continue
-            there = _bound(self._placing, operator, steps, now, first, last)
+            targets = bins_by_target(self._placing, operator, steps, now, first, last)
             manifest = manifests.get(operator, Manifest())
-            errands = [_errand(manifest, own) for own in there.values()]
-            size = max((sum(move.size for move in own) for own in there.values()), default=0.0)
+            errands = [errand_for(manifest, own) for own in targets.values()]
+            size = max((sum(move.size for move in own) for own in targets.values()), default=0.0)
             if errands:
-                over += self._attend(Shipped.of(program), errands, list(there), size, tally)
+                over += self._attend(Shipped.of(program), errands, list(targets), size, tally)
         if over:
             tally.count(over)
         return bool(over)
@@ -232,19 +183,19 @@ class SparkPreparer(ClusterPreparer):
         size: float,
         tally: Tally,
     ) -> list[Attended]:
-        """Begin errands, each on its executor, and look after them until they are over."""
+        """Begin errands, each on its executor, and ask for their progress until they are over."""
         placed = PlacedNumbers(self._spark, self._placing.anchors() if self._placing else None)
         over: dict[int, Attended] = {}
         waited, looks = 0.0, 0
-        call = AheadCall(shipped, tuple(errands), self._background())
+        call = FetchCall(shipped, tuple(errands), self._background())
         while True:
             left = [number for number in range(len(errands)) if number not in over]
             if not left or waited > PATIENCE or tally.closed:
                 return list(over.values())
             mine = replace(call, errands=tuple(errands[number] for number in left))
             numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
-            told = numbers.mapInArrow(mine, "number long, told string").toArrow().to_pydict()
-            for at, text in zip(told["number"], told["told"], strict=True):
+            rows = numbers.mapInArrow(mine, "number long, progress string").toArrow().to_pydict()
+            for at, text in zip(rows["number"], rows["progress"], strict=True):
                 so_far = decode(Attended, json.loads(text))
                 if so_far.done:
                     over[left[at]] = so_far
@@ -259,67 +210,35 @@ class SparkPreparer(ClusterPreparer):
 
 
 def _coming(record: Record, now: Now) -> Sequence[Step]:
-    """Steps that are left; those that would be planned now of a record that has not begun."""
+    """Steps that are left; of a record that has not begun, those that would be planned now."""
     if record.under_way:
         return record.left
     return planned_steps(record, planned_route(now.configuration, record.change, now), now)
 
 
 def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
-    """Return the facts of a warm-up. A change does not need it: an error is logged, and no more.
+    """Return the facts of a warm-up. A change does not depend on it: an error is logged, and the change continues.
 
     Whether the change is still possible is decided when it begins.
     """
     try:
         return warm() or {}
     except Exception as error:
-        _LOG.warning("%s begins less warm than it could: %s", record.id, error)
+        _LOG.warning(
+            "%s: a part of its preparation failed, so its first timesteps may be slower: %s",
+            record.id,
+            error,
+        )
         return {"warming": _line(error)}
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of an error; a stack trace of Spark may follow it."""
+    """Return the first line of an error, because a stack trace of Spark may follow it."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
 
-def _bound(
-    placing: Placing,
-    operator: str,
-    steps: Sequence[Step],
-    now: Now,
-    first: Configuration,
-    last: Configuration,
-) -> dict[Executor, list[BinMove]]:
-    """Bins of an operator by where they go: alone with the next steps, or with a task that has to run elsewhere.
-
-    first, last: Configuration after the next step, and after all steps considered.
-    """
-    there: dict[Executor, list[BinMove]] = {}
-    moves = [move for move in coming(steps) if move.operator == operator]
-    if moves:
-        places = placing.expected(operator, first.operators[operator], first.executors)
-        for move in moves:
-            if move.target in places:
-                there.setdefault(places[move.target], []).append(move)
-    if may_place_anew(now.configuration, last, operator):
-        before = placing.present(operator, now.configuration.operators[operator].tasks)
-        places = placing.expected(operator, last.operators[operator], last.executors)
-        gone = moved(before, {task: executor.id for task, executor in places.items()})
-        known = {(executor, move.lo, move.hi) for executor, own in there.items() for move in own}
-        for move in carried(last, operator, frozenset(gone), now.sizes):
-            if (places[move.source], move.lo, move.hi) not in known:
-                there.setdefault(places[move.source], []).append(move)
-    return there
-
-
-def _errand(manifest: Manifest, moves: list[BinMove]) -> Errand:
-    where = Intervals.of((move.lo, move.hi) for move in moves)
-    runs = (*manifest.within(where), *manifest.totals(where))
-    return Errand(uuid.uuid4().hex, runs, tuple(pieces(moves)))
-
-
 def _fresh(new: Program, old: Program) -> list[str]:
-    """Stages whose programs workers have not seen."""
+    """Stages whose programs workers have not loaded yet."""
     return [name for name, made in new.programs.items() if old.programs.get(name) is not made]
 
 

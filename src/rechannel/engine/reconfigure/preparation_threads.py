@@ -1,6 +1,6 @@
-"""Preparations of changes, which run in threads of their own: begun, running, finished, abandoned.
+"""Run the preparations of changes in threads of their own: when one begins, what it returned, when it is abandoned.
 
-Only the driver's thread uses this; results of the threads arrive as events.
+`Preparer` has what is done; this file has when. Only the driver's thread uses it; results arrive as events.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from rechannel.engine.reconfigure.ahead import AGAIN
+from rechannel.engine.reconfigure.prefetch_plan import AGAIN
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.events import Event, Finished, Prepared
@@ -20,25 +20,25 @@ from rechannel.state.manifest import Manifest
 
 THREADS = 4
 
-Begun: TypeAlias = tuple[int, "Future[None] | None"]
-"""When something was begun, and the work."""
+LatestRun: TypeAlias = tuple[int, "Future[None] | None"]
+"""Timestep or step at which repeated work was begun last, and the work."""
 
 
-class Preparations:
-    """Of all reconfigurations of one driver."""
+class PreparationThreads:
+    """The preparations of all reconfigurations of one driver."""
 
     def __init__(
         self, preparer: Preparer, wake: Callable[[], None], executor: Executor | None
     ) -> None:
-        """wake: makes the driver's thread look here. executor: runs them; None = threads of its own."""
+        """wake: makes the driver's thread look here. executor: runs preparations; None = threads of its own."""
         self._preparer = preparer
         self._wake = wake
         self._executor = executor
         self._own: ThreadPoolExecutor | None = None
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
-        self._ahead: dict[str, Begun] = {}
-        self._again: dict[str, Begun] = {}
+        self._next_steps: dict[str, LatestRun] = {}
+        self._refreshed: dict[str, LatestRun] = {}
 
     def begin(
         self,
@@ -47,7 +47,7 @@ class Preparations:
         now: Callable[[], Now],
         manifests: Mapping[str, Manifest],
     ) -> bool:
-        """Prepare a record that waits for it; whether that was not begun before."""
+        """Begin the preparation of a record; returns False if it has begun already."""
         if record.id in self._preparing:
             return False
         self._preparing[record.id] = record
@@ -56,10 +56,10 @@ class Preparations:
             self._ready.put(event)
             return True
         future = self._pool().submit(self._preparer.prepare, record, now(), manifests)
-        future.add_done_callback(lambda done: self._came(record, time_ms, done))
+        future.add_done_callback(lambda done: self._keep_result(record, time_ms, done))
         return True
 
-    def _came(self, record: Record, time_ms: int, done: Future[dict[str, Any]]) -> None:
+    def _keep_result(self, record: Record, time_ms: int, done: Future[dict[str, Any]]) -> None:
         if done.cancelled():
             return
         error = done.exception()
@@ -73,74 +73,74 @@ class Preparations:
         self._wake()
 
     @property
-    def back(self) -> bool:
-        """Whether a preparation has come back."""
+    def has_results(self) -> bool:
+        """Whether a preparation has returned."""
         return not self._ready.empty()
 
-    def came(self, state: Callable[[], Coordination], timestep: int) -> Iterable[Event]:
-        """Events of those that are prepared and still waited for. What came for others is let go."""
+    def results(self, state: Callable[[], Coordination], timestep: int) -> Iterable[Event]:
+        """Yield an event per preparation that has returned. What was prepared for a record that is over is released."""
         while not self._ready.empty():
             event = self._ready.get()
             record = self._preparing.pop(event.id)
             found = next((r for r in state().records if r.id == event.id), None)
             if found is not None and found.phase is Phase.WAITING:
-                self._again[event.id] = timestep, None
+                self._refreshed[event.id] = timestep, None
                 yield event
             elif found is None or not found.open:
-                # Over before it was prepared: let go what the preparation got after that.
-                gone = replace(record, phase=Phase.ABORTED) if found is None else found
-                self._preparer.facts(gone)
-                self._preparer.finished(gone)
+                # The record ended before its preparation did: release what was prepared after that.
+                ended = replace(record, phase=Phase.ABORTED) if found is None else found
+                self._preparer.final_facts(ended)
+                self._preparer.release(ended)
 
-    def go_ahead(
+    def prepare_next_steps(
         self, record: Record, now: Callable[[], Now], manifests: Mapping[str, Manifest]
     ) -> None:
-        """Have the next steps prepared, now and then, one thing at a time; nothing waits for it."""
-        self._now_and_then(self._ahead, record, len(record.taken), 0, now, manifests)
+        """Prepare the next steps of a record that is under way, from time to time; nothing waits for it."""
+        self._repeat(self._next_steps, record, len(record.taken), 0, now, manifests)
 
-    def once_more(
+    def prepare_again(
         self,
         record: Record,
         timestep: int,
         now: Callable[[], Now],
         manifests: Mapping[str, Manifest],
     ) -> None:
-        """What was fetched for a change that waits may be merged meanwhile: fetch it again, now and then."""
-        self._now_and_then(self._again, record, timestep, timestep, now, manifests)
+        """Fetch again, from time to time, for a change that waits: timesteps may have merged what was fetched."""
+        self._repeat(self._refreshed, record, timestep, timestep, now, manifests)
 
-    def _now_and_then(
+    def _repeat(
         self,
-        begun: dict[str, Begun],
+        begun: dict[str, LatestRun],
         record: Record,
         at: int,
         first: int,
         now: Callable[[], Now],
         manifests: Mapping[str, Manifest],
     ) -> None:
-        """Prepare what comes next, `AGAIN` later than the last time (or than `first`), and not while it is done."""
+        """Prepare what comes next, `AGAIN` after the last time (or after `first`), unless that is still running."""
         since, busy = begun.get(record.id, (first, None))
         if at >= since + AGAIN and not _busy(busy):
             begun[record.id] = (
                 at,
-                self._pool().submit(self._preparer.ahead, record, now(), manifests),
+                self._pool().submit(self._preparer.prepare_next_steps, record, now(), manifests),
             )
 
     def fetching(self, record: Record) -> bool:
-        """Whether what moves next is still on its way."""
-        _, busy = self._ahead.get(record.id, (0, None))
+        """Whether the state of the next steps is still being fetched."""
+        _, busy = self._next_steps.get(record.id, (0, None))
         return _busy(busy)
 
-    def let_go(self, record: Record) -> dict[str, Any]:
-        """What was done ahead of a record that is over; nothing more is."""
-        for begun in (self._ahead.pop(record.id, None), self._again.pop(record.id, None)):
+    def end(self, record: Record) -> dict[str, Any]:
+        """Stop preparing for a record that is over; returns the facts of what was prepared."""
+        for begun in (self._next_steps.pop(record.id, None), self._refreshed.pop(record.id, None)):
             busy = None if begun is None else begun[1]
             if busy is not None and not busy.cancel():
-                # What it took up since is forgotten when it is done.
-                busy.add_done_callback(lambda _: self._preparer.facts(record))
-        return dict(self._preparer.facts(record))
+                # It is running: what it has added by its end is dropped then.
+                busy.add_done_callback(lambda _: self._preparer.final_facts(record))
+        return dict(self._preparer.final_facts(record))
 
     def close(self) -> None:
-        """Nothing more is begun."""
+        """Begin nothing more."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 

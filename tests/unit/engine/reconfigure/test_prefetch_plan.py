@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rechannel.engine.reconfigure.ahead import (
+from rechannel.engine.reconfigure.prefetch_plan import (
     LATEST,
     PASSES,
     PIECE,

@@ -12,7 +12,7 @@ import pytest
 from rechannel import changes
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.spark.placing import Placing
-from rechannel.engine.spark.preparing import SparkPreparer
+from rechannel.engine.spark.spark_preparer import SparkPreparer
 from rechannel.errors import SessionError
 from rechannel.kernels.lsm.ahead import Attended
 from rechannel.model.configuration import Configuration
@@ -73,7 +73,9 @@ def test_a_warm_up_that_fails_is_told_and_the_change_goes_on(caplog):
     with caplog.at_level(logging.WARNING):
         facts = preparer(Broken(), Failing).prepare(record(HALF), Paper().now, {})
     assert facts == {"warming": "RuntimeError: executor lost"}
-    assert "r1 begins less warm than it could" in caplog.text
+    assert (
+        "r1: a part of its preparation failed, so its first timesteps may be slower" in caplog.text
+    )
 
 
 def test_workers_that_do_not_start_are_no_failure_either():
@@ -83,12 +85,12 @@ def test_workers_that_do_not_start_are_no_failure_either():
 
 def test_what_goes_wrong_ahead_of_later_steps_is_logged(caplog):
     with caplog.at_level(logging.WARNING):
-        preparer(Broken(), Failing).ahead(record(HALF), Paper().now, {})
+        preparer(Broken(), Failing).prepare_next_steps(record(HALF), Paper().now, {})
     assert "executor lost" in caplog.text
 
 
 def test_functions_that_cannot_be_loaded_remain_an_error(monkeypatch):
-    monkeypatch.setattr("rechannel.engine.spark.preparing.Shipped.of", lambda made: made)
+    monkeypatch.setattr("rechannel.engine.spark.spark_preparer.Shipped.of", lambda made: made)
     made = preparer(Broken())
     with pytest.raises(RuntimeError, match="Job aborted"):
         made._load(2)
@@ -100,14 +102,14 @@ def test_what_is_fetched_for_a_change_that_is_over_is_neither_waited_for_nor_rem
     seen: list[bool] = []
 
     def over(tally: Any, *_: Any) -> bool:
-        made.facts(here)
+        made.final_facts(here)
         seen.append(tally.closed)
         tally.count([Attended(done=True, bytes_fetched=100)])
         return True
 
     made._pass = over  # type: ignore[method-assign, assignment]
     assert made._fetch(here, Paper().now, {}) == {}
-    made.ahead(here, Paper().now, {})
+    made.prepare_next_steps(here, Paper().now, {})
     assert seen == [True, True]
     assert made._tallies == {}
 
@@ -132,7 +134,7 @@ class Fetching(SparkPreparer):
 
 @pytest.fixture
 def fetching(monkeypatch):
-    monkeypatch.setattr("rechannel.engine.spark.preparing.Shipped.of", lambda made: made)
+    monkeypatch.setattr("rechannel.engine.spark.spark_preparer.Shipped.of", lambda made: made)
     Fetching.told = []
 
     def begun(cluster: FixedCluster, running: Configuration) -> Fetching:
@@ -215,7 +217,7 @@ def test_where_steps_lead_is_found_out_once_for_all_operators(fetching, monkeypa
         seen.append(len(steps))
         return apply_steps(running, steps)
 
-    monkeypatch.setattr("rechannel.engine.spark.preparing.apply_steps", counting)
+    monkeypatch.setattr("rechannel.engine.spark.spark_preparer.apply_steps", counting)
     paper = Paper()
     made = fetching(several(), paper.configuration)
     made.exchange.current.program.programs["sums"] = SimpleNamespace(store=made.exchange)
@@ -234,7 +236,7 @@ class Stubborn(FixedCluster):
 def test_executors_that_stay_behind_a_change_without_a_timestep_are_used(fetching):
     paper = Paper(configuration=configuration(counts=keyed(tasks=4)))
     made = fetching(Stubborn(alive=several().alive), paper.configuration)
-    made.finished(replace(record(changes.executors(1)), phase=Phase.DONE))
+    made.release(replace(record(changes.executors(1)), phase=Phase.DONE))
     made._placing.look(1)
     made._placing.anchor("counts", paper.configuration.operators["counts"])
     assert set(made.places()["counts"].values()) == {"0", "1"}

@@ -1,4 +1,4 @@
-"""Prepare changes with any engine: request executors, try migrations."""
+"""Prepare changes with any engine: request executors from the cluster, and rehearse migrations."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PATIENCE_SECONDS = 300.0
 """How long executors may take to come before a change fails."""
 
 
-def held_by(record: Record) -> int | None:
-    """Executors that the Configuration has from a change that is over; None where it has none from it."""
+def executors_kept(record: Record) -> int | None:
+    """How many executors the Configuration keeps from a change that is over; None if the change did not set them."""
     begun = record.taken and Phase.REVERSING not in record.times
     if record.phase is not Phase.DONE and not begun:
         return None
@@ -39,10 +39,10 @@ def held_by(record: Record) -> int | None:
 
 
 class ClusterPreparer:
-    """Asks the cluster, and says which programs this driver has.
+    """Requests executors, rehearses migrations, and knows which program versions this driver has.
 
-    Changes ask for executors in threads of their own, and end in the driver's. However they end, at least so many stay
-    asked for as the Configuration has and as changes that are open ask for.
+    Changes request executors in threads of their own, and end in the driver's thread. However they end, the cluster
+    still has a request for as many executors as the Configuration has, and as each open change needs.
     """
 
     def __init__(
@@ -54,45 +54,47 @@ class ClusterPreparer:
         patience: float = PATIENCE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """places: executor of every task that is placed, by operator. patience: seconds that executors may take."""
+        """places: executor of each placed task, by operator. patience: seconds that executors may take to start."""
         self.exchange = exchange
         self.cluster = cluster
         self.places = places
         self._patience = patience
         self._sleep = sleep
-        # What the Configuration has; before a change has asked: how many there were.
-        self._holds = 0
-        self._asked: dict[str, int] = {}
-        self._over: set[str] = set()
-        # The first timestep whose state a change's migrations were not tried over.
-        self._rehearsals: dict[str, int] = {}
+        self._configured = 0
+        """Executors of the Configuration; before any change has requested some, those that were there."""
+        self._requested: dict[str, int] = {}
+        """Executors that each open change needs."""
+        self._ended: set[str] = set()
+        """Changes that are over."""
+        self._rehearsed_until: dict[str, int] = {}
+        """First timestep whose state a change's migrations have not been tried on."""
         self._lock = threading.Lock()
 
     @property
     def application(self) -> str:
-        """In which ids of executors mean something."""
+        """Id of the application whose executors these are."""
         return self.cluster.application
 
     def recovered(self, executors: int) -> None:
-        """Ask for executors again that the driver before had. They may be refused here: then it goes on with fewer."""
+        """Request the executors that the previous driver had. If the cluster refuses, the job goes on with fewer."""
         try:
             there = len(self.cluster.executors()) >= executors
             refusal = None if there else self.cluster.refuses_executors(executors)
             if refusal is None:
-                self._holds = executors
+                self._configured = executors
                 if not there:
                     self.cluster.request(executors)
         except Exception as error:
             refusal = str(error)
         if refusal is not None:
-            _LOG.warning("there were %d executors before: %s", executors, refusal)
+            _LOG.warning("the previous driver had %d executors: %s", executors, refusal)
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> dict[str, Any]:
-        """Wait for executors that the change asks for, and try its migrations over the state that is there.
+        """Wait for the executors that the change needs, and try its migrations on the existing state.
 
-        Raises NotReadyError when they do not come, or it is over; UserFunctionError where a row cannot be converted.
+        Raises NotReadyError if they do not start or the change is over; UserFunctionError if a row cannot be converted.
         """
         facts: dict[str, Any] = {}
         executors, version = record.change.executors_needed, record.change.program_version
@@ -100,16 +102,18 @@ class ClusterPreparer:
             facts["executors"] = self._executors(record.id, executors)
         if version is not None:
             tried = self._rehearsed(version, now, manifests)
-            self._rehearsals[record.id] = now.timestep
+            self._rehearsed_until[record.id] = now.timestep
             facts.update({} if tried is None else tried.to_json())
         return facts
 
-    def last_look(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> str | None:
-        """Return why a change cannot begin now, or None: try its migrations over what was written since."""
+    def check_at_boundary(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> str | None:
+        """Return why a change cannot begin now, or None: try its migrations on the state written since `prepare`."""
         version = record.change.program_version
         if version is None:
             return None
-        since = self._rehearsals.get(record.id, 0)
+        since = self._rehearsed_until.get(record.id, 0)
         try:
             self._rehearsed(version, now, manifests, since=since, seconds=LAST_SECONDS)
         except UserFunctionError as error:
@@ -139,85 +143,87 @@ class ClusterPreparer:
         tried = rehearse(programs, manifests, clock, time.monotonic, since=since, seconds=seconds)
         if tried.rows < tried.of:
             _LOG.warning(
-                "migrations were tried over %d of %d rows of state: the others may still fail",
+                "migrations were tried on %d of %d rows of state: the others may still fail",
                 tried.rows,
                 tried.of,
             )
         return tried
 
-    def ahead(self, record: Record, now: Now, manifests: Mapping[str, Manifest]) -> None:
-        """Nothing: executors and functions are there before the first step."""
+    def prepare_next_steps(
+        self, record: Record, now: Now, manifests: Mapping[str, Manifest]
+    ) -> None:
+        """Do nothing: executors and functions are there before the first step."""
 
-    def facts(self, record: Record) -> Mapping[str, Any]:
+    def final_facts(self, record: Record) -> Mapping[str, Any]:
         """Return no facts: this preparer fetches no state ahead."""
         del record
         return {}
 
     def _executors(self, id_: str, total: int) -> int:
-        self._ask(id_, total)
+        self._request(id_, total)
         waited = 0.0
         while len(self.cluster.executors()) < total:
-            if id_ in self._over:
-                msg = f"{id_} is over: {total} executors are not waited for any more"
+            if id_ in self._ended:
+                msg = f"{id_} is over: it no longer waits for {total} executors"
                 raise NotReadyError(msg)
             if waited >= self._patience:
                 msg = (
-                    f"{total} executors were asked for and {len(self.cluster.executors())} are there after"
-                    f" {waited:.0f} s: the cluster has no room; ask for fewer, or give it room"
+                    f"of {total} executors, {len(self.cluster.executors())} are there after {waited:.0f} s: the"
+                    " cluster has no room for the others; request fewer, or give the cluster room"
                 )
                 raise NotReadyError(msg)
             self._sleep(0.1)
             waited += 0.1
         return len(self.cluster.executors())
 
-    def _ask(self, id_: str, total: int) -> None:
+    def _request(self, id_: str, total: int) -> None:
         with self._lock:
-            if id_ in self._over:
+            if id_ in self._ended:
                 return
             there = len(self.cluster.executors())
-            self._holds = self._holds or there
-            self._asked[id_] = total
+            self._configured = self._configured or there
+            self._requested[id_] = total
             if there < total:
                 self.cluster.request(self._needed())
 
     def _needed(self) -> int:
-        """So many the Configuration has, or a change that is open asks for."""
-        return max(self._holds, *self._asked.values(), 1)
+        """The most executors that the Configuration has or an open change needs."""
+        return max(self._configured, *self._requested.values(), 1)
 
     def impossible(self, record: Record) -> str | None:
-        """A program change whose functions this driver does not have: only one that ended had them."""
+        """Return why, if the change begins a program version that this driver has not opened."""
         version = record.change.program_version
         if version is None or self.exchange.has(version):
             return None
         return (
-            "its functions and streams are not in this driver's memory (any more): ask for it again, or start"
-            " the program with the change in its text"
+            "its functions and streams are not in this driver's memory: request the change again, or start the job"
+            " from a program that contains it"
         )
 
-    def finished(self, record: Record) -> None:
-        """Let executors go that are not wanted any more; forget a program that does not come."""
-        self._rehearsals.pop(record.id, None)
+    def release(self, record: Record) -> None:
+        """Release executors that are no longer needed, and the program version of a change that was not made."""
+        self._rehearsed_until.pop(record.id, None)
         version = record.change.program_version
         if version is not None and record.phase is not Phase.DONE:
             self.exchange.withdraw(version)
         if record.change.executors_needed is not None:
             try:
-                self._part_with(record)
-            except Exception as error:  # of the cluster: the change is over, and the job goes on
-                _LOG.warning("executors that are not wanted any more may stay: %s", error)
+                self._release_executors(record)
+            except Exception as error:  # from the cluster: the change is over, and the job goes on
+                _LOG.warning("executors that are no longer needed may stay: %s", error)
 
-    def _part_with(self, record: Record) -> None:
-        """Ask for no more executors than there are to be, and let the others end; once."""
+    def _release_executors(self, record: Record) -> None:
+        """Request only the executors that are needed from now on, and decommission the others; once per change."""
         with self._lock:
-            if record.id in self._over:
+            if record.id in self._ended:
                 return
             before = self._needed()
-            self._over.add(record.id)
-            self._asked.pop(record.id, None)
-            self._holds = held_by(record) or self._holds
+            self._ended.add(record.id)
+            self._requested.pop(record.id, None)
+            self._configured = executors_kept(record) or self._configured
             alive, needed = self.cluster.executors(), self._needed()
             if record.phase is not Phase.DONE:
-                self.cluster.request(max(len(alive), needed))  # no more than came so far
+                self.cluster.request(max(len(alive), needed))  # no more than have started so far
             elif max(len(alive), before) > needed:
                 self.cluster.request(needed)
                 self.cluster.decommission(surplus(needed, alive, self.places()))

@@ -1,0 +1,55 @@
+"""What tasks do ahead of a change: fetch state to their host, and load programs into their worker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rechannel.engine.spark.calls import Shipped, settle
+from rechannel.kernels.lsm.ahead import Errand, attend
+from rechannel.model.codec import encode
+
+
+@dataclass(frozen=True)
+class FetchCall:
+    """mapInArrow function: begin the errand of this partition's number on this host, or report its progress."""
+
+    shipped: Shipped
+    errands: tuple[Errand, ...]
+
+    background: bool
+    """False if workers end with their tasks: then the task itself fetches."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, (number, JSON of `Attended`) out."""
+        settle()
+        program = self.shipped.program()
+        cache: str = getattr(program.store, "directory_here", "")
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                errand = self.errands[number]
+                so_far = attend(program, errand, cache, background=self.background)
+                progress = json.dumps(encode(so_far))
+                yield pa.RecordBatch.from_pydict({"number": [number], "progress": [progress]})
+
+
+@dataclass(frozen=True)
+class UnpickleCall:
+    """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
+
+    shipped: tuple[Shipped, ...]
+
+    hold: float = 0.0
+    """Seconds that the task goes on, so that the tasks beside it run in workers of their own."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers in, names of programs out."""
+        settle()
+        for _ in batches:
+            names = [one.program().operator for one in self.shipped]
+            time.sleep(self.hold)
+            yield pa.RecordBatch.from_pydict({"done": names})
