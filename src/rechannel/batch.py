@@ -31,7 +31,6 @@ from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.sinks.outlets import ForEachBatchOutlet
-from rechannel.sources.connectors import GeneratorConnector
 from rechannel.sources.finite import FiniteConnector
 from rechannel.sources.frame import HandoverConnector
 from rechannel.sources.spark_types import arrow_schema
@@ -197,22 +196,16 @@ class _Rebuild:
         raise TypeError(node)
 
     def _source(self, node: Source) -> Source:
-        connector: Any = node.connector
         if node.name in self._given:
             frame = self._given[node.name]
             made = HandoverConnector(schema=_columns(frame))
             made.handover.put(0, frame)
             return replace(node, connector=FiniteConnector(inner=made))
-        endless = isinstance(connector, GeneratorConnector) and connector.rows is None
-        if endless or isinstance(connector, HandoverConnector):
-            why = "never ends" if endless else "is handed over by a query"
-            msg = f"source {node.name!r} {why}; give its rows with inputs={{{node.name!r}: df}}"
+        if node.connector.endless is not None:
+            msg = f"source {node.name!r} {node.connector.endless}; give its rows with inputs={{{node.name!r}: df}}"
             raise DataflowError(msg)
         # All of it is due in the first timestep, whatever bounds the timesteps of a stream.
-        for bound in ("per_timestep", "rows_per_second"):
-            if getattr(connector, bound, None) is not None:
-                connector = replace(connector, **{bound: None})
-        return replace(node, connector=FiniteConnector(inner=connector))
+        return replace(node, connector=FiniteConnector(inner=node.connector.unbounded()))
 
     def _collecting(self, name: str) -> ForEachBatchOutlet:
         first: list[int] = []

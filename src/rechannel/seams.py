@@ -31,9 +31,10 @@ from rechannel.kernels.protocol.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
 from rechannel.settings import SLOT_BYTES, Settings
 from rechannel.sinks.claims import Ledger
-from rechannel.sinks.open import open_with_letters
+from rechannel.sinks.outlet import SinkContext
+from rechannel.sinks.spare import open_with_letters
 from rechannel.sinks.writer import SinkWriter
-from rechannel.sources.open import open_source
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.reader import SourceReader
 from rechannel.state.store import Store
 from rechannel.state.stores.local import Durability, directory_of
@@ -139,11 +140,8 @@ class _JobSeams:
         return Opener(
             store=self.store,
             ask=self._ask,
-            reader=lambda node: open_source(
-                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
-                store=self.store,
-                name=node.name,
-                spark=self.spark,
+            reader=lambda source: source.connector.open(
+                SourceContext(store=self.store, name=source.name, spark=self.spark)
             ),
             writer=partial(self._writer, owner, ledger),
             loader=self._loader(),
@@ -183,13 +181,15 @@ class _JobSeams:
         return open_with_letters(
             sink.sink.outlet,
             sink.sink.failure,
-            job=owner(),
-            name=sink.sink.name,
-            spark=self.spark,
-            sync=self.settings.durability is Durability.POWER,
-            ledger=ledger,
-            schema=sink.schema,
-            main=main,
+            SinkContext(
+                job=owner(),
+                name=sink.sink.name,
+                spark=self.spark,
+                sync=self.settings.durability is Durability.POWER,
+                ledger=ledger,
+                schema=sink.schema,
+            ),
+            main,
         )
 
     def _loader(self) -> Loader:

@@ -21,7 +21,7 @@ from rechannel.errors import (
 from rechannel.kernels.tasks.emit import write_sink_buffer
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.files import FileWriter
-from rechannel.sinks.open import open_sink
+from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.outlets import (
     ConsoleOutlet,
     FileOutlet,
@@ -43,7 +43,7 @@ def rows(spark, *values: int) -> Rows:
 
 def opened(spark, path: object, kind: str = "parquet", **options: str) -> SinkWriter:
     outlet = FileOutlet(format=kind, path=str(path), options=options)
-    return open_sink(outlet, job="job", name="sink", spark=spark, token="t")
+    return outlet.open(SinkContext(job="job", name="sink", spark=spark, token="t"))
 
 
 def batch(timestep: int, digest: str = "ab") -> Batch:
@@ -154,7 +154,7 @@ def test_a_file_system_that_nobody_knows_is_a_storage_error(spark):
 
 
 def test_memory_takes_frames(spark):
-    writer = open_sink(MemoryOutlet(name="t"), job="job", spark=spark)
+    writer = MemoryOutlet(name="t").open(SinkContext(job="job", spark=spark))
     writer.publish(writer.stage(rows(spark, 1, 2), Batch(timestep=1)), Batch(timestep=1))
     table: pa.Table = writer.table()  # type: ignore[attr-defined]
     assert table.schema.equals(SCHEMA)
@@ -162,7 +162,7 @@ def test_memory_takes_frames(spark):
 
 
 def test_the_console_takes_the_first_rows_of_a_frame(spark, capsys):
-    writer = open_sink(ConsoleOutlet(rows=2), job="job", name="sink", spark=spark)
+    writer = ConsoleOutlet(rows=2).open(SinkContext(job="job", name="sink", spark=spark))
     writer.publish(writer.stage(rows(spark, 1, 2, 3), Batch(timestep=7)), Batch(timestep=7))
     assert "sink · timestep 7 · first 2 rows" in capsys.readouterr().out
 
@@ -170,14 +170,14 @@ def test_the_console_takes_the_first_rows_of_a_frame(spark, capsys):
 def test_for_each_batch_gets_the_frame(spark):
     got: list[Any] = []
     outlet = ForEachBatchOutlet(function=lambda df, t: got.append((t, df.count())))
-    open_sink(outlet, job="job", spark=spark).stage(rows(spark, 1, 2), Batch(timestep=4))
+    outlet.open(SinkContext(job="job", spark=spark)).stage(rows(spark, 1, 2), Batch(timestep=4))
     assert got == [(4, 2)]
 
 
 def test_noop_runs_the_frame(spark):
     made = spark.range(1).selectExpr("raise_error('it ran') AS x")
     broken = Rows(frame=made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())]))
-    writer = open_sink(NoopOutlet(), job="job", spark=spark)
+    writer = NoopOutlet().open(SinkContext(job="job", spark=spark))
     assert writer.stage(rows(spark, 1), Batch(timestep=1)) == {}
     with pytest.raises(Exception, match="it ran"):
         writer.stage(broken, Batch(timestep=1))
@@ -224,10 +224,10 @@ def test_a_format_that_cannot_hold_the_columns_is_refused_when_the_sink_opens(sp
     with pytest.raises(
         DataflowError, match=r"sink 'o': Spark cannot write these rows as csv: .*`l`"
     ):
-        open_sink(FileOutlet(format="csv", path=str(tmp_path / "csv")), **more)
+        FileOutlet(format="csv", path=str(tmp_path / "csv")).open(SinkContext(**more))
     with pytest.raises(DataflowError, match="as nonsense"):
-        open_sink(FileOutlet(format="nonsense", path=str(tmp_path / "other")), **more)
-    open_sink(FileOutlet(format="json", path=str(tmp_path / "json")), **more)
+        FileOutlet(format="nonsense", path=str(tmp_path / "other")).open(SinkContext(**more))
+    FileOutlet(format="json", path=str(tmp_path / "json")).open(SinkContext(**more))
     flat = {**more, "schema": schema.remove(1)}
-    open_sink(FileOutlet(format="csv", path=str(tmp_path / "csv")), **flat)
+    FileOutlet(format="csv", path=str(tmp_path / "csv")).open(SinkContext(**flat))
     assert [path.name for path in (tmp_path / "csv" / "_rechannel").glob("*/*")] == []

@@ -17,13 +17,13 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import SchemaDriftError, SourceError
 from rechannel.model.ddl import schema_of
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,
     MemoryConnector,
     PythonConnector,
 )
-from rechannel.sources.open import open_source
 from rechannel.sources.reader import Bound, SourceReader
 from rechannel.sources.spark import FileFormat, RemoteFiles, spark_schema, unreadable
 from rechannel.sources.spark_types import arrow_schema
@@ -31,7 +31,7 @@ from rechannel.state.stores.memory import MemoryStore
 
 
 def opened(spark, connector, store: MemoryStore | None = None) -> SourceReader:
-    return open_source(connector, store=store or MemoryStore(), name="in", spark=spark)
+    return connector.open(SourceContext(store=store or MemoryStore(), name="in", spark=spark))
 
 
 def files(spark, path: object, kind: str, **arguments: Any) -> SourceReader:

@@ -62,3 +62,10 @@ class ConsoleWriter:
             table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
         self.console.print(Text(f"{self.name} · timestep {timestep} · {count}", style="bold"))
         self.console.print(table)
+
+
+def console_writer(name: str, rows: int) -> ConsoleWriter:
+    """Return a writer to standard output. rows: the most that it prints."""
+    from rich.console import Console
+
+    return ConsoleWriter(name, rows, Console())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rechannel.errors import RechannelError
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.outlets import BatchWriter
 from rechannel.sinks.writer import Rows, Staged
+
+if TYPE_CHECKING:
+    from rechannel.sinks.outlets import BatchWriter
 
 
 @dataclass

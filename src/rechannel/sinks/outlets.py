@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rechannel.errors import DataflowError
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.outlet import Outlet, SinkContext
+from rechannel.sinks.writer import SinkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,7 +24,7 @@ once per timestep.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FileOutlet:
+class FileOutlet(Outlet):
     """Files of a format that Spark writes. A timestep appears whole or not at all."""
 
     format: str
@@ -51,9 +53,20 @@ class FileOutlet:
         called = "" if self.column == "timestep" else f", timesteps as {self.column}"
         return f"{self.format} {self.path}{where}{called}"
 
+    @property
+    def place(self) -> str:
+        """The path."""
+        return self.path.rstrip("/")
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it: with Spark's writers if there is a session, otherwise with Arrow's."""
+        from rechannel.sinks.file_writers import file_writer
+
+        return file_writer(self, context)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MemoryOutlet:
+class MemoryOutlet(Outlet):
     """A table in the driver's memory, by name."""
 
     name: str
@@ -62,9 +75,21 @@ class MemoryOutlet:
         """Return kind and name of the table."""
         return f"memory {self.name}"
 
+    @property
+    def place(self) -> str:
+        """The name of the table."""
+        return f"memory {self.name}"
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it."""
+        del context
+        from rechannel.sinks.memory import MemoryWriter
+
+        return MemoryWriter(self.name)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ConsoleOutlet:
+class ConsoleOutlet(Outlet):
     """The first rows of every timestep on the driver's standard output."""
 
     rows: int = 20
@@ -79,9 +104,15 @@ class ConsoleOutlet:
         """Return kind and number of rows."""
         return f"console, {self.rows} rows"
 
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it on standard output."""
+        from rechannel.sinks.console import console_writer
+
+        return console_writer(context.label, self.rows)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ForEachBatchOutlet:
+class ForEachBatchOutlet(Outlet):
     """A function of a timestep's finished DataFrame and number, called at least once for each.
 
     If it takes three arguments, it receives the `Batch` as well.
@@ -89,9 +120,6 @@ class ForEachBatchOutlet:
 
     function: BatchWriter
     shows_at_once: ClassVar[bool] = True
-    """Whether readers may see the rows as soon as the function is called, even before a later
-    commit.
-    """
 
     def __post_init__(self) -> None:
         """Check that the function is callable. Raises DataflowError."""
@@ -103,14 +131,29 @@ class ForEachBatchOutlet:
         """Return the name of the function."""
         return f"for each batch {getattr(self.function, '__name__', '')}".rstrip()
 
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it."""
+        from rechannel.sinks.handover import ForEachBatchWriter
+
+        return ForEachBatchWriter(context.label, self.function)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NoopOutlet:
+class NoopOutlet(Outlet):
     """Rows are computed and dropped: for measuring."""
+
+    drops_rows: ClassVar[bool] = True
 
     def describe(self) -> str:
         """Return "noop"."""
         return "noop"
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it."""
+        del context
+        from rechannel.sinks.handover import NoopWriter
+
+        return NoopWriter()
 
 
 def same_outlet(one: object, two: object) -> bool:

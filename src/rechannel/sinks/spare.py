@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.failure import OnFailure
+from rechannel.sinks.outlet import Outlet, SinkContext, new_token
+from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 
 
@@ -54,6 +57,23 @@ class WithDeadLetters:
         """Close both."""
         self.main.close()
         self.letters.close()
+
+
+def open_with_letters(
+    outlet: Outlet, failure: OnFailure, context: SinkContext, main: SinkWriter | None = None
+) -> SinkWriter:
+    """Open a sink and, if its user chose them, its dead letters: Parquet, which holds what other
+    formats cannot.
+
+    main: the sink, if it is already open. Raises as `Outlet.open` does.
+    """
+    main = main or outlet.open(context)
+    if failure.path is None:
+        return main
+    dead = FileOutlet(format="parquet", path=failure.path)
+    name = f"{context.name}.dead_letters"
+    letters = dead.open(replace(context, name=name, token=new_token(), schema=None))
+    return WithDeadLetters(main=main, letters=letters, path=failure.path)
 
 
 def main_of(writer: SinkWriter) -> SinkWriter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.model.decoded import decoded_table
+from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.declared import as_declared
+from rechannel.sources.reader import SourceReader
 
 _FORMATS = {
     "parquet": "parquet",
@@ -67,7 +69,7 @@ OnDamage: TypeAlias = Literal["fail", "skip"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FilesConnector:
+class FilesConnector(Connector):
     """Files that appear under a path, each read once."""
 
     path: str
@@ -98,9 +100,19 @@ class FilesConnector:
         """Return format and path."""
         return f"{self.format} {self.path}"
 
+    def unbounded(self) -> FilesConnector:
+        """Return the source with all files in one timestep."""
+        return replace(self, per_timestep=None)
+
+    def open(self, context: SourceContext) -> SourceReader:
+        """Open it: Spark is needed for formats and places that Arrow cannot read."""
+        from rechannel.sources.files import FilesReader
+
+        return FilesReader(self, store=context.store, name=context.name, spark=context.spark)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GeneratorConnector:
+class GeneratorConnector(Connector):
     """Rows as a function of their offset: the same rows at every call."""
 
     function: Callable[[int, int], pa.RecordBatch]
@@ -139,9 +151,30 @@ class GeneratorConnector:
         rate = "" if self.rows_per_second is None else f" {self.rows_per_second:g} rows/s"
         return f"generator {name}{rate}"
 
+    @property
+    def endless(self) -> str | None:
+        """A generator ends only if it has a number of rows."""
+        return "never ends" if self.rows is None else None
+
+    @property
+    def user_functions(self) -> tuple[object, ...]:
+        """The function."""
+        return (self.function,)
+
+    def unbounded(self) -> GeneratorConnector:
+        """Return the source with all rows due at once."""
+        return replace(self, rows_per_second=None, per_timestep=None)
+
+    def open(self, context: SourceContext) -> SourceReader:
+        """Open it."""
+        del context
+        from rechannel.sources.generator import GeneratorReader
+
+        return GeneratorReader(self)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PythonConnector:
+class PythonConnector(Connector):
     """A PySpark Python data source with a stream reader."""
 
     source: Any
@@ -179,13 +212,25 @@ class PythonConnector:
         """Return the data source's own name."""
         return f"python {self.kind}"
 
+    @property
+    def user_functions(self) -> tuple[object, ...]:
+        """The data source."""
+        return (self.source,)
+
+    def open(self, context: SourceContext) -> SourceReader:
+        """Open it: makes the data source, if it is a class."""
+        del context
+        from rechannel.sources.python import PythonReader
+
+        return PythonReader(self)
+
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]]
 """Rows as a test writes them: Arrow, or one mapping per row."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MemoryConnector:
+class MemoryConnector(Connector):
     """Rows that a test pushes, one batch at a time, even while the job runs."""
 
     schema: pa.Schema
@@ -211,6 +256,17 @@ class MemoryConnector:
     def describe(self) -> str:
         """Return "memory"."""
         return "memory"
+
+    def unbounded(self) -> MemoryConnector:
+        """Return the source of the same batches with all of them in one timestep."""
+        return replace(self, per_timestep=None)
+
+    def open(self, context: SourceContext) -> SourceReader:
+        """Open it."""
+        del context
+        from rechannel.sources.memory import MemoryReader
+
+        return MemoryReader(self)
 
 
 def _one_batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
-from rechannel.sources.connectors import FilesConnector
 from rechannel.sources.cutting import cut
 from rechannel.sources.input_files.facts import (
     changed,
@@ -54,6 +53,8 @@ from rechannel.state.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rechannel.sources.connectors import FilesConnector
+
 _LOG = logging.getLogger("rechannel")
 
 FORMAT = 1
@@ -68,6 +69,9 @@ class FilesReader:
     Raises SourceError if columns are not given and there is no file to take them from,
     SessionError if only Spark can read such files and there is no session.
     """
+
+    boundable = True
+    complaint = None
 
     def __init__(
         self,

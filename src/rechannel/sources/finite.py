@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rechannel.errors import SourceError
+from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.reader import (
     UNBOUNDED,
     Bound,
@@ -38,19 +39,8 @@ MOST_LOOKS = 100_000
 """How often a source that limits itself is asked before it is taken for an endless one."""
 
 
-class Connector(Protocol):
-    """The part of a connector that batch runs use."""
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Columns; None if only a reader knows them."""
-
-    def describe(self) -> str:
-        """Return one short line for messages."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FiniteConnector:
+class FiniteConnector(Connector):
     """A source that is read to its present end."""
 
     inner: Connector
@@ -65,11 +55,21 @@ class FiniteConnector:
         """Return the source's own line."""
         return self.inner.describe()
 
+    @property
+    def user_functions(self) -> tuple[object, ...]:
+        """Those of the source."""
+        return self.inner.user_functions
+
+    def open(self, context: SourceContext) -> FiniteReader:
+        """Open the source and read it to its end."""
+        return FiniteReader(self.inner.open(context), context.name)
+
 
 class FiniteReader:
     """Reads a source to its present end, once. See the theory above."""
 
     boundable = False
+    complaint = None
 
     def __init__(self, inner: SourceReader, name: str) -> None:
         """name: of the source, for messages."""
@@ -93,10 +93,9 @@ class FiniteReader:
 
     def _ends(self, at: Offset, now_ms: int) -> list[Offset]:
         ends: list[Offset] = []
-        bounded = not getattr(self._inner, "boundable", True)
         while (end := self._inner.latest(at, now_ms)) != at:
             ends.append(end)
-            if not bounded:
+            if self._inner.boundable:
                 break
             if len(ends) == MOST_LOOKS:
                 msg = (
@@ -106,9 +105,8 @@ class FiniteReader:
                 raise SourceError(msg)
             at = end
         # Nothing new means the end only if the source has no complaint: there may be rows that it could not give.
-        complaint: SourceError | None = getattr(self._inner, "complaint", None)
-        if complaint is not None:
-            raise complaint
+        if self._inner.complaint is not None:
+            raise self._inner.complaint
         return ends
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.model.ddl import schema_of
+from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 
@@ -105,7 +106,7 @@ class Handover:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HandoverConnector:
+class HandoverConnector(Connector):
     """Rows that arrive as whole DataFrames with numbers."""
 
     schema: pa.Schema
@@ -119,6 +120,15 @@ class HandoverConnector:
     def describe(self) -> str:
         """Return one line for messages."""
         return "batches handed over"
+
+    @property
+    def endless(self) -> str | None:
+        """A query passes batches on for as long as it runs."""
+        return "is handed over by a query"
+
+    def open(self, context: SourceContext) -> HandoverReader:
+        """Open it."""
+        return HandoverReader(self, in_process=context.spark is None)
 
 
 @dataclass(frozen=True)
@@ -138,6 +148,7 @@ class HandoverReader:
     """Reads a `HandoverConnector`: one batch per timestep."""
 
     boundable = False
+    complaint = None
 
     def __init__(self, connector: HandoverConnector, *, in_process: bool) -> None:
         """Use the batches of a connector."""

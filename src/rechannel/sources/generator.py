@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.kernels.functions.user_errors import function_name, user_error
-from rechannel.sources.connectors import GeneratorConnector
 from rechannel.sources.cutting import row_bytes
 from rechannel.sources.declared import as_declared
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
@@ -19,6 +18,8 @@ from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rechannel.sources.connectors import GeneratorConnector
 
 _CHUNK_ROWS = 1 << 20
 
@@ -31,6 +32,8 @@ class GeneratorReader:
     """
 
     native = True
+    boundable = True
+    complaint = None
 
     def __init__(self, connector: GeneratorConnector) -> None:
         """Use a connector; the clock starts with the first look."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.errors import SourceError
-from rechannel.sources.connectors import MemoryConnector
 from rechannel.sources.cutting import cut
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rechannel.sources.connectors import MemoryConnector
 
 
 class MemoryReader:
@@ -26,6 +27,8 @@ class MemoryReader:
     """
 
     native = True
+    boundable = True
+    complaint = None
 
     def __init__(self, connector: MemoryConnector) -> None:
         """Read what the connector holds now and later."""

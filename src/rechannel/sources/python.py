@@ -26,13 +26,14 @@ from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
 from rechannel.sources.backwards import went_back
-from rechannel.sources.connectors import PythonConnector
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.spark import spark_schema, split_frame
 from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rechannel.sources.connectors import PythonConnector
 
 _BATCH_ROWS = 1 << 16
 

@@ -99,6 +99,18 @@ class SourceReader(Protocol):
         own readers).
         """
 
+    @property
+    def boundable(self) -> bool:
+        """Whether `latest` keeps to the bound that it is given; False for a source that decides
+        itself how much it gives.
+        """
+
+    @property
+    def complaint(self) -> SourceError | None:
+        """Why it had nothing new at the last look, shown as a problem of the job until it is None
+        again.
+        """
+
     def initial(self) -> Offset:
         """Return where a new stream starts."""
 
@@ -109,9 +121,6 @@ class SourceReader(Protocol):
         bound: what one timestep may take. Only the source knows its units and their sizes, so it
         cuts by itself. Raises SourceError if the source does not answer.
         """
-
-    # A reader may have `complaint`, an error or None: why it had nothing new at the last look, shown as a problem of
-    # the job until it is None again.
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return the splits between two offsets, in stream order. The journal keeps them."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from rechannel.kernels.columnar.ranking import orderable
 from rechannel.kernels.functions.user_errors import user_error
 from rechannel.model.ddl import type_name
 from rechannel.model.decoded import decoded_schema, decoded_table
+from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.declared import as_declared
 from rechannel.sources.input_files.seen import folder_of
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
@@ -69,7 +70,7 @@ def is_table(value: object) -> bool:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableConnector:
+class TableConnector(Connector):
     """A table with one relevant row per key."""
 
     held: Held
@@ -79,6 +80,7 @@ class TableConnector:
     """Columns that say which of several rows of a key is the newest."""
     refresh_ms: int | None = None
     """It is read again after this many milliseconds of timestep time; None for once."""
+    rereadable: ClassVar[bool] = True
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -101,6 +103,10 @@ class TableConnector:
         again = "" if self.refresh_ms is None else f", read every {self.refresh_ms / 1_000:g} s"
         return f"table by {', '.join(self.keys)}{by}{again}"
 
+    def open(self, context: SourceContext) -> TableReader:
+        """Open it: a function is called if only it knows the columns."""
+        return TableReader(self, store=context.store, name=context.name, aside=context.aside)
+
 
 class TableReader:
     """Reads a `TableConnector`.
@@ -111,6 +117,8 @@ class TableReader:
     """
 
     native = True
+    boundable = True
+    complaint = None
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sinks.writer import SinkWriter
-from rechannel.sources.open import open_source
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.reader import SourceReader
 from rechannel.state.store import Store
 from rechannel.state.stores.faulty import Fault, FaultyStore, Outage
@@ -231,11 +231,8 @@ class Harness:
         return Opener(
             store=store,
             ask=self._ask,
-            reader=lambda node: open_source(
-                getattr(node, "connector"),  # noqa: B009 - asked for of nodes that have one
-                store=store,
-                name=node.name,
-                aside=PromptExecutor(),
+            reader=lambda source: source.connector.open(
+                SourceContext(store=store, name=source.name, aside=PromptExecutor())
             ),
             writer=self._writer,
             loader=InProcessLoader(lambda: next(self._names)),

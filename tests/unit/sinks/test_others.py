@@ -15,7 +15,7 @@ from rechannel.sinks.console import ConsoleWriter
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.handover import ForEachBatchWriter, NoopWriter, takes_batch
 from rechannel.sinks.memory import MemoryWriter
-from rechannel.sinks.open import open_sink
+from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.outlets import (
     ConsoleOutlet,
     FileOutlet,
@@ -156,7 +156,7 @@ def test_noop_reads_nothing_without_spark():
     ],
 )
 def test_every_outlet_has_a_writer(outlet, kind):
-    writer = open_sink(outlet, job="job", name="sink")
+    writer = outlet.open(SinkContext(job="job", name="sink"))
     assert isinstance(writer, kind)
     writer.close()
 
@@ -165,25 +165,16 @@ def test_files_are_opened_where_the_path_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path in ("out/", f"file://{tmp_path}/out"):
         outlet = FileOutlet(format="parquet", path=path)
-        writer = open_sink(outlet, job="job", name="sink", sync=False)
+        writer = outlet.open(SinkContext(job="job", name="sink", sync=False))
         assert isinstance(writer, FileWriter)
         assert writer.root == str(tmp_path / "out")
-    drawn = {open_sink(outlet, job="job", name="sink").token for _ in range(3)}
+    drawn = {outlet.open(SinkContext(job="job", name="sink")).token for _ in range(3)}
     assert len(drawn) == 3
 
 
 def test_a_uri_needs_spark():
     with pytest.raises(DataflowError, match="needs a Spark session"):
-        open_sink(FileOutlet(format="parquet", path="hdfs://host/out"), job="job")
-
-
-def test_an_outlet_that_nobody_knows_is_refused():
-    class Other:
-        def describe(self) -> str:
-            return "something else"
-
-    with pytest.raises(DataflowError, match="something else"):
-        open_sink(Other(), job="job")
+        FileOutlet(format="parquet", path="hdfs://host/out").open(SinkContext(job="job"))
 
 
 def annotated(calls: list[Any]) -> Any:

@@ -20,13 +20,13 @@ from pyspark.sql.datasource import (
     SimpleDataSourceStreamReader,
 )
 
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,
     MemoryConnector,
     PythonConnector,
 )
-from rechannel.sources.open import open_source
 from rechannel.sources.reader import Offset, SourceReader, Split
 from rechannel.state.stores.memory import MemoryStore
 
@@ -64,7 +64,7 @@ class SourceContract:
         return self.connector(tmp_path)
 
     def open(self, connector: Any, store: MemoryStore) -> SourceReader:
-        return open_source(connector, store=store, name="in")
+        return connector.open(SourceContext(store=store, name="in"))
 
     def grow(self, connector: Any, rows: int) -> None:
         self.more(connector, rows)

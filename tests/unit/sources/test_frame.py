@@ -10,7 +10,9 @@ from rechannel import aggregates as agg
 from rechannel.bridge import QUERY_ID, Bridge, query_of
 from rechannel.errors import SourceError
 from rechannel.job import InProcess, Job
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.frame import HandoverConnector, HandoverReader, to_take
+from rechannel.state.stores.memory import MemoryStore
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,9 @@ def test_where_nobody_tells_the_query_numbers_decide():
 
     assert query_of(Connect()) is None
     assert query_of(Batch(1, "one")) == "one"
+
+
+def test_batches_handed_over_are_read_in_process_without_a_session():
+    reader = HandoverConnector(schema="n int").open(SourceContext(store=MemoryStore(), name="in"))
+    assert isinstance(reader, HandoverReader)
+    assert reader.native

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rechannel.errors import DataflowError, MissingFileError, SourceError, UserFunctionError
 from rechannel.sources import table as module
-from rechannel.sources.open import open_source
+from rechannel.sources.connector import SourceContext
 from rechannel.sources.table import Held, TableConnector
 from rechannel.state.stores.local import LocalStore
 from rechannel.state.stores.memory import MemoryStore
@@ -46,7 +46,8 @@ class Bench:
         return self.table() if callable(self.table) else self.table
 
     def open(self):
-        self.reader = open_source(self.connector, store=self.store, name="t", aside=self.aside)
+        context = SourceContext(store=self.store, name="t", aside=self.aside)
+        self.reader = self.connector.open(context)
 
     def look(self, now_ms):
         """What the next timestep reads; None if it is nothing."""
@@ -76,7 +77,7 @@ def test_a_table_is_read_once_and_for_all():
 
 def test_tasks_elsewhere_read_the_files(tmp_path):
     made = TableConnector(held=Held(rows((1, "a", 5))), keys=("k",))
-    reader = open_source(made, store=LocalStore(tmp_path), name="t")
+    reader = made.open(SourceContext(store=LocalStore(tmp_path), name="t"))
     end = reader.latest(reader.initial(), 0)
     layout = reader.layout(reader.initial(), end)
     splits = pickle.loads(pickle.dumps(reader.split_reader(reader.initial(), end, layout)))
@@ -88,7 +89,7 @@ def test_tasks_elsewhere_read_the_files(tmp_path):
 def test_an_arrow_table_tells_its_columns_and_an_empty_one_has_been_read():
     made = TableConnector(held=Held(rows()), keys=("k",))
     assert made.schema == SCHEMA
-    reader = open_source(made, store=MemoryStore(), name="t")
+    reader = made.open(SourceContext(store=MemoryStore(), name="t"))
     end = reader.latest(reader.initial(), 0)
     assert end != reader.initial()
     assert reader.layout(reader.initial(), end) == []
@@ -293,7 +294,7 @@ def test_what_cannot_be_read_is_told():
         (Held(pa.table({"x": [1]})), DataflowError, "no column 'k'"),
     ):
         with pytest.raises(error, match=words):
-            open_source(TableConnector(held=held, keys=("k",)), store=store, name="t")
+            TableConnector(held=held, keys=("k",)).open(SourceContext(store=store, name="t"))
     lists = pa.table({"k": [1], "at": [[1]]})
     with pytest.raises(DataflowError, match="cannot be ordered by 'at'"):
         Bench(lists, by=("at",))

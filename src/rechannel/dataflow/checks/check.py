@@ -13,7 +13,6 @@ from rechannel.dataflow.graph.rules import label
 from rechannel.dataflow.graph.schema import bind_all
 from rechannel.errors import DataflowError, DuplicateNameError
 from rechannel.model.ddl import columns_text
-from rechannel.sinks.outlets import FileOutlet, MemoryOutlet
 
 
 def check(dataflow: Dataflow, dumps: Dumps | None = None) -> None:
@@ -63,19 +62,13 @@ def check_outlets(dataflow: Dataflow) -> None:
     """Raise DuplicateNameError if two sinks write to one place."""
     seen: dict[str, Sink] = {}
     for node in dataflow.nodes:
-        place = _place(node) if isinstance(node, Sink) else None
-        if place is None or not isinstance(node, Sink):
+        if not isinstance(node, Sink) or node.outlet.place is None:
             continue
+        place = node.outlet.place
         other = seen.setdefault(place, node)
         if other is not node:
             msg = f"{label(other)} and {label(node)} both write to {place}; give one another place"
             raise DuplicateNameError(msg)
-
-
-def _place(sink: Sink) -> str | None:
-    if isinstance(sink.outlet, FileOutlet):
-        return sink.outlet.path.rstrip("/")
-    return f"memory {sink.outlet.name}" if isinstance(sink.outlet, MemoryOutlet) else None
 
 
 def fingerprint(

@@ -38,7 +38,7 @@ def functions_of(node: Node) -> Iterator[Any]:
     elif isinstance(node, Stateful):
         yield from _callables(node.spec)
     elif isinstance(node, Source):
-        yield from _callables(getattr(node.connector, "inner", node.connector))
+        yield from node.connector.user_functions
 
 
 def _callables(value: Any) -> Iterator[Any]:

@@ -27,7 +27,6 @@ from rechannel.dataflow.graph.rules import kind_of, label
 from rechannel.dataflow.identity.logic import function_of, logic_identity
 from rechannel.errors import RefusedError
 from rechannel.operators.spec import INSTEAD
-from rechannel.sinks.outlets import FileOutlet, MemoryOutlet
 
 Schemas = Mapping[str, pa.Schema]
 """Columns of every node, by name, as `resolve` answers."""
@@ -160,7 +159,7 @@ def _place(node: Node) -> str | None:
     if isinstance(node, Source):
         return node.connector.describe()
     if isinstance(node, Sink):
-        kept = isinstance(node.outlet, FileOutlet | MemoryOutlet)
+        kept = node.outlet.place is not None
         return node.outlet.describe() if kept else type(node.outlet).__name__
     return None
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rechannel.kernels.protocol.program import BatchFunction
 from rechannel.operators.spec import OperatorSpec
 from rechannel.sinks.failure import OnFailure
+from rechannel.sinks.outlet import Outlet
+from rechannel.sources.connector import Connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,24 +37,6 @@ class Where:
     def __str__(self) -> str:
         """Clickable form."""
         return f"{self.file}:{self.line}"
-
-
-class Connector(Protocol):
-    """What a source is, as a value; `rechannel.sources` knows how to read it."""
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Columns, or None when only the engine can find out."""
-
-    def describe(self) -> str:
-        """One short line for pictures and messages."""
-
-
-class Outlet(Protocol):
-    """What a sink is, as a value; `rechannel.sinks` knows how to write it."""
-
-    def describe(self) -> str:
-        """One short line for pictures and messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -65,8 +65,8 @@ def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
         _check_keys(node, inputs[0])
         _check_time(node)
     elif isinstance(node, Sink):
-        own = getattr(node.outlet, "column", "")
-        _check_partitions(node, getattr(node.outlet, "partitions", ()), inputs[0], own)
+        own = node.outlet.column
+        _check_partitions(node, node.outlet.partitions, inputs[0], own)
         _check_hidden(node, own, inputs[0])
 
 

@@ -19,11 +19,12 @@ from rechannel.dataflow.graph.naming import (
     plain,
     stateless_name,
 )
-from rechannel.dataflow.graph.nodes import Connector, MapBatches, Source
+from rechannel.dataflow.graph.nodes import MapBatches, Source
 from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.streams.stream import Columns, Stream
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Malformed, OnError
+from rechannel.sources.connector import Connector
 from rechannel.sources.connectors import (
     FilesConnector,
     GeneratorConnector,
@@ -214,6 +215,12 @@ class Reader:
         self, connector: Connector, derived: DerivedName, *, name: str | None = None
     ) -> Stream:
         """Read any connector. derived: the name if none is given."""
+        if not isinstance(connector, Connector):
+            msg = (
+                f"{connector!r} is not a connector: subclass rechannel.sources.connector.Connector, as the"
+                " built-in ones do"
+            )
+            raise DataflowError(msg)
         node = Source(name=given(name, derived), where=caller(), connector=connector)
         known(node)
         return Stream(node=node, session=self.session)

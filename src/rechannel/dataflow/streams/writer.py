@@ -16,9 +16,11 @@ from rechannel.dataflow.graph.naming import (
     given,
     plain,
 )
-from rechannel.dataflow.graph.nodes import Node, Outlet, Sink
+from rechannel.dataflow.graph.nodes import Node, Sink
 from rechannel.dataflow.shown import columns_of, picture_of
+from rechannel.errors import DataflowError
 from rechannel.sinks.failure import OnFailure, Then
+from rechannel.sinks.outlet import Outlet
 from rechannel.sinks.outlets import (
     BatchWriter,
     ConsoleOutlet,
@@ -130,6 +132,12 @@ class Writer:
 
     def to(self, outlet: Outlet, derived: DerivedName, *, name: str | None = None) -> Flow:
         """End in any outlet. derived: the name if none is given."""
+        if not isinstance(outlet, Outlet):
+            msg = (
+                f"{outlet!r} is not an outlet: subclass rechannel.sinks.outlet.Outlet, as the"
+                " built-in ones do"
+            )
+            raise DataflowError(msg)
         sink = Sink(
             name=given(name, derived),
             where=caller(),

@@ -25,9 +25,7 @@ NOTE = "early"
 def early_sinks(sinks: Iterable[SinkPlan]) -> list[str]:
     """Return the names of sinks that publish a timestep before it is committed."""
     return sorted(
-        str(one.sink.name)
-        for one in sinks
-        if one.direct and getattr(one.sink.outlet, "shows_at_once", False)
+        str(one.sink.name) for one in sinks if one.direct and one.sink.outlet.shows_at_once
     )
 
 

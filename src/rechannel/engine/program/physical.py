@@ -49,7 +49,6 @@ from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import DEAD, LATE, Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput
-from rechannel.sinks.outlets import NoopOutlet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +207,7 @@ def compile_plan(
     ]
     sinks = [compiler.sink(node) for node in dataflow.nodes if isinstance(node, Sink)]
     # A stage drops rows that no sink needs as it produces them; a frame has to be executed even for a noop sink.
-    sinks = [sink for sink in sinks if sink.direct or not isinstance(sink.sink.outlet, NoopOutlet)]
+    sinks = [sink for sink in sinks if sink.direct or not sink.sink.outlet.drops_rows]
     sources = tuple(node for node in dataflow.nodes if isinstance(node, Source))
     return PhysicalPlan(
         stages=tuple(stages), sinks=tuple(sinks), sources=sources, dataflow=dataflow
@@ -236,7 +235,7 @@ class _Compiler:
 
     def _mixed(self, sink: Node) -> list[Node]:
         """Return what a sink reads from sources, if it reads sink buffers as well."""
-        if not isinstance(sink, Sink) or isinstance(sink.outlet, NoopOutlet):
+        if not isinstance(sink, Sink) or sink.outlet.drops_rows:
             return []
         read = [(node, list(leaves(self.frame(node, sink)))) for node in _inputs(sink.upstream)]
         sourced = [[isinstance(leaf, SourceFrame) for leaf in found] for _, found in read]
@@ -296,7 +295,7 @@ class _Compiler:
         users = self.users(node)
         keep = any(
             (isinstance(user, Transform) and not isinstance(node, Source))
-            or (isinstance(user, Sink) and not isinstance(user.outlet, NoopOutlet))
+            or (isinstance(user, Sink) and not user.outlet.drops_rows)
             for user in users
         )
         return Branch(

@@ -22,7 +22,6 @@ from rechannel.engine.journal.quarantine import owed, quarantined
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
 from rechannel.model.codec import Json
-from rechannel.sources.table import TableConnector
 
 INSTEAD = (
     "Start the program unchanged and change it while it runs, or give the operator another name"
@@ -49,7 +48,7 @@ def sources_of(dataflow: Dataflow) -> dict[str, dict[str, Json]]:
     return {
         str(node.name): {"kind": type(node.connector).__name__, "place": node.connector.describe()}
         for node in dataflow.nodes
-        if isinstance(node, Source) and not isinstance(node.connector, TableConnector)
+        if isinstance(node, Source) and not node.connector.rereadable
     }
 
 

@@ -49,7 +49,7 @@ def abilities(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Operators that can pre-aggregate, and sources whose timesteps can be bounded."""
     combinable = frozenset(s.name for s in plan.stateful if can_combine(plan, s.name))
-    return combinable, frozenset(n for n, r in readers.items() if getattr(r, "boundable", True))
+    return combinable, frozenset(n for n, r in readers.items() if r.boundable)
 
 
 Told = Callable[[Record], None]

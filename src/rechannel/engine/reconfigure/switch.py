@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from rechannel.dataflow.evolution.migration import Migrate
-from rechannel.dataflow.graph.nodes import Dataflow, Node
+from rechannel.dataflow.graph.nodes import Dataflow, Node, Source
 from rechannel.dataflow.graph.schema import resolve
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
@@ -103,7 +103,7 @@ class Opener:
 
     store: Store
     ask: Ask
-    reader: Callable[[Node], SourceReader]
+    reader: Callable[[Source], SourceReader]
     writer: OpenWriter
     loader: Loader
     defaults: Mapping[str, int]
@@ -115,7 +115,7 @@ class Opener:
         return {
             node.name: there.get(node.name) or self.reader(node)
             for node in dataflow.nodes
-            if hasattr(node, "connector")
+            if isinstance(node, Source)
         }
 
     def schemas(
