@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +63,6 @@ class KeepsAggregates(ABC):
         """The aggregates; None where it keeps something else in their place."""
 
 
-def aggregates_in(kept: object) -> AggregateLogic | None:
-    """What an operator keeps of its rows, if that is aggregates."""
-    return kept if isinstance(kept, AggregateLogic) else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateLogic(Combining, Succeeded, KeepsAggregates):
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
@@ -79,6 +75,9 @@ class AggregateLogic(Combining, Succeeded, KeepsAggregates):
     state_schema: pa.Schema
     output_schema: pa.Schema
     aggregates: tuple[Bound, ...]
+
+    keeps_rows: ClassVar[bool] = False
+    """A window has the state of aggregates, not its rows and their places in the stream."""
 
     @classmethod
     def bind(

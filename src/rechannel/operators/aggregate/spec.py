@@ -95,6 +95,14 @@ class AggregateSpec(OperatorSpec):
             )
             raise DataflowError(msg)
 
+    def by_name(self, what: str) -> AggregateSpec:
+        """Return the aggregates, all of which have names. what: the operator that needs them."""
+        del what
+        return self
+
+    def need_replaceable(self) -> None:
+        """Allow other aggregates in the place of these: aggregates have names, by which state is found."""
+
     def fingerprint(self) -> str:
         """Names and parameters of the aggregates, in order."""
         parts = (f"{name}={function!r}" for name, function in self.aggregates.items())

@@ -15,6 +15,7 @@ from rechannel.kernels.shuffle.watermarks import need_time
 from rechannel.operators.checks import split_keys
 from rechannel.operators.process.track_frame import KEY
 from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.window.closing import ClosingSessionSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.groupwise import ApplyLogic
 from rechannel.operators.window.logic import END, START
@@ -24,12 +25,41 @@ from rechannel.operators.window.sessions import FIRST, LAST
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ApplySpec(OperatorSpec):
-    """What a function makes of all rows of a key in a window. See `groupwise`."""
+class ApplyingSpec(OperatorSpec):
+    """A function of all rows of a key, in whatever makes them belong together."""
 
     function: ApplyBatches
     schema: pa.Schema
     """Columns that the function returns."""
+
+    def __post_init__(self) -> None:
+        """Check that it can be called."""
+        need_function(self.function, "(frame) -> rows")
+
+    @property
+    def kind(self) -> str:
+        """Return the kind in one word."""
+        return "apply"
+
+    @property
+    def user_function(self) -> ApplyBatches:
+        """Return the user's function, which receives the rows."""
+        return self.function
+
+    @property
+    def runs(self) -> str:
+        """Return what can be replaced."""
+        return "a function"
+
+    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
+        """Return the operator with another function, which understands the same state."""
+        return replace(self, function=function)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ApplySpec(ApplyingSpec):
+    """What a function makes of all rows of a key in a window. See `groupwise`."""
+
     window_us: int
     """Length of a window."""
     offset_us: int | None
@@ -44,33 +74,10 @@ class ApplySpec(OperatorSpec):
         """Windows are complete when event time says so."""
         return True
 
-    def __post_init__(self) -> None:
-        """Check that it can be called."""
-        need_function(self.function, "(frame) -> rows")
-
-    @property
-    def user_function(self) -> ApplyBatches:
-        """The user's function, which receives the rows of windows."""
-        return self.function
-
     @property
     def windows_us(self) -> int:
         """Length of its windows."""
         return self.window_us
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "a function"
-
-    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
-        """Another function understands the same state."""
-        return replace(self, function=function)
-
-    @property
-    def kind(self) -> str:
-        """Return the kind in one word."""
-        return "apply"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and of what the function answers. Raises DataflowError."""
@@ -101,56 +108,15 @@ class ApplySpec(OperatorSpec):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ApplySessionSpec(OperatorSpec):
+class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
     """What a function makes of all rows of a key in a session. See `session_apply`, and `SessionSpec` for fields."""
 
-    function: ApplyBatches
-    schema: pa.Schema
-    """Columns that the function returns."""
     gap_us: int
     on: str | None
     lateness_us: int = 0
     on_close: bool = True
     early_ms: int | None = None
     finished: bool = False
-
-    def __post_init__(self) -> None:
-        """Check that it can be called."""
-        need_function(self.function, "(frame) -> rows")
-
-    @property
-    def processing(self) -> bool:
-        """Whether it goes by the time of timesteps."""
-        return self.on is None
-
-    @property
-    def needs_time(self) -> bool:
-        """Whether it goes by the rows' own time."""
-        return not self.processing
-
-    @property
-    def user_function(self) -> ApplyBatches:
-        """The user's function, which receives the rows of windows."""
-        return self.function
-
-    @property
-    def corrects(self) -> bool:
-        """Whether late rows, or rows of an incomplete window, show it again."""
-        return bool(self.lateness_us or not self.on_close or self.early_ms)
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "a function"
-
-    def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
-        """Another function understands the same state."""
-        return replace(self, function=function)
-
-    @property
-    def kind(self) -> str:
-        """Return the kind in one word."""
-        return "apply"
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and of what the function answers. Raises DataflowError."""

@@ -14,13 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
-from rechannel.operators.aggregate.spec import AggregateSpec
 from rechannel.operators.window.apply_spec import ApplySessionSpec, ApplySpec
 from rechannel.operators.window.counted_spec import CountedSpec
 from rechannel.operators.window.group_frame import ApplyBatches
 from rechannel.operators.window.logic import START, AssignWindows
 from rechannel.operators.window.session_spec import SessionSpec
-from rechannel.operators.window.spec import CombineSpec, WindowSpec
+from rechannel.operators.window.spec import Aggregates, WindowSpec
 from rechannel.operators.window.terms import (
     Asked,
     Placed,
@@ -32,8 +31,6 @@ from rechannel.operators.window.terms import (
 
 MOST_WINDOWS = 1_000
 """Windows that a row may be in if each has rows of its own."""
-
-Aggregates = AggregateSpec | CombineSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +226,9 @@ class Count:
 
     def aggregated(self, what: str, aggregates: Aggregates, terms: Terms) -> Placed:
         """Aggregates of the rows in each window."""
-        if isinstance(aggregates, CombineSpec):
-            msg = f"{what}: reduce() is not supported on windows of rows; use aggregate()"
-            raise DataflowError(msg)
-        spec = CountedSpec(aggregates=aggregates, size=self.size, every=self.every, on=terms.column)
+        spec = CountedSpec(
+            aggregates=aggregates.by_name(what), size=self.size, every=self.every, on=terms.column
+        )
         return Placed(spec=spec, order_by=terms.column)
 
     def applied(self, what: str, function: ApplyBatches, schema: pa.Schema, terms: Terms) -> Placed:

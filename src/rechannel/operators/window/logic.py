@@ -39,7 +39,7 @@ from rechannel.kernels.shuffle.watermarks import MICROS, micros, need_time
 from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray
-from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates
 from rechannel.operators.window.reduce import WindowReduceLogic
 
 START, END = "window_start", "window_end"
@@ -147,7 +147,7 @@ class WindowLogic(
     @property
     def kept_aggregates(self) -> AggregateLogic | None:
         """What is kept of the rows, unless a function combines them."""
-        return aggregates_in(self.inner)
+        return self.inner.kept_aggregates
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
@@ -23,6 +23,10 @@ class WindowReduceLogic(ReduceLogic):
     """
 
     inverse: Callable[[Any, Any], Any] | None = None
+
+    kept_aggregates: ClassVar[None] = None
+    """There are none: a function combines the rows."""
+    keeps_rows: ClassVar[bool] = False
 
     @property
     def parts(self) -> tuple[Part, ...] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,10 @@ class KeptRows:
     key_schema: pa.Schema
     value_schema: pa.Schema
 
-    ordered = True
+    ordered: ClassVar[bool] = True
+    kept_aggregates: ClassVar[None] = None
+    """There are none: whatever is made of the rows is made when they are emitted."""
+    keeps_rows: ClassVar[bool] = True
 
     @cached_property
     def state_schema(self) -> pa.Schema:

@@ -12,19 +12,19 @@ from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
 from rechannel.kernels.shuffle.watermarks import need_time
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.aggregate.spec import AggregateSpec
-from rechannel.operators.spec import INSTEAD, OperatorSpec
+from rechannel.operators.spec import INSTEAD
+from rechannel.operators.window.closing import ClosingSessionSpec
 from rechannel.operators.window.logic import END, START
 from rechannel.operators.window.reduce import WindowReduceLogic
 from rechannel.operators.window.session_rows import AggregatedRows
 from rechannel.operators.window.sessions import FIRST, LAST, SessionLogic
-from rechannel.operators.window.spec import CombineSpec, need_aggregates
+from rechannel.operators.window.spec import AggregatesSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionSpec(OperatorSpec):
+class SessionSpec(AggregatesSpec, ClosingSessionSpec):
     """Aggregates of the rows of a key in each session. See `sessions`."""
 
-    aggregates: AggregateSpec | CombineSpec
     gap_us: int
     """Rows of a key that are less than this apart are in one session."""
     on: str | None
@@ -37,31 +37,6 @@ class SessionSpec(OperatorSpec):
     """Interval at which incomplete sessions are emitted as well; None = never."""
     finished: bool = False
     """All rows are in the next timestep (batch): every session is complete there."""
-
-    @property
-    def processing(self) -> bool:
-        """Whether it goes by the time of timesteps."""
-        return self.on is None
-
-    @property
-    def needs_time(self) -> bool:
-        """Whether it goes by the rows' own time."""
-        return not self.processing
-
-    @property
-    def corrects(self) -> bool:
-        """Whether late rows, or rows of an incomplete window, show it again."""
-        return bool(self.lateness_us or not self.on_close or self.early_ms)
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "aggregates by name"
-
-    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
-        """Refuse other logic for rows that a user's function combined."""
-        need_aggregates(self.aggregates)
-        return OperatorSpec.replaced(self, logic, keyed=keyed)
 
     def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> SessionSpec:
         """Other aggregates of the same sessions. Raises RefusedError where these would hold other rows."""
@@ -90,8 +65,9 @@ class SessionSpec(OperatorSpec):
             need_time(self.on, schema)
         made = self.aggregates.inner(keys, schema, self.on)
         inner: AggregateLogic | WindowReduceLogic | AggregatedRows = made
-        if isinstance(made, AggregateLogic) and made.ordered:
-            inner = AggregatedRows.of(made)
+        kept = made.kept_aggregates
+        if kept is not None and kept.ordered:
+            inner = AggregatedRows.of(kept)
         return SessionLogic(
             inner=inner,
             row_schema=schema,

@@ -51,7 +51,7 @@ from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock, less
 from rechannel.model.hashspace import HashArray
-from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates, aggregates_in
+from rechannel.operators.aggregate.logic import AggregateLogic, KeepsAggregates
 from rechannel.operators.window.logic import END, START, TOUCHED, values_read
 from rechannel.operators.window.reduce import WindowReduceLogic
 from rechannel.operators.window.session_rows import KeptRows
@@ -96,7 +96,7 @@ class SessionLogic(
     @property
     def kept_aggregates(self) -> AggregateLogic | None:
         """What is kept of the rows, unless a function combines them."""
-        return aggregates_in(self.inner)
+        return self.inner.kept_aggregates
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -215,7 +215,7 @@ class SessionLogic(
     def _read(self, arrivals: OperatorInput) -> Columns:
         """What is kept of the rows, and where they stand in the stream if that matters."""
         read = values_read(arrivals, (self.keys, self.value_schema), self.inner.value_schema)
-        if not isinstance(self.inner, KeptRows):
+        if not self.inner.keeps_rows:
             return read
         nowhere = np.zeros(arrivals.groups.rows, dtype=np.int64)
         places = row_numbers(nowhere, arrivals.timestep, arrivals.groups)

@@ -16,6 +16,7 @@ from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.aggregate.spec import AggregateSpec
 from rechannel.operators.checks import need_callable, split_keys
 from rechannel.operators.spec import INSTEAD, OperatorSpec
+from rechannel.operators.window.closing import ClosingSpec
 from rechannel.operators.window.logic import END, START, WindowLogic
 from rechannel.operators.window.reduce import WindowReduceLogic
 from rechannel.operators.window.sessions import FIRST, LAST
@@ -64,16 +65,46 @@ class CombineSpec:
     def need_orderless(self, windows: str, inner: AggregateLogic | WindowReduceLogic) -> None:
         """The function says itself that order does not matter."""
 
+    def by_name(self, what: str) -> AggregateSpec:
+        """Raise DataflowError: it has no names."""
+        msg = f"{what}: reduce() is not supported on windows of rows; use aggregate()"
+        raise DataflowError(msg)
+
+    def need_replaceable(self) -> None:
+        """Raise RefusedError: no other logic understands rows that this function combined."""
+        msg = f"what its windows hold was combined with the present function; {INSTEAD}"
+        raise RefusedError(msg)
+
     def fingerprint(self) -> str:
         """The state is the stream's own columns; totals are of one pair of functions."""
         return "reduce()" if self.inverse is None else "reduce(inverse)"
 
 
+Aggregates = AggregateSpec | CombineSpec
+"""What is computed of the rows in a window."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowSpec(OperatorSpec):
+class AggregatesSpec(OperatorSpec):
+    """Aggregates of the rows in windows, whatever makes the windows."""
+
+    aggregates: Aggregates
+
+    @property
+    def runs(self) -> str:
+        """Return what can be replaced."""
+        return "aggregates by name"
+
+    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
+        """Return the operator with other logic. Raises RefusedError if a user's function combined its rows."""
+        self.aggregates.need_replaceable()
+        return OperatorSpec.replaced(self, logic, keyed=keyed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowSpec(AggregatesSpec, ClosingSpec):
     """Aggregates of the rows of a key in each window of one length. See `logic` and `sliding`."""
 
-    aggregates: AggregateSpec | CombineSpec
     size_us: int
     """Length of a window."""
     every_us: int
@@ -98,29 +129,9 @@ class WindowSpec(OperatorSpec):
     """A row comes once for each window that holds it, not once for its pane."""
 
     @property
-    def needs_time(self) -> bool:
-        """Whether it goes by the rows' own time."""
-        return not self.processing
-
-    @property
     def windows_us(self) -> int:
         """Length of its windows."""
         return self.size_us
-
-    @property
-    def corrects(self) -> bool:
-        """Whether late rows, or rows of an incomplete window, show it again."""
-        return bool(self.lateness_us or not self.on_close or self.early_ms)
-
-    @property
-    def runs(self) -> str:
-        """What can be replaced."""
-        return "aggregates by name"
-
-    def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
-        """Refuse other logic for rows that a user's function combined."""
-        need_aggregates(self.aggregates)
-        return OperatorSpec.replaced(self, logic, keyed=keyed)
 
     def with_columns(self, columns: Mapping[str, AggregateFunction], *, keyed: bool) -> WindowSpec:
         """Other aggregates of the same windows. Raises RefusedError where these would hold rows of another kind."""
@@ -178,7 +189,7 @@ class WindowSpec(OperatorSpec):
         """The longest pane of which every window is a whole number."""
         return gcd(self.size_us, self.every_us)
 
-    def needs_copies(self, aggregates: AggregateSpec | CombineSpec, *, keyed: bool) -> bool:
+    def needs_copies(self, aggregates: Aggregates, *, keyed: bool) -> bool:
         """Whether windows that overlap must each hold rows of their own: panes have no order, and are merged once."""
         if self.every_us == self.size_us or self.processing:
             return False
@@ -197,10 +208,3 @@ class WindowSpec(OperatorSpec):
         copies = ", copies" if self.copies else ""
         windows = f"{self.size_us} by {self.every_us}, {self.offset_us}, {self.lateness_us}"
         return f"{windows}{kind}{early}{copies}"
-
-
-def need_aggregates(aggregates: AggregateSpec | CombineSpec) -> None:
-    """Raise RefusedError for windows whose rows a user's function combined: no other logic understands them."""
-    if isinstance(aggregates, CombineSpec):
-        msg = f"what its windows hold was combined with the present function; {INSTEAD}"
-        raise RefusedError(msg)
