@@ -23,8 +23,6 @@ from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import (
     Stacked,
     from_numpy,
-    last_not_after,
-    nested_order,
     sort_index,
     take,
 )
@@ -42,20 +40,20 @@ from rechannel.kernels.protocol.two_sides import (
     void_of,
 )
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
-from rechannel.model.buffers import IntArray, Mask, ragged
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray
+from rechannel.operators.join.matching import Near, Pool
 from rechannel.operators.join.two_inputs import TwoSided, nullable
 from rechannel.operators.window.logic import END, completes
 
 MATCHED = pa.field("matched", pa.bool_(), False)
 
-
-FEW = 8
-"""Up to this number of pairs per row, all pairs are made and then filtered; of more, near ones are searched."""
-
 OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
 """Sides whose rows are shown without a match, and stay for others when they have one."""
+
+ONCE = {"semi", "anti"}
+"""Joins that emit left rows alone, each at most once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,7 +90,7 @@ class JoinLogic(TwoSided):
     def output_schema(self) -> pa.Schema:
         """Keys, columns of the left side, columns of the right one."""
         fields = [*self.keys, *([pa.field(END, MICROS, False)] if self.window_us else [])]
-        if self.how in {"semi", "anti"}:
+        if self.how in ONCE:
             return pa.schema([*fields, *self.left.fields])
         left = nullable(self.left.fields) if self.how in {"right", "full"} else self.left.fields
         right = nullable(self.right.fields) if self.how in {"left", "full"} else self.right.fields
@@ -104,7 +102,7 @@ class JoinLogic(TwoSided):
         came = [np.zeros(groups.count, dtype=np.bool_) for _ in (LEFT, RIGHT)]
         for number in (LEFT, RIGHT):
             came[number][groups.ids[side == number]] = True
-        both = came[RIGHT] if self.how in {"semi", "anti"} else came[LEFT] & came[RIGHT]
+        both = came[RIGHT] if self.how in ONCE else came[LEFT] & came[RIGHT]
         return (
             np.where(came[RIGHT] | both, first_of(LEFT), first_of(RIGHT)),
             np.where(came[LEFT] | both, first_of(RIGHT + 1), first_of(RIGHT)),
@@ -116,6 +114,13 @@ class JoinLogic(TwoSided):
     def bounded(self) -> bool:
         """Whether event time ends what rows can match."""
         return self.window_us is not None or self.least_us is not None
+
+    @property
+    def near(self) -> Near | None:
+        """How near matching rows are in time; None = times do not matter."""
+        if self.least_us is None or self.most_us is None:
+            return None
+        return self.least_us, self.most_us
 
     @property
     def lag_us(self) -> int:
@@ -164,8 +169,8 @@ class JoinLogic(TwoSided):
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
         """Pairs of what came with what was there, and with each other."""
-        pool = _Pool.of(self, arrivals)
-        left, right = pool.pairs(self)
+        pool = self._pool(arrivals)
+        left, right = pool.pairs(self.near, once=self.how in ONCE)
         output, owners = self._matches(pool, left, right)
         return OperatorOutput(
             state=[],
@@ -188,13 +193,59 @@ class JoinLogic(TwoSided):
             return self._shown(names, self.left.columns(slots)), hashes[rows]
         return self._shown(names, self._apart(slots, sides)), hashes[rows]
 
+    def _pool(self, arrivals: OperatorInput) -> Pool:
+        """Return stored rows and rows that came as one pool."""
+        held = held_by(arrivals)
+        came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
+        width, count = len(self.slots), len(held.owners)
+        there = self.row_order(held.keys)
+        numbers = np.concatenate([there, fresh])
+        sides = sides_of(numbers)
+        old, new = held.state[:width], arrivals.values[1:]
+        times = np.zeros(len(sides), dtype=np.int64)
+        if self.near is not None:
+            parts = ((old, sides[:count]), (new, sides[count:]))
+            times = np.concatenate([self._times(slots, of) for slots, of in parts])
+        owners = np.concatenate([held.owners, arrivals.groups.ids])
+        late = np.zeros(len(owners), dtype=np.bool_)
+        late[count:] = self._too_late(arrivals, times[count:])
+        matched = np.zeros(len(owners), dtype=np.bool_)
+        if self.how in OUTER and count:
+            matched[:count] = held.state[-1].to_numpy(zero_copy_only=False)
+        return Pool(
+            keys=arrivals.keys,
+            hashes=arrivals.hashes,
+            void=void_of(arrivals.keys),
+            owners=owners,
+            slots=Stacked(old, new, count),
+            sides=sides,
+            times=times,
+            numbers=numbers,
+            matched=matched,
+            count=count,
+            late=late,
+        )
+
+    def _too_late(self, arrivals: OperatorInput, times: IntArray) -> Mask | bool:
+        """Which rows that came are too late. times: of these rows."""
+        before = arrivals.clock.before
+        if self.near is not None:
+            return times < max(before, NEVER + 1)
+        if self.window_us is None:
+            return False
+        starts, nulls = micros(arrivals.keys[-1])
+        gone = starts + self.window_us <= before
+        gone = gone if nulls is None else gone | nulls
+        return gone[arrivals.groups.ids]
+
     def _matches(
-        self, pool: _Pool, left: IntArray, right: IntArray
+        self, pool: Pool, left: IntArray, right: IntArray
     ) -> tuple[pa.RecordBatch, IntArray]:
         """What is shown of pairs, and the number of each row's key, ascending."""
         if self.how == "anti":
             left = left[:0]
-        if self.how in {"semi", "anti"}:
+        if self.how in ONCE:
             columns = pool.slots.take(left, self.left.slots)
         else:
             columns = [
@@ -210,9 +261,9 @@ class JoinLogic(TwoSided):
             keys = [*keys, from_numpy(ends, pa.int64()).cast(MICROS)]
         return pa.RecordBatch.from_arrays([*keys, *columns], schema=self.output_schema)
 
-    def _changed(self, pool: _Pool, left: IntArray, right: IntArray) -> Changed:
+    def _changed(self, pool: Pool, left: IntArray, right: IntArray) -> Changed:
         """Rows that came and stay, and rows that were there and are so no more."""
-        once = self.how in {"semi", "anti"}
+        once = self.how in ONCE
         met = np.zeros(len(pool.owners), dtype=np.bool_)
         met[left] = True
         met[right] = True
@@ -247,182 +298,3 @@ class JoinLogic(TwoSided):
         """Rows that are shown without a match."""
         found: Mask = np.isin(sides, (LEFT,) if self.how == "anti" else OUTER.get(self.how, ()))
         return found
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Pool:
-    """Stored rows followed by new rows, of the keys of a timestep.
-
-    keys, hashes: of every key. void: keys that match nothing. owners: number of every row's key. slots, sides, times,
-    numbers, matched: of every row. count: how many were there. late: rows that came too late.
-    """
-
-    keys: Columns
-    hashes: HashArray
-    void: Mask
-    owners: IntArray
-    slots: Stacked
-    sides: IntArray
-    times: IntArray
-    numbers: IntArray
-    matched: Mask
-    count: int
-    late: Mask
-
-    @classmethod
-    def of(cls, logic: JoinLogic, arrivals: OperatorInput) -> _Pool:
-        """Put the two together."""
-        held = held_by(arrivals)
-        came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
-        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
-        width, count = len(logic.slots), len(held.owners)
-        there = logic.row_order(held.keys)
-        numbers = np.concatenate([there, fresh])
-        sides = sides_of(numbers)
-        old, new = held.state[:width], arrivals.values[1:]
-        timed = logic.least_us is not None
-        times = np.zeros(len(sides), dtype=np.int64)
-        if timed:
-            parts = ((old, sides[:count]), (new, sides[count:]))
-            times = np.concatenate([logic._times(slots, of) for slots, of in parts])
-        owners = np.concatenate([held.owners, arrivals.groups.ids])
-        late = np.zeros(len(owners), dtype=np.bool_)
-        if timed:
-            late[count:] = times[count:] < max(arrivals.clock.before, NEVER + 1)
-        elif logic.window_us is not None:
-            ends, nulls = micros(arrivals.keys[-1])
-            gone = ends + logic.window_us <= arrivals.clock.before
-            gone = gone if nulls is None else gone | nulls
-            late[count:] = gone[arrivals.groups.ids]
-        matched = np.zeros(len(owners), dtype=np.bool_)
-        if logic.how in OUTER and count:
-            matched[:count] = held.state[-1].to_numpy(zero_copy_only=False)
-        return cls(
-            keys=arrivals.keys,
-            hashes=arrivals.hashes,
-            void=void_of(arrivals.keys),
-            owners=owners,
-            slots=Stacked(old, new, count),
-            sides=sides,
-            times=times,
-            numbers=numbers,
-            matched=matched,
-            count=count,
-            late=late,
-        )
-
-    @property
-    def came(self) -> Mask:
-        """Rows of this timestep."""
-        return np.arange(len(self.owners)) >= self.count
-
-    @property
-    def held(self) -> Mask:
-        """Rows that were there."""
-        return ~self.came
-
-    def pairs(self, logic: JoinLogic) -> tuple[IntArray, IntArray]:
-        """Rows of the left and of the right side that match and of which one came now, by key.
-
-        Of a semi or anti join: left rows that match, each once, and no right ones.
-        """
-        usable = ~self.late & ~self.void[self.owners]
-        left, right = (self._side(usable, side) for side in (LEFT, RIGHT))
-        once, near = logic.how in {"semi", "anti"}, _bounds(logic)
-        if once and near is None:
-            return left[self._meets(left, right)], right[:0]
-        every = np.bincount(self.owners[left], minlength=len(self.hashes))
-        there = np.bincount(self.owners[left[left < self.count]], minlength=len(self.hashes))
-        owners = self.owners[right]
-        # Of a key, the left rows that were there lie in front of those that came: a right row that came meets all of
-        # them, one that was there the latter.
-        skip = np.where(right >= self.count, 0, there[owners])
-        times = every[owners] - skip
-        if near is not None and int(times.sum()) > FEW * (len(left) + len(right)):
-            if once:
-                return left[self._meets_near(near, left, right)], right[:0]
-            return self._near(near, left, right)
-        begin = np.cumsum(every) - every
-        ours, others = left[ragged(begin[owners] + skip, times)], np.repeat(right, times)
-        if near is not None:
-            beyond = self.times[others] - self.times[ours]
-            within = np.flatnonzero((beyond >= near[0]) & (beyond <= near[1]))
-            ours, others = ours[within], others[within]
-        if once:
-            met = np.zeros(len(self.owners), dtype=np.bool_)
-            met[ours] = True
-            return left[met[left]], right[:0]
-        return ours, others
-
-    def _near(
-        self, near: tuple[int, int], left: IntArray, right: IntArray
-    ) -> tuple[IntArray, IntArray]:
-        """The pairs of some rows, found by time: cost follows those that match, however many rows a key has."""
-        known, first, last = self._stretches(left, right, near)
-        sizes = last - first
-        ours = known[ragged(first, sizes)]
-        # A right row's stretches follow each other: of stored left rows, and of new ones.
-        asked = np.repeat(np.concatenate([np.arange(len(right))] * 2), sizes)
-        order = nested_order(asked, ours)
-        return ours[order], right[asked[order]]
-
-    def _meets(self, left: IntArray, right: IntArray) -> Mask:
-        """Which left rows have a right one, where time does not matter, and one of the two came now."""
-        every = np.bincount(self.owners[right], minlength=len(self.hashes))
-        came = np.bincount(self.owners[right[right >= self.count]], minlength=len(self.hashes))
-        owners = self.owners[left]
-        met: Mask = np.where(left >= self.count, every[owners], came[owners]) > 0
-        return met
-
-    def _meets_near(self, near: tuple[int, int], left: IntArray, right: IntArray) -> Mask:
-        """Which left rows have a right one near enough, and one of the two came now."""
-        # Seen from the left row, the right one's time is as far off in the other direction.
-        _, first, last = self._stretches(right, left, (-near[1], -near[0]))
-        there, came = (last > first).reshape(2, -1)
-        met: Mask = there | came
-        return met
-
-    def _stretches(
-        self, known: IntArray, asking: IntArray, near: tuple[int, int]
-    ) -> tuple[IntArray, IntArray, IntArray]:
-        """Known rows in an order, and of every asking row where there those of its key begin and end whose time is
-        before its own by at least near[0] and at most near[1]: twice, of rows that were there, and of those that came.
-
-        What was there asks only for what came.
-        """
-        halves = 2 * self.owners + self.came
-        known = known[nested_order(halves[known], self.times[known])]
-        values, asked = (halves[known], self.times[known]), self.times[asking]
-        halves = np.concatenate([2 * self.owners[asking], 2 * self.owners[asking] + 1])
-        first, last = (
-            1 + last_not_after(*values, halves, np.concatenate([border, border]))
-            for border in (_before(_before(asked, near[1]), 1), _before(asked, near[0]))
-        )
-        first[: len(asking)][asking < self.count] = 0
-        last[: len(asking)][asking < self.count] = 0
-        return known, first, last
-
-    def superfluous(self) -> Mask:
-        """Rows of the right side that came when there was one of the key: which one is there does not matter."""
-        out = np.zeros(len(self.owners), dtype=np.bool_)
-        right = self._side(~self.late, RIGHT)
-        out[right[1:]] = self.owners[right[1:]] == self.owners[right[:-1]]
-        return out & self.came
-
-    def _side(self, usable: Mask, side: int) -> IntArray:
-        rows = np.flatnonzero(usable & (self.sides == side))
-        return rows[np.argsort(self.owners[rows], kind="stable")]
-
-
-def _before(times: IntArray, by: int) -> IntArray:
-    """Times less something; what would be beyond all times is the first or last of them."""
-    if by >= 0:
-        return np.maximum(times, NEVER + by) - by
-    return np.minimum(times, ENDED + by) - by
-
-
-def _bounds(logic: JoinLogic) -> tuple[int, int] | None:
-    """By how much the right row's time is beyond the left one's, at least and at most; None = any."""
-    if logic.least_us is None or logic.most_us is None:
-        return None
-    return logic.least_us, logic.most_us

@@ -1,6 +1,6 @@
 """As-of joins in a running job: what a row meets, when it is shown, what stays, and what is refused."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import polars as pl
@@ -14,49 +14,28 @@ from rechannel.job import InProcess
 from rechannel.kernels.tasks import emission
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Harness, script
+from tests.support.two_streams import SETTINGS, TwoStreams, at
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-SETTINGS = rc.Settings(tasks=2, bins=4)
 TRADES = "k BIGINT, a STRING, at TIMESTAMP"
 QUOTES = "id BIGINT, price BIGINT, at TIMESTAMP"
 
 
-def at(seconds):
-    return None if seconds is None else EPOCH + timedelta(seconds=seconds)
-
-
-def seconds(value):
-    return (value - EPOCH).total_seconds() if isinstance(value, datetime) else value
-
-
-class Bench:
+class Bench(TwoStreams):
     """Rows (k, a, seconds) meet rows (id, price, seconds)."""
 
     def __init__(self, *, late=False, settings=SETTINGS, delay=0, **options):
-        self.scripts = script(TRADES), script(QUOTES)
-        left, right = (
-            rc.read().memory(each, name=name).event_time("at", delay, name=f"{name}-time")
-            for name, each in zip(("trades", "quotes"), self.scripts, strict=True)
-        )
-        self.joined = left.asof_join(right, {"k": "id"}, name="joined", **options)
-        ends = [self.joined.write.memory("out", name="out")]
-        if late:
-            ends.append(self.joined.late.write.memory("late", name="late"))
-        self.harness = Harness(ends, settings=settings)
-        self.harness.start()
-        self.timestep = 0
+        def meet(left, right):
+            return left.asof_join(right, {"k": "id"}, name="joined", **options)
+
+        streams = {"trades": TRADES, "quotes": QUOTES}
+        super().__init__(streams, meet, late=late, settings=settings, delay=delay)
 
     def step(self, left=(), right=()):
         """One timestep; what it showed."""
-        self.scripts[0].push([{"k": k, "a": a, "at": at(s)} for k, a, s in left])
-        self.scripts[1].push([{"id": k, "price": n, "at": at(s)} for k, n, s in right])
-        self.harness.process.run()
-        self.timestep += 1
-        return self.shown("out")
-
-    def shown(self, sink):
-        rows = self.harness.outputs(sink)[self.timestep].to_pylist()
-        return sorted((tuple(map(seconds, row.values())) for row in rows), key=repr)
+        return self.push(
+            [{"k": k, "a": a, "at": at(s)} for k, a, s in left],
+            [{"id": k, "price": n, "at": at(s)} for k, n, s in right],
+        )
 
     def state(self):
         rows = self.harness.state("joined").to_pylist()

@@ -1,6 +1,5 @@
 """Joins in a running job: what is shown when, what stays, and what is refused."""
 
-from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pyarrow as pa
@@ -11,51 +10,29 @@ from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RechannelError, UnknownColumnError
 from rechannel.job import InProcess
 from rechannel.model.buffers import ragged
-from rechannel.operators.join import logic as join
+from rechannel.operators.join import matching
 from rechannel.testing import Harness, script
+from tests.support.two_streams import SETTINGS, TwoStreams, at
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-SETTINGS = rc.Settings(tasks=2, bins=4)
 LEFT = "k BIGINT, a STRING, at TIMESTAMP"
 RIGHT = "id BIGINT, a STRING, n BIGINT, at TIMESTAMP"
 
 
-def at(seconds):
-    return None if seconds is None else EPOCH + timedelta(seconds=seconds)
-
-
-def seconds(value):
-    return (value - EPOCH).total_seconds() if isinstance(value, datetime) else value
-
-
-class Bench:
+class Bench(TwoStreams):
     """Rows (k, a, seconds) meet rows (id, a, n, seconds)."""
 
-    def __init__(self, how="inner", within=None, *, late=False, settings=SETTINGS, delay=0):
-        self.scripts = script(LEFT), script(RIGHT)
-        left, right = (
-            rc.read().memory(each, name=name).event_time("at", delay, name=f"{name}-time")
-            for name, each in zip(("left", "right"), self.scripts, strict=True)
-        )
-        self.joined = left.join(right, {"k": "id"}, how=how, within=within, name="joined")
-        ends = [self.joined.write.memory("out", name="out")]
-        if late:
-            ends.append(self.joined.late.write.memory("late", name="late"))
-        self.harness = Harness(ends, settings=settings)
-        self.harness.start()
-        self.timestep = 0
+    def __init__(self, how="inner", within=None, **options):
+        def meet(left, right):
+            return left.join(right, {"k": "id"}, how=how, within=within, name="joined")
+
+        super().__init__({"left": LEFT, "right": RIGHT}, meet, **options)
 
     def step(self, left=(), right=()):
         """One timestep; what it showed."""
-        self.scripts[0].push([{"k": k, "a": a, "at": at(s)} for k, a, s in left])
-        self.scripts[1].push([{"id": k, "a": a, "n": n, "at": at(s)} for k, a, n, s in right])
-        self.harness.process.run()
-        self.timestep += 1
-        return self.shown("out")
-
-    def shown(self, sink):
-        rows = self.harness.outputs(sink)[self.timestep].to_pylist()
-        return sorted((tuple(map(seconds, row.values())) for row in rows), key=repr)
+        return self.push(
+            [{"k": k, "a": a, "at": at(s)} for k, a, s in left],
+            [{"id": k, "a": a, "n": n, "at": at(s)} for k, a, n, s in right],
+        )
 
     def state(self):
         rows = self.harness.state("joined").to_pylist()
@@ -333,7 +310,7 @@ def made(monkeypatch):
         counts.append(int(count.sum()))
         return ragged(first, count)
 
-    monkeypatch.setattr(join, "ragged", counted)
+    monkeypatch.setattr(matching, "ragged", counted)
     return counts
 
 
@@ -367,7 +344,7 @@ def test_rows_are_not_paired_to_see_whether_a_key_has_one(made, how, within, sho
 def test_rows_found_by_time_are_those_found_one_by_one(monkeypatch):
     shown = {}
     for few in (-1, 1 << 30):
-        monkeypatch.setattr(join, "FEW", few)
+        monkeypatch.setattr(matching, "FEW", few)
         for how in ("inner", "left", "right", "full", "semi", "anti"):
             bench = Bench(how, NEAR, delay="5 seconds")
             rng = Random(7)
