@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 import polars as pl
 import pytest
 
 from rechannel.profiling.job.log import JobLog
-from rechannel.profiling.job.trace import job_trace
+from rechannel.profiling.job.trace import JobTrace, job_trace
+from rechannel.profiling.model.trace import Trace
 from rechannel.profiling.reading import profile_trace
 from rechannel.telemetry.events import (
+    Event,
     JobStarted,
     JobStopped,
     Note,
@@ -23,16 +28,18 @@ START = 1_700_000_000_000
 MS = 1_000_000
 
 
-def began(at=0, **more) -> JobStarted:
+def began(at: int = 0, **more: Any) -> JobStarted:
     versions = {"rechannel": "9"}
     return JobStarted(job="j", at_ms=START + at, engine="spark", versions=versions, **more)
 
 
-def started(at, number=1) -> TimestepStarted:
+def started(at: int, number: int = 1) -> TimestepStarted:
     return TimestepStarted(timestep=number, now_ms=0, at_ms=START + at)
 
 
-def committed(at, plan=2, run=100, commit=4, release=1, number=1) -> TimestepCommitted:
+def committed(
+    at: int, plan: int = 2, run: int = 100, commit: int = 4, release: int = 1, number: int = 1
+) -> TimestepCommitted:
     """at: when it began."""
     phases = {"plan": plan, "run": run, "commit": commit, "release": release}
     took = plan + run + commit
@@ -41,7 +48,18 @@ def committed(at, plan=2, run=100, commit=4, release=1, number=1) -> TimestepCom
     )
 
 
-def task(operator, index, begin, ms, *, launch=None, finish=None, number=1, to=(), **more):
+def task(
+    operator: str,
+    index: int,
+    begin: int,
+    ms: Mapping[str, Any],
+    *,
+    launch: int | None = None,
+    finish: int = 0,
+    number: int = 1,
+    to: Sequence[str] = (),
+    **more: Any,
+) -> TaskFinished:
     """begin: of its function, which lasts as long as its activities. launch, finish: as Spark measured."""
     spark = None
     if launch is not None:
@@ -73,11 +91,11 @@ def task(operator, index, begin, ms, *, launch=None, finish=None, number=1, to=(
     )
 
 
-def published(at, took, number=1) -> SinkPublished:
+def published(at: int, took: int, number: int = 1) -> SinkPublished:
     return SinkPublished(timestep=number, sink="out", at_ms=START + at, duration_ms=took)
 
 
-def small() -> list:
+def small() -> list[Event]:
     """One timestep on Spark: a front of two tasks, and two tasks with state, of which the second has most rows."""
     front = {"wait": 5, "process": 10, "send": 5}
     return [
@@ -95,7 +113,7 @@ def small() -> list:
     ]  # fmt: skip
 
 
-def made(events):
+def made(events: Iterable[Event]) -> JobTrace:
     log = JobLog()
     for event in events:
         log.see(event)
@@ -103,7 +121,7 @@ def made(events):
     return job_trace(log)
 
 
-def spans(trace, worker) -> list:
+def spans(trace: Trace, worker: str) -> list[tuple[str, float, float]]:
     """(kind, from, to) of a worker, ms since the start, but for its waiting all the time."""
     did, names = trace.activities, trace.names
     rows = [
@@ -120,7 +138,7 @@ def spans(trace, worker) -> list:
     return sorted(rows, key=lambda row: row[1])
 
 
-def messages(trace) -> list:
+def messages(trace: Trace) -> list[tuple[str, str, str, float, float]]:
     """(from, to, kind, sent, received), ms since the start."""
     went, names = trace.messages, trace.names
     return [
@@ -135,7 +153,7 @@ def messages(trace) -> list:
     ]
 
 
-def by_worker(trace, window=10**9) -> dict:
+def by_worker(trace: Trace, window: int = 10**9) -> dict[str, float]:
     """CP of every worker; that of all edges of a window is 1."""
     found = profile_trace(trace, window=window)
     sums = found.cells.group_by("window").agg(pl.col("critical").sum()).collect()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.log import SparkLog
@@ -13,14 +15,14 @@ START = 1_700_000_000_000
 """ms"""
 
 
-def line(event: str, **fields) -> bytes:
+def line(event: str, **fields: Any) -> bytes:
     return (
         json.dumps({"Event": f"SparkListener{event}", **fields}, separators=(",", ":")).encode()
         + b"\n"
     )
 
 
-def info(number: int, executor: str, launch: int, finish: int = 0, **more) -> dict:
+def info(number: int, executor: str, launch: int, finish: int = 0, **more: Any) -> dict[str, Any]:
     return {
         "Task ID": number,
         "Index": number,
@@ -39,8 +41,10 @@ def info(number: int, executor: str, launch: int, finish: int = 0, **more) -> di
     }
 
 
-def stage_info(number: int, name: str = "count at job.py:1", parents=(), scope: str = "") -> dict:
-    rdd = {"RDD ID": number, "Name": "MapPartitionsRDD", "Number of Partitions": 2}
+def stage_info(
+    number: int, name: str = "count at job.py:1", parents: Sequence[int] = (), scope: str = ""
+) -> dict[str, Any]:
+    rdd: dict[str, Any] = {"RDD ID": number, "Name": "MapPartitionsRDD", "Number of Partitions": 2}
     if scope:
         rdd["Scope"] = json.dumps({"id": "1", "name": scope})
     return {
@@ -54,7 +58,15 @@ def stage_info(number: int, name: str = "count at job.py:1", parents=(), scope: 
     }
 
 
-def metrics(run: int, *, deserialise=0, gc=0, serialise=0, fetch=0, write=0) -> dict:
+def metrics(
+    run: int,
+    *,
+    deserialise: int = 0,
+    gc: int = 0,
+    serialise: int = 0,
+    fetch: int = 0,
+    write: int = 0,
+) -> dict[str, Any]:
     return {
         "Executor Deserialize Time": deserialise,
         "Executor Run Time": run,
@@ -66,7 +78,9 @@ def metrics(run: int, *, deserialise=0, gc=0, serialise=0, fetch=0, write=0) -> 
     }
 
 
-def task_end(stage: int, task: dict, figures: dict | None, reason: str = "Success") -> bytes:
+def task_end(
+    stage: int, task: dict[str, Any], figures: dict[str, Any] | None, reason: str = "Success"
+) -> bytes:
     body = {
         "Stage ID": stage,
         "Stage Attempt ID": 0,

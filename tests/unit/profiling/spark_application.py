@@ -20,12 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import add
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 SHUFFLE_PARTITIONS = 2
 SCANNED = 3
@@ -73,7 +77,7 @@ def ordinary(spark: SparkSession, place: Path) -> None:
         thread.join()
     context.setJobDescription(RETRIED)
     context.parallelize(range(4), 2).mapPartitionsWithIndex(_fails_once).count()
-    context.setJobDescription(None)
+    context.setJobDescription(None)  # type: ignore[arg-type]  # clears it
     files = place / "words"
     files.mkdir()
     for number in range(BATCHES):
@@ -123,24 +127,29 @@ def _pause(spark: SparkSession, name: str) -> None:
     spark.range(0, 1, 1, 1).selectExpr(pause).collect()
 
 
-def _fails_once(partition: int, rows: object) -> object:
-    if partition == 1 and TaskContext.get().attemptNumber() == 0:
+def _fails_once(partition: int, rows: Iterable[T]) -> Iterable[T]:
+    if partition == 1 and _attempt() == 0:
         msg = "the first attempt fails"
         raise RuntimeError(msg)
     return rows
 
 
-def _is_slow(partition: int, rows: object) -> object:
-    first = TaskContext.get().attemptNumber() == 0
+def _attempt() -> int:
+    context: Any = TaskContext.get()
+    return int(context.attemptNumber())
+
+
+def _is_slow(partition: int, rows: Iterable[T]) -> Iterable[T]:
+    first = _attempt() == 0
     time.sleep(60 if first and partition == ALONE - 1 else 0.5)
     return rows
 
 
-def _ends_executor(partition: int | None, mark: Path) -> object:
+def _ends_executor(partition: int | None, mark: Path) -> Callable[[int, Iterable[T]], Iterable[T]]:
     """A function that kills the executor of a partition, once. The partition before takes so long that it runs on."""
     name = str(mark)
 
-    def act(number: int, rows: object) -> object:
+    def act(number: int, rows: Iterable[T]) -> Iterable[T]:
         time.sleep(3 if number + 1 == partition else 0.5)
         if number == partition and not os.path.exists(name):  # noqa: PTH110 - runs on executors
             os.close(os.open(name, os.O_CREAT))
@@ -161,7 +170,7 @@ def _wait_for_executors(spark: SparkSession, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _cluster() -> object:
+def _cluster() -> Iterator[str]:
     """A cluster of two hosts, which speculation asks for: the address of its master."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -238,7 +247,7 @@ class Disguise:
         return line
 
 
-def _pack(context: object, logs: Path, target: Path, codec: str, disguise: Disguise) -> None:
+def _pack(context: Any, logs: Path, target: Path, codec: str, disguise: Disguise) -> None:
     """Write a log that lies in a directory as it lies there, clean and compressed."""
     (log,) = logs.iterdir()
     rolled = sorted(log.glob("events_*")) if log.is_dir() else [log]
