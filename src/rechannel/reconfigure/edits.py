@@ -16,7 +16,8 @@ from rechannel.dataflow.evolution.evolution import Logic, with_branch, with_logi
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.logic import load_logic
-from rechannel.dataflow.streams.stream import Columns, Stream, dataflow_of
+from rechannel.dataflow.streams.stateless import Columns
+from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.change import Change

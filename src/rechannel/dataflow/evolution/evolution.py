@@ -26,7 +26,8 @@ from rechannel.dataflow.graph.rules import label
 from rechannel.dataflow.identity.logic import function_of
 from rechannel.dataflow.streams.branching import SqlFilter
 from rechannel.dataflow.streams.resourced import with_resource
-from rechannel.dataflow.streams.stream import Columns, Stream
+from rechannel.dataflow.streams.stateless import Columns
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError
 from rechannel.kernels.functions.dead_letters import Apart

@@ -39,6 +39,19 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
     return found
 
 
+def milliseconds(timeout: Duration | None) -> int | None:
+    """Return a length of time in whole milliseconds. Raises DataflowError unless it is positive."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, str):
+        timeout = timedelta(microseconds=microseconds(timeout, "a timeout"))
+    length = timeout // timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        msg = f"a timeout is a timedelta or whole milliseconds of at least 1, not {timeout!r}"
+        raise DataflowError(msg)
+    return length
+
+
 def _microseconds(given: object) -> int | None:
     if isinstance(given, timedelta):
         return given // timedelta(microseconds=1)

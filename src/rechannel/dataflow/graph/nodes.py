@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 FrameFunction = Callable[["DataFrame"], "DataFrame"]
 """A deterministic function of a Spark DataFrame."""
+
+Preload = Callable[[], "DataFrame"]
+"""Makes the state to start from: a DataFrame of key and state columns, one row per key.
+
+State columns are named as the operator's output, for operators whose output is their state (count, sum,
+track, ...). A track with a timeout also needs a bigint column: `_seen`, Unix milliseconds, or, with event
+time or `expired`, `_until`, Unix microseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Stateful(Node):
     spec: OperatorSpec
     tasks: int | None = None
     bins: int | None = None
-    initial: Any | None = None
+    initial: Preload | None = None
 
     @property
     def upstreams(self) -> tuple[Node, ...]:

@@ -55,6 +55,22 @@ def kind_of(node: Node) -> str:
     return type(node).__name__.lower()
 
 
+def check_numbers(node: Stateful) -> None:
+    """Raise DataflowError for an invalid number of tasks or bins, or an invalid preload."""
+    for what, value in (("tasks", node.tasks), ("bins", node.bins)):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < 1
+        ):
+            msg = f"{label(node)}: {what} must be a whole number of at least 1, not {value!r}"
+            raise DataflowError(msg)
+    if node.tasks is not None and node.bins is not None and node.bins < node.tasks:
+        msg = f"{label(node)}: {node.bins} bins cannot feed {node.tasks} tasks; give more bins"
+        raise DataflowError(msg)
+    if node.initial is not None and not callable(node.initial):
+        msg = f"{label(node)}: preload must be a function that makes a DataFrame"
+        raise DataflowError(msg)
+
+
 def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
     """Raise DataflowError if a node cannot take these columns."""
     if isinstance(node, Paired):

@@ -28,11 +28,11 @@ from rechannel.operators.window.logic import END, START
 if TYPE_CHECKING:
     from rechannel.dataflow.streams.stream import Stream
 
-Behind = TypeVar("Behind")
+Downstream = TypeVar("Downstream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cogrouped(Generic[Behind]):
+class Cogrouped(Generic[Downstream]):
     """Two streams whose rows meet by key. within: windows of event time; None = those of a timestep meet."""
 
     left: Stream
@@ -41,7 +41,7 @@ class Cogrouped(Generic[Behind]):
     within: Timed | None
     times: tuple[str, str] | None
     suffix: str
-    then: Callable[[Node], Behind]
+    then: Callable[[Node], Downstream]
 
     def __repr__(self) -> str:
         return (
@@ -57,7 +57,7 @@ class Cogrouped(Generic[Behind]):
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-    ) -> Behind:
+    ) -> Downstream:
         """What a vectorised function makes of all rows of a key, of both sides: one call for many keys.
 
         function: (left, right: GroupFrame of the same keys) -> rows, as a RecordBatch, polars DataFrame or dict of
@@ -88,8 +88,8 @@ def cogroup(
     within: Timed | None,
     times: tuple[str | None, str | None],
     suffix: str,
-    then: Callable[[Node], Behind],
-) -> Cogrouped[Behind]:
+    then: Callable[[Node], Downstream],
+) -> Cogrouped[Downstream]:
     """Two streams whose rows meet by key. Raises DataflowError, UnknownColumnError."""
     what = f"cogroup ({caller()})"
     pairs = pairs_of(on, what)

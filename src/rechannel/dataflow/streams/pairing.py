@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rechannel.dataflow.graph.naming import caller
 from rechannel.dataflow.graph.nodes import MapBatches, Node, Paired, Stateful
+from rechannel.dataflow.graph.rules import check_numbers
 from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.graph.timing import declared_column
-from rechannel.dataflow.streams.keyed import check_numbers
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Sided
 from rechannel.operators.checks import need_columns

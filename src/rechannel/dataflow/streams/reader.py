@@ -21,7 +21,8 @@ from rechannel.dataflow.graph.naming import (
 )
 from rechannel.dataflow.graph.nodes import MapBatches, Source
 from rechannel.dataflow.graph.schema import known
-from rechannel.dataflow.streams.stream import Columns, Stream
+from rechannel.dataflow.streams.stateless import Columns
+from rechannel.dataflow.streams.stream import Stream
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Malformed, OnError
 from rechannel.sources.connector import Connector

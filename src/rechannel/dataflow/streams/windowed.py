@@ -13,8 +13,7 @@ from rechannel.dataflow.graph.naming import caller, given, keyed_name, stateless
 from rechannel.dataflow.graph.nodes import MapBatches, Node, Stateful
 from rechannel.dataflow.graph.timing import declared_column
 from rechannel.dataflow.streams.former import emission_hint
-from rechannel.dataflow.streams.runnings import arranged
-from rechannel.dataflow.streams.tops import number_of, order_of, ranking_of
+from rechannel.dataflow.streams.ordering import arranged, number_of, order_of, ranking_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.model.ddl import schema_of
@@ -29,15 +28,15 @@ from rechannel.operators.window.terms import Asked, Before, Every, Placed, Terms
 if TYPE_CHECKING:
     from rechannel.dataflow.streams.keyed import KeyedStream
 
-Behind = TypeVar("Behind")
+Downstream = TypeVar("Downstream")
 """The stream that an operator returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WindowedStream(Generic[Behind]):
+class WindowedStream(Generic[Downstream]):
     """A stream whose rows have a key and a window."""
 
-    keyed: KeyedStream[Behind]
+    keyed: KeyedStream[Downstream]
     window: Windows
     terms: Terms
 
@@ -50,7 +49,7 @@ class WindowedStream(Generic[Behind]):
         tasks: int | None = None,
         bins: int | None = None,
         **aggregates: AggregateFunction,
-    ) -> Behind:
+    ) -> Downstream:
         """Aggregate the rows of a key in a window: key columns, `window_start`, `window_end`, aggregates.
 
         Windows of rows have one column `window`, their number from 0, in place of the two times. Rows that
@@ -68,7 +67,7 @@ class WindowedStream(Generic[Behind]):
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-    ) -> Behind:
+    ) -> Downstream:
         """Combine the rows of a key in a window into one: keys, `window_start`, `window_end`, other columns.
 
         Args:
@@ -95,7 +94,7 @@ class WindowedStream(Generic[Behind]):
         name: str | None,
         tasks: int | None,
         bins: int | None,
-    ) -> Behind:
+    ) -> Downstream:
         placed = self.window.aggregated(f"window ({caller()})", aggregates, self.terms)
         return self._operator(placed, name, tasks, bins)
 
@@ -111,7 +110,7 @@ class WindowedStream(Generic[Behind]):
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-    ) -> Behind:
+    ) -> Downstream:
         """Rank the rows of each key and window and keep the first `n`, emitted when the window closes.
 
         As `KeyedStream.top`. Sessions, lateness and emit="on_update" are refused.
@@ -146,7 +145,7 @@ class WindowedStream(Generic[Behind]):
         name: str | None = None,
         tasks: int | None = None,
         bins: int | None = None,
-    ) -> Behind:
+    ) -> Downstream:
         """Apply a vectorised function to all rows of a key in a window, when the window closes.
 
         Emits keys, window, and the columns of `schema`. In overlapping windows, each window stores its rows;
@@ -168,7 +167,7 @@ class WindowedStream(Generic[Behind]):
 
     def _operator(
         self, placed: Placed, name: str | None, tasks: int | None, bins: int | None
-    ) -> Behind:
+    ) -> Downstream:
         """Make the operator, downstream of the nodes that its rows need first."""
         keyed, spec = self.keyed, placed.spec
         settled = given(name, keyed_name(keyed.node, spec.kind, keyed.keys))
@@ -188,14 +187,14 @@ class WindowedStream(Generic[Behind]):
 
 
 def windowed(
-    keyed: KeyedStream[Behind],
+    keyed: KeyedStream[Downstream],
     window: Windows,
     *,
     time_column: str | None,
     lateness: Duration,
     emit: str | Every,
     time: str,
-) -> WindowedStream[Behind]:
+) -> WindowedStream[Downstream]:
     """Return the rows of keys by windows, as `KeyedStream.window` says. Raises DataflowError."""
     what = f"window ({caller()})"
     if not isinstance(window, Windows):

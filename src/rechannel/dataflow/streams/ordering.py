@@ -1,12 +1,21 @@
-"""`top` and `latest`: the rows of a key that come first in an order."""
+"""Orders of rows: what `top` and `latest` go by, and the sort before what goes by event time.
+
+`running`, and windows of rows, are two operators in the order of event time: one, called `<name>.order`, that
+holds rows until the watermark has passed them, and downstream of it one that follows the order in which they leave.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rechannel.dataflow.graph.naming import caller
+from rechannel.dataflow.graph.nodes import Node, Stateful
 from rechannel.errors import DataflowError
+from rechannel.operators.ordered.event_time_sort_spec import EventTimeSortSpec
 from rechannel.operators.ordered.top import RANKINGS
+
+ORDER = ".order"
+"""Ends the name of the operator that holds rows."""
 
 
 def order_of(
@@ -43,3 +52,16 @@ def number_of(n: int | None) -> int | None:
         msg = f"top ({caller()}): how many rows is a whole number of at least 1, or None for all, not {n!r}"
         raise DataflowError(msg)
     return n
+
+
+def arranged(on: str, name: str) -> tuple[EventTimeSortSpec, str]:
+    """The operator that sorts rows by event time before one that goes by their order, and its name.
+
+    name: of the operator that goes by the order.
+    """
+    return EventTimeSortSpec(on=on), f"{name}{ORDER}"
+
+
+def judge_of(node: Node) -> Node:
+    """The operator that tells which rows come too late for a node."""
+    return node.upstream if isinstance(node, Stateful) and node.spec.sorted_before else node
