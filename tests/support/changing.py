@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rechannel import changes
 from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
@@ -186,3 +187,14 @@ class Paper:
     def phases(self) -> Mapping[str, str]:
         """How far all are."""
         return {record.id: str(record.phase) for record in self.state.records}
+
+
+EVEN = [0, 0, 0, 0, 1, 1, 1, 1]
+"""Tasks of the eight bins of an operator, before anything."""
+
+ALL_TO_1 = changes.move("counts", [0, 1, 2, 3], 1)
+
+
+def moved(paper: Paper, operator: str = "counts") -> int:
+    """How many bins are elsewhere than in the beginning."""
+    return sum(a != b for a, b in zip(paper.owners(operator), EVEN, strict=True))
