@@ -343,7 +343,7 @@ class _Assembly:
             seams.store,
             journal,
             seams.sweep_every,
-            lambda: exchange.filling,
+            lambda: exchange.operators_to_come,
             held.files,
             thread=seams.thread,
             trouble=hub.troubles,

@@ -17,10 +17,10 @@ from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.position import StreamPosition
-from rechannel.engine.reconfigure.calls import waited
+from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.engine.reconfigure.history import read_history, read_one, summary
 from rechannel.engine.reconfigure.latencies import Latencies
-from rechannel.engine.reconfigure.switch import asking, looking
+from rechannel.engine.reconfigure.switch import offered_change, proposed_change
 from rechannel.engine.view.pinned import Hold
 from rechannel.engine.view.sql import answer, named
 from rechannel.errors import (
@@ -249,11 +249,11 @@ class RunningJob:
             RefusedError, UnknownOperatorError: `reconfigure` would raise it.
         """
         how = strategy_of(strategy)
-        now = waited(self._changes.look(), "the question for a plan")
+        now = wait_for(self._changes.look(), "the question for a plan")
         state = self._changes.coordination
         cost = self._parts.measured.ms_per_byte
         exchange, opener = self._parts.exchange, self._parts.opener
-        with looking(change_set(change), exchange, opener, self._driver.position) as made:
+        with proposed_change(change_set(change), exchange, opener, self._driver.position) as made:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
@@ -298,7 +298,9 @@ class RunningJob:
         check_words(cause, "cause")
         exchange, opener = self._parts.exchange, self._parts.opener
         place = self._driver.position
-        with asking(change_set(wanted), exchange, opener, place, supersede=supersede) as made:
+        with offered_change(
+            change_set(wanted), exchange, opener, place, supersede=supersede
+        ) as made:
             request = Request(
                 change=made,
                 strategy=how,
@@ -310,13 +312,13 @@ class RunningJob:
                 supersede=supersede,
             )
             answer = self._changes.ask(request)
-            return Reconfiguration(self, waited(answer, "the request for a reconfiguration"))
+            return Reconfiguration(self, wait_for(answer, "the request for a reconfiguration"))
 
     def abort(self, id_: str, reason: str = "asked for in Python") -> None:
         """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
         check_words(reason, "reason")
         answer = self._changes.cancel(id_, reason)
-        waited(answer, f"the abort of {id_}")
+        wait_for(answer, f"the abort of {id_}")
 
     def history(self, last: int | None = None) -> list[ReconfigurationSummary]:
         """Return what the reconfigurations of this state directory did, oldest first.

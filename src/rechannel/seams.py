@@ -235,12 +235,12 @@ class _JobSeams:
             cluster=cluster,
         )
 
-    def preparer(self, exchange: ProgramSwitch, cluster: Any, runner: Any) -> Preparer:
+    def preparer(self, switch: ProgramSwitch, cluster: Any, runner: Any) -> Preparer:
         if self.spark is None:
-            return ClusterPreparer(exchange=exchange, cluster=cluster)
+            return ClusterPreparer(switch=switch, cluster=cluster)
         from rechannel.engine.spark.spark_preparer import spark_preparer
 
-        return spark_preparer(self.spark, exchange, cluster, runner.placing)
+        return spark_preparer(self.spark, switch, cluster, runner.placing)
 
     # What is seen of it --------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.coordinator import decide
 from rechannel.reconfigure.events import event_from_json
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.grouping import matched
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.record import Phase
 from rechannel.reconfigure.steps import Sizes, Step, apply_step, route
 from rechannel.reconfigure.strategies import Strategy, steps_of
+from rechannel.reconfigure.stream_facts import StreamFacts
 from tests.support.changing import Paper, budget_of, program
 
 NAMES = ("counts", "sums")
@@ -131,7 +131,7 @@ def gentleness(draw) -> Strategy:
     )
 
 
-def facts_of(configuration: Configuration, data) -> Facts:
+def facts_of(configuration: Configuration, data) -> StreamFacts:
     """Loads of all bins as they are now."""
     heat = st.floats(0, 1e6)
     loads = {}
@@ -139,7 +139,7 @@ def facts_of(configuration: Configuration, data) -> Facts:
         if operator.routing is not None:
             bins = operator.routing.bins
             loads[name] = tuple(data.draw(st.lists(heat, min_size=bins, max_size=bins)))
-    return Facts(loads=loads, combinable=frozenset(NAMES), sources=frozenset({"in"}))
+    return StreamFacts(loads=loads, combinable=frozenset(NAMES), sources=frozenset({"in"}))
 
 
 def sizes_of(configuration: Configuration, data) -> Sizes:
@@ -152,7 +152,7 @@ def sizes_of(configuration: Configuration, data) -> Sizes:
     return Sizes(bins=bins)
 
 
-def resolved(configuration: Configuration, change: Change, facts: Facts) -> Configuration:
+def resolved(configuration: Configuration, change: Change, facts: StreamFacts) -> Configuration:
     """The target of a change that can be."""
     try:
         return change.resolved(configuration, facts)

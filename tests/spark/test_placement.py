@@ -9,7 +9,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.reconfigure.placement import moved
+from rechannel.engine.reconfigure.placement import moved_tasks
 from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished
@@ -130,8 +130,8 @@ def test_tasks_stay_and_move_as_little_as_hosts_allow(child, tmp_path):
     for name in OPERATORS:
         on_dead = tuple(task for task, at in before[name].items() if at == dead)
         assert len(on_dead) == 2
-        assert moved(before[name], without[name]) == on_dead
-        (a, b) = moved(without[name], after[name])
+        assert moved_tasks(before[name], without[name]) == on_dead
+        (a, b) = moved_tasks(without[name], after[name])
         assert after[name][a] == after[name][b] == new
 
 
@@ -174,7 +174,7 @@ def test_tasks_are_where_they_were_put_and_a_new_executor_gets_work(child, tmp_p
     assert Counter(after["balances"].values()) == {"1": 4, "0": 1, new: 1}
     for name in ("branches", "followed"):
         assert set(before[name].values()) == {"0", "1"}
-        assert [after[name][task] for task in moved(before[name], after[name])] == [new, new]
+        assert [after[name][task] for task in moved_tasks(before[name], after[name])] == [new, new]
 
 
 def start_and_hang(place):

@@ -27,7 +27,7 @@ from rechannel.engine.spark.private import (
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.session.session import STEADY
-from rechannel.engine.spark.session.terms import Kind
+from rechannel.engine.spark.session.session_limits import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
 from rechannel.errors import NonDeterministicError, SessionError
 from rechannel.kernels.shuffle.wire import SCHEMA
@@ -579,7 +579,7 @@ def test_an_executor_is_given_back_and_another_one_comes(seen_on_a_cluster):
 
 def test_a_local_master_is_one_executor(spark):
     cluster = spark_cluster(spark)
-    assert cluster.terms.kind is Kind.LOCAL
+    assert cluster.limits.kind is Kind.LOCAL
     assert [executor.id for executor in cluster.executors()] == ["driver"]
     assert cluster.executors()[0].cores == 2
 

@@ -82,7 +82,7 @@ def drive(place):
     )  # fmt: skip
     cluster = spark_cluster(spark)
     until(lambda: len(cluster.executors()) == 1, "an executor")
-    profiles = Profiles(cluster.terms)
+    profiles = Profiles(cluster.limits)
     profile = profiles.of(TWO)
     asked = {
         "two": TWO,

@@ -16,12 +16,12 @@ from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.coordinator import Decision, decide, resume, settled, wants_preparing
 from rechannel.reconfigure.events import Event, Prepared, event_from_json
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.steps import Sizes, Step
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 
 def keyed(tasks: int = 2, bins: int = 8, **more: Any) -> OperatorConfiguration:
@@ -76,7 +76,7 @@ class Paper:
     event_times: dict[str, int] = field(default_factory=dict)
     drained: bool = True
     idle: bool = False
-    facts: Facts = field(default_factory=Facts)
+    facts: StreamFacts = field(default_factory=StreamFacts)
     size: float = 10.0
     borders: dict[int, list[str]] = field(default_factory=dict)
     kept: dict[int, Configuration] = field(default_factory=dict)

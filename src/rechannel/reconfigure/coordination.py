@@ -13,10 +13,10 @@ from rechannel.model.codec import encode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import JOB, PROGRAM
 from rechannel.reconfigure.events import Event, Finished, Requested
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.record import Record, begun
 from rechannel.reconfigure.steps import BinMove, Sizes
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 KEPT = 64
 """Finished reconfigurations that stay in the journal's state. The history keeps all of them."""
@@ -139,7 +139,7 @@ class Now:
     turns: Mapping[str, int] = field(default_factory=dict)
     """Polls of an idle stream since a record's last step, by id. Each counts as a timestep of its gap."""
 
-    facts: Facts = field(default_factory=Facts)
+    facts: StreamFacts = field(default_factory=StreamFacts)
     """Measurements, and limits of the cluster."""
 
     sizes: Sizes = field(default_factory=Sizes)

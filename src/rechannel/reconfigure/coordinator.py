@@ -107,7 +107,7 @@ def wants_preparing(state: Coordination) -> tuple[Record, ...]:
     return tuple(record for record in state.open if record.phase is Phase.WAITING)
 
 
-def soon(state: Coordination, now: Now) -> tuple[Record, ...]:
+def due_soon(state: Coordination, now: Now) -> tuple[Record, ...]:
     """Prepared records whose moment, or the end of those before them, is a few timesteps away."""
     waiting = [r for r in state.open if r.phase is Phase.READY and r.strategy.prepare]
     return tuple(record for record in waiting if _near(state, record, now))
@@ -133,7 +133,7 @@ def _before(state: Coordination, record: Record) -> tuple[Record, ...]:
     return (*earlier, *(other for other in later if other.under_way))
 
 
-def beginning(state: Coordination, record: Record, now: Now) -> Now:
+def state_at_begin(state: Coordination, record: Record, now: Now) -> Now:
     """The stream when a record begins, as far as it can be predicted: all records before it are done."""
     before = replace(state, records=_before(state, record))
     return replace(now, configuration=projection(before, now))

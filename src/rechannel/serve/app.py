@@ -16,7 +16,7 @@ from rechannel.running import RunningJob
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
-from rechannel.serve.routes import BODIES, changing, watching
+from rechannel.serve.routes import BODIES, change_routes, watch_routes
 from rechannel.serve.schemas import schemas as known_schemas
 from rechannel.version import __version__
 
@@ -34,8 +34,8 @@ def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(watching(job))
-    app.include_router(changing(job, allowed))
+    app.include_router(watch_routes(job))
+    app.include_router(change_routes(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(RechannelError, _failed)

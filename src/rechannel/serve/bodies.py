@@ -70,13 +70,13 @@ class PlanBody(Body):
     strategy: OneStrategy | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> PlanBody:
+    def _check_exclusive(self) -> PlanBody:
         _exactly_one(change=self.change, changes=self.changes)
         return self
 
-    def asked(self) -> Change:
+    def to_change(self) -> Change:
         """The change."""
-        return _asked(self.change, self.changes)
+        return _change_of(self.change, self.changes)
 
 
 class ReconfigureBody(Body):
@@ -102,14 +102,14 @@ class ReconfigureBody(Body):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> ReconfigureBody:
+    def _check_exclusive(self) -> ReconfigureBody:
         _exactly_one(change=self.change, changes=self.changes, plan=self.plan)
         return self
 
-    def asked(self) -> Change | Plan:
+    def to_change(self) -> Change | Plan:
         """The change, or the plan. Raises RefusedError for another strategy, or a plan that switches the program."""
         if self.plan is None:
-            return _asked(self.change, self.changes)
+            return _change_of(self.change, self.changes)
         if self.strategy is not None and self.strategy != self.plan.strategy:
             msg = f"the plan was made for {self.plan.strategy}: omit the strategy, or plan again"
             raise RefusedError(msg)
@@ -147,7 +147,7 @@ def _exactly_one(**given: object) -> None:
         raise ValueError(msg)
 
 
-def _asked(change: OneChange | None, several: Several | None) -> Change:
+def _change_of(change: OneChange | None, several: Several | None) -> Change:
     if several is not None:
         return one_change(list(several))
     if change is None:

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from rechannel.running import RunningJob
-from rechannel.serve.facts import open_reconfigurations, operators_of
+from rechannel.serve.answers import open_reconfigurations, operators_of
 from rechannel.telemetry.totals import BOUNDS, Histogram, Sums
 
 JOB = "job_name"

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from rechannel.model.codec import encode
 from rechannel.reconfigure.plan import Plan
 from rechannel.running import RunningJob
-from rechannel.serve import facts
+from rechannel.serve import answers
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import AbortBody, Accepted, Failure, PlanBody, ReconfigureBody
 from rechannel.serve.failures import MalformedError, named_in_the_address, while_it_runs
@@ -57,7 +57,7 @@ _QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
 """Parameters by route; other routes have none."""
 
 
-def _known(request: Request) -> None:
+def _check_parameters(request: Request) -> None:
     """A dependency: refuse unknown parameters. Raises MalformedError."""
     there = _QUERIES.get(request.url.path, ())
     for name in request.query_params:
@@ -75,7 +75,7 @@ def _body(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
     return read
 
 
-def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+def _documented_body(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """The body in the OpenAPI document: FastAPI does not see the body that a dependency reads."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {
@@ -83,16 +83,16 @@ def _told(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     }
 
 
-def watching(job: RunningJob) -> APIRouter:
+def watch_routes(job: RunningJob) -> APIRouter:
     """Routes that change nothing."""
-    routes = APIRouter(tags=["watch"], responses=_ANY, dependencies=[Depends(_known)])
+    routes = APIRouter(tags=["watch"], responses=_ANY, dependencies=[Depends(_check_parameters)])
     registry = registry_of(job)
 
     @routes.get(
         "/status", summary="Status of the job, its operators, and the offsets of its sources"
     )
     def status() -> dict[str, Any]:
-        return facts.status_of(job)
+        return answers.status_of(job)
 
     @routes.get("/configuration", summary="The configuration of the next timestep, bin by bin")
     def configuration() -> dict[str, Any]:
@@ -111,7 +111,7 @@ def watching(job: RunningJob) -> APIRouter:
         open: bool = False,  # noqa: A002 - the query's word
         last: Annotated[int, Query(ge=1, le=10_000)] = 100,
     ) -> dict[str, Any]:
-        found = facts.open_reconfigurations(job) if open else facts.history_of(job, last)
+        found = answers.open_reconfigurations(job) if open else answers.history_of(job, last)
         return {"reconfigurations": found}
 
     @routes.get(
@@ -121,7 +121,7 @@ def watching(job: RunningJob) -> APIRouter:
     )
     def reconfiguration(id: str) -> dict[str, Any]:  # noqa: A002 - the path's word
         with named_in_the_address():
-            return facts.one_of(job, id)
+            return answers.reconfiguration_of(job, id)
 
     @routes.get(
         "/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_TEXT
@@ -132,32 +132,32 @@ def watching(job: RunningJob) -> APIRouter:
     return routes
 
 
-def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
+def change_routes(job: RunningJob, allowed: Allowed) -> APIRouter:
     """Routes that request changes. allowed: modules whose functions may be named."""
-    routes = APIRouter(tags=["change"], responses=_WRONG, dependencies=[Depends(_known)])
+    routes = APIRouter(tags=["change"], responses=_WRONG, dependencies=[Depends(_check_parameters)])
 
     @routes.post(
         "/plan",
         summary="Show what a change would do: operators, tasks, bins, bytes, timesteps. It changes nothing",
-        openapi_extra=_told(PlanBody),
+        openapi_extra=_documented_body(PlanBody),
     )
     def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
         with while_it_runs(job):
-            return job.plan(allowed.loaded_already(body.asked()), body.strategy).to_json()
+            return job.plan(allowed.loaded_already(body.to_change()), body.strategy).to_json()
 
     @routes.post(
         "/reconfigure",
         summary="Change the running stream: a change, changes that are one, or a plan",
         status_code=202,
-        openapi_extra=_told(ReconfigureBody),
+        openapi_extra=_documented_body(ReconfigureBody),
     )
     def reconfigure(
         body: Annotated[ReconfigureBody, Depends(_body(ReconfigureBody))],
     ) -> Accepted:
         with while_it_runs(job):
-            asked = body.asked()
+            change = body.to_change()
             made = job.reconfigure(
-                asked if isinstance(asked, Plan) else allowed.loaded(asked),
+                change if isinstance(change, Plan) else allowed.loaded(change),
                 body.strategy,
                 at=body.when(),
                 supersede=body.supersede,
@@ -168,7 +168,7 @@ def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
     @routes.post(
         "/reconfigurations/{id}/abort",
         summary="End a reconfiguration that has not begun, or lead back one that has",
-        openapi_extra=_told(AbortBody, required=False),
+        openapi_extra=_documented_body(AbortBody, required=False),
     )
     def abort(
         id: str,  # noqa: A002 - the path's word
@@ -176,6 +176,6 @@ def changing(job: RunningJob, allowed: Allowed) -> APIRouter:
     ) -> dict[str, Any]:
         with while_it_runs(job), named_in_the_address():
             job.abort(id, body.reason)
-            return facts.one_of(job, id)
+            return answers.reconfiguration_of(job, id)
 
     return routes

@@ -216,8 +216,8 @@ class Harness:
             opener=lambda owner, ledger: self._opener(store, settings),
             cluster=lambda: self.cluster,
             engine=lambda current, cluster: self._engine(current, task_faults),
-            preparer=lambda exchange, cluster, runner: ClusterPreparer(
-                exchange=exchange, cluster=cluster
+            preparer=lambda switch, cluster, runner: ClusterPreparer(
+                switch=switch, cluster=cluster
             ),
             hub=lambda configuration, timestep: self._hub(configuration, timestep, settings),
             bearing=self._bearing,

@@ -17,7 +17,7 @@ from rechannel.engine.loop.housekeeping import sweep
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, asking
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, offered_change
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.errors import DamagedStateError
 from rechannel.reconfigure.arguments import strategy_of
@@ -202,7 +202,7 @@ class Process:
     ) -> str:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
         changes = change_set(change)
-        with asking(
+        with offered_change(
             changes, self.exchange, self.opener, self.position, supersede=supersede
         ) as made:
             request = Request(
@@ -239,7 +239,7 @@ class Process:
             self.parts.store,
             lambda: self.journal.state,
             self.publisher.oldest,
-            lambda: self.exchange.filling,
+            lambda: self.exchange.operators_to_come,
         )
 
     def straggle(self) -> bool:

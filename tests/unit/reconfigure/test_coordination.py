@@ -10,7 +10,7 @@ from rechannel import changes
 from rechannel.model.configuration import Resources
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.coordination import KEPT, KEPT_BYTES, Coordination, Now
-from rechannel.reconfigure.coordinator import NEAR, beginning, settled, soon
+from rechannel.reconfigure.coordinator import NEAR, due_soon, settled, state_at_begin
 from rechannel.reconfigure.events import Finished, Planned, Prepared, Requested, Stepped
 from rechannel.reconfigure.plan import plan
 from rechannel.reconfigure.record import Phase
@@ -84,7 +84,7 @@ def test_a_step_of_a_record_without_steps_cannot_happen():
 
 
 def soon_ids(paper: Paper) -> list[str]:
-    return [record.id for record in soon(paper.state, paper.now)]
+    return [record.id for record in due_soon(paper.state, paper.now)]
 
 
 def test_what_begins_within_a_few_timesteps_is_soon():
@@ -116,7 +116,7 @@ def test_what_waits_for_others_is_soon_when_they_have_few_steps_left_and_begins_
         paper.step()
         assert soon_ids(paper) in ([], [second])
     assert soon_ids(paper) == [second]
-    begins = beginning(paper.state, paper.state.find(second), paper.now).configuration
+    begins = state_at_begin(paper.state, paper.state.find(second), paper.now).configuration
     routing = begins.operators["counts"].routing
     assert routing is not None
     assert (paper.owners().count(3), routing.owners.count(3)) == (0, 8)

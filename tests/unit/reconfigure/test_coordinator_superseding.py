@@ -12,8 +12,8 @@ from rechannel.model.configuration import Combine
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.coordinator import decide
 from rechannel.reconfigure.events import Finished
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.record import Phase
+from rechannel.reconfigure.stream_facts import StreamFacts
 from tests.support.changing import (
     ALL_TO_1,
     Paper,
@@ -207,7 +207,7 @@ def test_tasks_and_numbers_are_led_back_too():
         changes.combine("counts", "off"),
         changes.set_interval(50),
     ]
-    paper.facts = Facts(combinable=frozenset({"counts"}))
+    paper.facts = StreamFacts(combinable=frozenset({"counts"}))
     paper.ask(change, strategies.fluid())
     paper.step()
     here = paper.configuration

@@ -15,10 +15,10 @@ from rechannel.model.codec import encode
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.together import Together
 from rechannel.reconfigure.coordination import Coordination, Now
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.plan import FORMAT, Affected, Plan, plan
 from rechannel.reconfigure.requests import Request, accept
 from rechannel.reconfigure.steps import apply_step
+from rechannel.reconfigure.stream_facts import StreamFacts
 from tests.support.changing import Paper, configuration, keyed, program
 
 
@@ -76,16 +76,16 @@ def test_a_bin_that_is_too_hot_for_any_task_is_told():
     told = "'counts': bin 2 alone has more than a task's share .* split\\('counts', 2\\) cuts it; if a single key"
     heat = {"counts": (0.0, 0.0, 9.0, 0.0, 1.0, 1.0, 1.0, 1.0)}
     for combinable, then in ((frozenset({"counts"}), "combine"), (frozenset(), "no placement")):
-        paper.facts = Facts(loads=heat, combinable=combinable)
+        paper.facts = StreamFacts(loads=heat, combinable=combinable)
         made = planned(changes.rebalance("counts"), paper=paper)
         assert re.search(f"{told} .*{then}", str(made))
         assert Plan.from_json(made.to_json()) == made
     paper.ask(changes.rebalance("counts"))
     paper.step()
     assert re.match(f"nothing had to change; operator {told}", paper.state.find("r1").reason)
-    paper.facts = Facts(loads={"counts": (1.0,) * 8})
+    paper.facts = StreamFacts(loads={"counts": (1.0,) * 8})
     assert planned(changes.rebalance("counts"), paper=paper).advice == ()
-    paper.facts = Facts(loads={"counts": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0)})
+    paper.facts = StreamFacts(loads={"counts": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0)})
     paper.configuration = configuration(counts=keyed(4, 8))
     made = planned(changes.rebalance("counts"), paper=paper)
     assert "bins [1, 7] each have more" in str(made)
@@ -97,7 +97,9 @@ def test_a_split_says_that_one_key_makes_the_bin_hot():
     loads = {"counts": (1.0, 1.0, 8.0, 1.0, 1.0, 1.0, 1.0, 1.0)}
     told = r"'counts': one key has 75% of the rows of bin 2, and splitting does not separate the rows of a key: .*"
     for combinable, then in ((frozenset({"counts"}), "combine"), (frozenset(), "no placement")):
-        paper.facts = Facts(loads=loads, hot={"counts": {lo: 6.0, hi: 9.0}}, combinable=combinable)
+        paper.facts = StreamFacts(
+            loads=loads, hot={"counts": {lo: 6.0, hi: 9.0}}, combinable=combinable
+        )
         made = planned(changes.split("counts", 2), paper=paper)
         assert re.search(told + then, str(made))
         assert planned(changes.split("counts", 1), paper=paper).advice == ()
@@ -107,7 +109,7 @@ def test_a_split_says_that_one_key_makes_the_bin_hot():
     assert re.search(told, paper.state.find("r1").reason)
     for hot in ({}, {"counts": {lo: 3.0, lo + 1: 3.0}}, {"sums": {lo: 6.0}}):
         paper = Paper()
-        paper.facts = Facts(loads=loads, hot=hot)
+        paper.facts = StreamFacts(loads=loads, hot=hot)
         assert planned(changes.split("counts", 2), paper=paper).advice == ()
 
 
@@ -135,7 +137,7 @@ def test_a_plan_is_shown_in_a_few_lines():
 
 
 def test_a_task_that_is_put_elsewhere_takes_its_state_along():
-    paper = Paper(facts=Facts(places={"counts": {0: "0", 1: "1"}}))
+    paper = Paper(facts=StreamFacts(places={"counts": {0: "0", 1: "1"}}))
     made = planned(changes.place("counts", 0, "1"), paper=paper)
     assert made.affected == (
         Affected(operator="counts", tasks=(), bins=0, size=0, placed=(0,), carried=40.0),
@@ -230,11 +232,11 @@ def test_a_plan_of_a_rebalancing_leads_to_the_same_place_when_the_load_is_anothe
         timestep=1,
         time_ms=0,
         configuration=configuration(counts=keyed(bins=4, tasks=2)),
-        facts=Facts(loads={"counts": (9.0, 1.0, 0.0, 0.0)}),
+        facts=StreamFacts(loads={"counts": (9.0, 1.0, 0.0, 0.0)}),
     )
     made = plan(Coordination(), changes.rebalance("counts"), strategies.all_at_once(), now, 0.0)
     assert str(made.change) == "assign_workload(operator='counts', 4 bins at 2 tasks)"
-    later = replace(now, facts=Facts(loads={"counts": (0.0, 0.0, 5.0, 5.0)}))
+    later = replace(now, facts=StreamFacts(loads={"counts": (0.0, 0.0, 5.0, 5.0)}))
     request = Request(change=made.change, strategy=made.strategy, steps=made.steps)
     assert accept(Coordination(), request, later).steps == tuple(map(encode, made.steps))
 

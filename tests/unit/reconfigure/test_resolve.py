@@ -17,14 +17,14 @@ from rechannel.reconfigure.changes.operators import MOST_BINS, MOST_TASKS
 from rechannel.reconfigure.changes.program import AssignLogic
 from rechannel.reconfigure.changes.tasks import AssignWorkload
 from rechannel.reconfigure.changes.together import MOST_CHANGES, Together
-from rechannel.reconfigure.facts import Facts, NoLimits
+from rechannel.reconfigure.stream_facts import NoLimits, StreamFacts
 from tests.support.changing import configuration, keyed, program
 
 HERE = replace(
     configuration(counts=keyed(2, 4, placement={0: "7", 1: "8"}), sums=keyed(3, 6)),
     bounds={"in": 10},
 )
-FACTS = Facts(
+FACTS = StreamFacts(
     loads={"counts": (4.0, 4.0, 1.0, 1.0)},
     combinable=frozenset({"counts"}),
     sources=frozenset({"in", "other"}),
@@ -143,9 +143,9 @@ def test_a_program_brings_and_takes_operators_and_sets_versions_of_logic():
 
 
 def test_a_program_takes_over_from_the_one_that_it_was_made_from_and_no_other():
-    assert program(3, base=1).resolved(configuration(), Facts()).dataflow == 3
+    assert program(3, base=1).resolved(configuration(), StreamFacts()).dataflow == 3
     with pytest.raises(RefusedError, match=r"made from version 2 .* present version is 1"):
-        program(3, base=2).resolved(configuration(), Facts())
+        program(3, base=2).resolved(configuration(), StreamFacts())
 
 
 def test_changes_of_a_list_are_made_one_behind_the_other():
@@ -223,7 +223,7 @@ def test_an_operator_that_is_not_there_is_named_with_those_that_are(change):
 )
 def test_load_of_other_bins_or_no_load_at_all_is_nothing_to_balance(loads, told):
     with pytest.raises(RefusedError, match=told):
-        changes.rebalance("counts").resolved(HERE, Facts(loads={"counts": loads}))
+        changes.rebalance("counts").resolved(HERE, StreamFacts(loads={"counts": loads}))
 
 
 def test_a_bin_of_few_hashes_is_not_cut_into_more_parts_than_it_has():
@@ -258,11 +258,11 @@ def test_there_are_only_so_many_bins():
 )
 def test_what_the_cluster_refuses_is_refused_in_its_words(change, told):
     with pytest.raises(RefusedError, match=told):
-        change.resolved(HERE, Facts(limits=Full()))
+        change.resolved(HERE, StreamFacts(limits=Full()))
 
 
 def test_freeing_a_task_asks_no_cluster():
-    assert changes.place("counts", 0, None).resolved(HERE, Facts(limits=Full())) != HERE
+    assert changes.place("counts", 0, None).resolved(HERE, StreamFacts(limits=Full())) != HERE
 
 
 def test_no_cluster_refuses_nothing():

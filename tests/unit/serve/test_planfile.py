@@ -44,7 +44,7 @@ CHANGES = [
 )
 def test_every_plan_of_a_job_comes_through(clicks, change, strategy):
     plan = clicks.running.plan(change, strategy)
-    assert read(plan.to_json()).asked().to_json() == plan.to_json()
+    assert read(plan.to_json()).to_change().to_json() == plan.to_json()
 
 
 @pytest.fixture
@@ -101,13 +101,13 @@ def test_plans_of_the_program_are_not_replayed(plan):
     program = {"kind": "change_program", "version": 2, "text": "other users"}
     for change in (logic, program, {"kind": "together", "changes": [program]}):
         with pytest.raises(rc.RechannelError, match="switches the program is not replayed"):
-            read({**plan, "change": change}).asked()
+            read({**plan, "change": change}).to_change()
 
 
 def test_a_plan_keeps_its_strategy(plan):
     same, other = plan["strategy"], {"kind": "batched"}
     body = {"plan": plan, "strategy": same}
-    assert read_body(ReconfigureBody, json.dumps(body).encode()).asked().bins == 0
+    assert read_body(ReconfigureBody, json.dumps(body).encode()).to_change().bins == 0
     body = {"plan": plan, "strategy": other}
     with pytest.raises(rc.RechannelError, match="the plan was made for fluid"):
-        read_body(ReconfigureBody, json.dumps(body).encode()).asked()
+        read_body(ReconfigureBody, json.dumps(body).encode()).to_change()

@@ -14,9 +14,9 @@ RESCALE = b'{"kind": "rescale", "operator": "users", "tasks": %s}'
 
 def test_a_change_and_several_that_are_one():
     one = read_body(PlanBody, b'{"change": ' + RESCALE % b"3" + b"}")
-    assert one.asked() == Rescale(operator="users", tasks=3)
+    assert one.to_change() == Rescale(operator="users", tasks=3)
     both = read_body(PlanBody, b'{"changes": [' + RESCALE % b"3" + b"," + RESCALE % b"4" + b"]}")
-    assert isinstance(both.asked(), Together)
+    assert isinstance(both.to_change(), Together)
 
 
 def test_an_empty_body_is_one_without_fields():

@@ -23,10 +23,10 @@ def describe(event: Event) -> str:
     """The time and what happened."""
     if isinstance(event, TaskFinished):
         return f"{moment(event.finished_ms)}  {_task(event)}"
-    return f"{moment(event.at_ms)}  {_what(event)}"
+    return f"{moment(event.at_ms)}  {_sentence(event)}"
 
 
-def _what(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
+def _sentence(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
     match event:
         case JobStarted():
             return f"job {event.job!r} started ({event.engine})"

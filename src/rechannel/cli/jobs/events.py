@@ -47,14 +47,14 @@ def events(
     if follow:
         reader = EventReader(where)
         past: Iterable[Event] = reader.read()
-        coming = _coming(reader)
+        following = _follow(reader)
     else:
-        past, coming = read_events(where), iter(())
+        past, following = read_events(where), iter(())
     chosen: Iterable[Event] = (event for event in past if event.KIND in wanted)
     if last is not None:
         chosen = deque(chosen, maxlen=last)
     try:
-        for event in chain(chosen, (event for event in coming if event.KIND in wanted)):
+        for event in chain(chosen, (event for event in following if event.KIND in wanted)):
             if as_json:
                 show_json(event_to_json(event), indent=None)
             else:
@@ -63,7 +63,7 @@ def events(
         return  # Ctrl-C ends --follow
 
 
-def _coming(reader: EventReader) -> Iterator[Event]:
+def _follow(reader: EventReader) -> Iterator[Event]:
     """Yield events as they are written."""
     while True:
         time.sleep(_POLL_SECONDS)

@@ -32,7 +32,11 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show the last reconfigurations of a job, oldest first, or one of them with all its figures."""
-    all_ = _served(where, token, id_, last) if is_url(where) else _kept(where, id_, last)
+    all_ = (
+        _from_server(where, token, id_, last)
+        if is_url(where)
+        else _from_directory(where, id_, last)
+    )
     if as_json:
         show_json({"reconfigurations": all_} if id_ is None else all_[0])
     elif id_ is not None:
@@ -43,7 +47,7 @@ def history(
         show("There was no reconfiguration.")
 
 
-def _served(url: str, token: str | None, id_: str | None, last: int) -> list[dict[str, Any]]:
+def _from_server(url: str, token: str | None, id_: str | None, last: int) -> list[dict[str, Any]]:
     with Client(url, token) as job:
         if id_ is not None:
             return [job.get("reconfigurations", id_)]
@@ -51,7 +55,7 @@ def _served(url: str, token: str | None, id_: str | None, last: int) -> list[dic
         return found
 
 
-def _kept(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
+def _from_directory(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
     """Read a state directory. The job may be running."""
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.engine.journal.log import read_only

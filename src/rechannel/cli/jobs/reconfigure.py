@@ -117,19 +117,19 @@ def _send(
     with Client(url, token) as job:
         answer = job.post("reconfigure", body=body)
         if wait is not None:
-            answer = _over(job, answer["id"], wait)
+            answer = _wait_for_end(job, answer["id"], wait)
     if as_json:
         show_json(answer)
     else:
-        show(_told(answer))
+        show(_outcome(answer))
     if wait is not None and answer["open"]:
-        say(_goes_on(url, answer["id"]))
+        say(_timeout_message(url, answer["id"]))
         raise typer.Exit(GOES_ON)
     if wait is not None and answer["phase"] != "done":
         raise typer.Exit(NOT_DONE)
 
 
-def _over(job: Client, id_: str, most: float) -> dict[str, Any]:
+def _wait_for_end(job: Client, id_: str, most: float) -> dict[str, Any]:
     """The reconfiguration once it is finished, or after `most` seconds."""
     until = time.monotonic() + most
     while True:
@@ -140,14 +140,14 @@ def _over(job: Client, id_: str, most: float) -> dict[str, Any]:
         time.sleep(min(_POLL_SECONDS, left))
 
 
-def _goes_on(url: str, id_: str) -> str:
+def _timeout_message(url: str, id_: str) -> str:
     return (
         f"It is not finished within --timeout, and continues: `rechannel history {url} {id_}` shows how far it is,"
         f" `rechannel abort {url} {id_}` ends it or leads it back."
     )
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _outcome(answer: dict[str, Any]) -> str:
     if "phase" not in answer:
         return f"Reconfiguration {answer['id']} is accepted."
     text = f"Reconfiguration {answer['id']} is {answer['phase']}"

@@ -43,7 +43,7 @@ def group(words: str, then: Then, unnamed: Then | None = None) -> typer.Typer:
     """A command with a sub-command for each change."""
 
     class Group(_Group):
-        def made(self, kind: type[Change]) -> Any:
+        def sub_command(self, kind: type[Change]) -> Any:
             return command(kind, then)
 
     made = typer.Typer(help=words, cls=Group, no_args_is_help=True, subcommand_metavar="CHANGE ...")
@@ -60,7 +60,7 @@ def group(words: str, then: Then, unnamed: Then | None = None) -> typer.Typer:
 class _Group(TyperGroup):
     """A group that reads the registry when a command line needs it: importing it takes time."""
 
-    def made(self, kind: type[Change]) -> Any:
+    def sub_command(self, kind: type[Change]) -> Any:
         """The sub-command of a change."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The sub-command of a name, or None."""
         kind = changes().get(cmd_name)
-        return super().get_command(ctx, cmd_name) if kind is None else self.made(kind)
+        return super().get_command(ctx, cmd_name) if kind is None else self.sub_command(kind)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The sub-command of a command line, where `URL --plan FILE` is one too."""

@@ -56,7 +56,7 @@ class Calls:
         return answer
 
     @property
-    def waiting(self) -> bool:
+    def pending(self) -> bool:
         """Whether a call waits for its answer."""
         return not self._waiting.empty()
 
@@ -91,7 +91,7 @@ def _answer(call: _Call, position: StreamPosition) -> None:
             raise
 
 
-def waited(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T:
+def wait_for(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T:
     """The answer. When the wait is broken off, the call does not come; or its outcome is known in a moment.
 
     what: was asked for, in words. Raises NoAnswerError after `seconds`, or, where the driver has begun with it by
@@ -103,16 +103,16 @@ def waited(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T:
         late = isinstance(error, TimeoutError) and not answer.done()
         if answer.cancel():
             if late:
-                raise _unheard(what, seconds) from error
+                raise _not_begun(what, seconds) from error
             raise
         if late:
-            return _once_more(answer, seconds, what)  # it has begun at the last moment
+            return _wait_again(answer, seconds, what)  # it has begun at the last moment
         # The driver's thread is at it: what comes of it is known in a moment.
         answer.exception(seconds)
         raise
 
 
-def _once_more(answer: Future[T], seconds: float, what: str) -> T:
+def _wait_again(answer: Future[T], seconds: float, what: str) -> T:
     try:
         return answer.result(seconds)
     except TimeoutError as error:
@@ -125,7 +125,7 @@ def _once_more(answer: Future[T], seconds: float, what: str) -> T:
         raise NoAnswerError(msg) from error
 
 
-def _unheard(what: str, seconds: float) -> NoAnswerError:
+def _not_begun(what: str, seconds: float) -> NoAnswerError:
     return NoAnswerError(
         f"the driver has not come to {what} in {seconds:,.0f} s: it answers between two timesteps, and hangs or has a"
         " long one under way. The request was taken back: nothing of it will be carried out. Look at job.status for"

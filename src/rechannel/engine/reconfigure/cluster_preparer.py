@@ -14,7 +14,7 @@ from rechannel.engine.reconfigure.rehearsal import (
     LAST_SECONDS,
     SECONDS,
     Rehearsal,
-    migrated,
+    migrating_programs,
     rehearse,
 )
 from rechannel.engine.reconfigure.switch import ProgramSwitch
@@ -48,14 +48,14 @@ class ClusterPreparer:
     def __init__(
         self,
         *,
-        exchange: ProgramSwitch,
+        switch: ProgramSwitch,
         cluster: Cluster,
         places: Callable[[], Mapping[str, Mapping[int, str]]] = dict,
         patience: float = PATIENCE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """places: executor of each placed task, by operator. patience: seconds that executors may take to start."""
-        self.exchange = exchange
+        self.switch = switch
         self.cluster = cluster
         self.places = places
         self._patience = patience
@@ -75,7 +75,7 @@ class ClusterPreparer:
         """Id of the application whose executors these are."""
         return self.cluster.application
 
-    def recovered(self, executors: int) -> None:
+    def restore_executors(self, executors: int) -> None:
         """Request the executors that the previous driver had. If the cluster refuses, the job goes on with fewer."""
         try:
             there = len(self.cluster.executors()) >= executors
@@ -129,9 +129,11 @@ class ClusterPreparer:
         since: int = 0,
         seconds: float = SECONDS,
     ) -> Rehearsal | None:
-        waiting = self.exchange.waiting(version)
+        waiting = self.switch.waiting(version)
         programs = (
-            () if waiting is None else migrated(waiting.program, self.exchange.current.program)
+            ()
+            if waiting is None
+            else migrating_programs(waiting.program, self.switch.current.program)
         )
         if not programs:
             return None
@@ -193,7 +195,7 @@ class ClusterPreparer:
     def impossible(self, record: Record) -> str | None:
         """Return why, if the change begins a program version that this driver has not opened."""
         version = record.change.program_version
-        if version is None or self.exchange.has(version):
+        if version is None or self.switch.has(version):
             return None
         return (
             "its functions and streams are not in this driver's memory: request the change again, or start the job"
@@ -205,7 +207,7 @@ class ClusterPreparer:
         self._rehearsed_until.pop(record.id, None)
         version = record.change.program_version
         if version is not None and record.phase is not Phase.DONE:
-            self.exchange.withdraw(version)
+            self.switch.withdraw(version)
         if record.change.executors_needed is not None:
             try:
                 self._release_executors(record)

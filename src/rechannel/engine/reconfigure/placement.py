@@ -75,12 +75,14 @@ def _turns(
     return turns
 
 
-def moved(before: Mapping[int, str], after: Mapping[int, str]) -> tuple[int, ...]:
+def moved_tasks(before: Mapping[int, str], after: Mapping[int, str]) -> tuple[int, ...]:
     """Tasks that run elsewhere than before, in order."""
     return tuple(sorted(task for task, at in after.items() if before.get(task, at) != at))
 
 
-def admitted(alive: Sequence[Executor], known: Collection[str], most: int) -> tuple[Executor, ...]:
+def admitted_executors(
+    alive: Sequence[Executor], known: Collection[str], most: int
+) -> tuple[Executor, ...]:
     """Executors to use while others that came are kept for later: those known, and the oldest others up to `most`."""
     there = sum(executor.id in known for executor in alive)
     others = [executor.id for executor in alive if executor.id not in known]

@@ -35,7 +35,7 @@ SOONEST, LATEST = 0.25, 5.0
 """Seconds until the driver looks how far it is."""
 
 
-def coming(steps: Sequence[Step]) -> tuple[BinMove, ...]:
+def moves_of_next_steps(steps: Sequence[Step]) -> tuple[BinMove, ...]:
     """Moves of the next steps that take state to another task."""
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
 
@@ -50,7 +50,7 @@ def may_place_anew(before: Configuration, later: Configuration, operator: str) -
     return (old.tasks, old.placement, old.resources) != (new.tasks, new.placement, new.resources)
 
 
-def carried(
+def bins_of_tasks(
     configuration: Configuration, operator: str, tasks: Collection[int], sizes: Sizes
 ) -> tuple[BinMove, ...]:
     """All bins of tasks that go to another host. Where their sizes are not known, each is a piece of its own."""

@@ -76,7 +76,7 @@ class NothingToPrepare:
 
     application = ""
 
-    def recovered(self, executors: int) -> None:
+    def restore_executors(self, executors: int) -> None:
         """Do nothing: there are no executors to request."""
 
     def prepare(

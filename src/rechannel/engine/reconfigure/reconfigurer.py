@@ -21,25 +21,25 @@ from rechannel.engine.reconfigure.calls import Calls
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparation_threads import PreparationThreads
 from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepare, Preparer
-from rechannel.engine.reconfigure.takeover import arrived, elsewhere, take_over
+from rechannel.engine.reconfigure.takeover import is_other_application, note_application, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination, Now, finished
 from rechannel.reconfigure.coordinator import (
     Decision,
-    beginning,
     decide,
+    due_soon,
     may_plan,
     resume,
     settled,
-    soon,
+    state_at_begin,
     wants_preparing,
 )
 from rechannel.reconfigure.events import Event, Finished, Requested
-from rechannel.reconfigure.facts import Facts, Limits, NoLimits
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.steps import Sizes
+from rechannel.reconfigure.stream_facts import Limits, NoLimits, StreamFacts
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
@@ -52,7 +52,8 @@ def abilities(
     return combinable, frozenset(n for n, r in readers.items() if r.boundable)
 
 
-Told = Callable[[Record], None]
+RecordListener = Callable[[Record], None]
+"""Receives a record that is over."""
 
 
 class Reconfigurer:
@@ -67,7 +68,7 @@ class Reconfigurer:
         limits: Limits | None = None,
         wake: Callable[[], None] = lambda: None,
         executor: Executor | None = None,
-        tell: Told = lambda _: None,
+        tell: RecordListener = lambda _: None,
     ) -> None:
         """Take the parts.
 
@@ -115,17 +116,17 @@ class Reconfigurer:
         """Operators that can pre-aggregate, and sources that can be bounded, of the version that runs."""
         self._combinable, self._sources = combinable, sources
 
-    def now(self, place: StreamPosition, *, measured: bool = True) -> Now:
+    def now(self, position: StreamPosition, *, measured: bool = True) -> Now:
         """Return what the coordinator decides on. measured: include loads and sizes, which cost time per bin."""
-        configuration = place.configuration
+        configuration = position.configuration
         return Now(
-            timestep=place.timestep,
-            time_ms=place.time_ms,
+            timestep=position.timestep,
+            time_ms=position.time_ms,
             configuration=configuration,
-            event_times=place.event_times,
-            drained=place.drained,
+            event_times=position.event_times,
+            drained=position.drained,
             turns=dict(self._turns),
-            facts=Facts(
+            facts=StreamFacts(
                 loads=self._measured.loads(configuration) if measured else {},
                 hot=self._measured.hot(configuration) if measured else {},
                 combinable=self._combinable,
@@ -137,96 +138,100 @@ class Reconfigurer:
             budget=self._measured.budget,
         )
 
-    def accept(self, request: Request, place: StreamPosition) -> str:
+    def accept(self, request: Request, position: StreamPosition) -> str:
         """Accept a request and journal it. Raises RefusedError, UnknownOperatorError: nothing has happened."""
-        return self._judge(request, place)()
+        return self._judge(request, position)()
 
-    def _judge(self, request: Request, place: StreamPosition) -> Callable[[], str]:
-        event = accept(self.coordination, request, self.now(place))
+    def _judge(self, request: Request, position: StreamPosition) -> Callable[[], str]:
+        event = accept(self.coordination, request, self.now(position))
         self.coordination.after(
             event
         )  # an event that contradicts the records is refused before it is journalled
-        return partial(self._accepted, event)
+        return partial(self._append_request, event)
 
-    def _accepted(self, event: Requested) -> str:
+    def _append_request(self, event: Requested) -> str:
         self._append(event)
         for id_ in event.supersedes:
-            self._ended(id_, self._preparations.end(self.coordination.find(id_)))
+            self._release(id_, self._preparations.end(self.coordination.find(id_)))
         return event.id
 
-    def abort(self, id_: str, reason: str, place: StreamPosition) -> None:
+    def abort(self, id_: str, reason: str, position: StreamPosition) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
-        self._judge_abort(id_, reason, place)()
+        self._judge_abort(id_, reason, position)()
 
-    def _judge_abort(self, id_: str, reason: str, place: StreamPosition) -> Callable[[], None]:
-        return partial(self._append_all, abort(self.coordination, id_, self.now(place), reason))
+    def _judge_abort(self, id_: str, reason: str, position: StreamPosition) -> Callable[[], None]:
+        return partial(self._append_all, abort(self.coordination, id_, self.now(position), reason))
 
-    def resume(self, place: StreamPosition) -> Configuration:
+    def resume(self, position: StreamPosition) -> Configuration:
         """Take up what the driver before left open; the Configuration from here on."""
-        place = replace(place, configuration=take_over(self._journal, self._preparer, place))
+        position = replace(
+            position, configuration=take_over(self._journal, self._preparer, position)
+        )
         if self.coordination.open:
-            moved = elsewhere(self._journal, self._preparer)
-            now, impossible = self.now(place), self._preparer.impossible
+            moved = is_other_application(self._journal, self._preparer)
+            now, impossible = self.now(position), self._preparer.impossible
             self._append_all(resume(self.coordination, now, impossible, elsewhere=moved))
-        arrived(self._journal, self._preparer)
-        return place.configuration
+        note_application(self._journal, self._preparer)
+        return position.configuration
 
-    def answer(self, place: StreamPosition) -> bool:
+    def answer(self, position: StreamPosition) -> bool:
         """Answer the calls of other threads; return whether there were any."""
-        return self._calls.answer(place)
+        return self._calls.answer(position)
 
     @property
     def busy(self) -> bool:
         """Whether `turn` or `decide` may have something to do."""
-        return bool(self._calls.waiting or self._preparations.has_results or self.coordination.open)
+        return bool(self._calls.pending or self._preparations.has_results or self.coordination.open)
 
-    def turn(self, place: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]) -> bool:
+    def turn(
+        self, position: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]
+    ) -> bool:
         """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
-        happened = self.answer(place)
-        for event in self._preparations.results(lambda: self.coordination, place.timestep):
+        happened = self.answer(position)
+        for event in self._preparations.results(lambda: self.coordination, position.timestep):
             # It was prepared while timesteps went on: what counts is now.
-            self._append(replace(event, time_ms=place.time_ms))
+            self._append(replace(event, time_ms=position.time_ms))
             happened = True
         known = LiveManifests(manifests)
         for record in wants_preparing(self.coordination):
-            now = partial(self.now, place)
-            happened |= self._preparations.begin(record, place.time_ms, now, known)
+            now = partial(self.now, position)
+            happened |= self._preparations.begin(record, position.time_ms, now, known)
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
-                unmeasured = partial(self.now, place, measured=False)
+                unmeasured = partial(self.now, position, measured=False)
                 self._preparations.prepare_next_steps(record, unmeasured, known)
-        self._prepare_again(place, known)
+        self._prepare_again(position, known)
         return happened
 
-    def _prepare_again(self, place: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
+    def _prepare_again(self, position: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
         """Changes that wait are prepared again shortly before they begin."""
         if all(record.phase is not Phase.READY for record in self.coordination.open):
             return
         state = self.coordination
-        for record in soon(state, self.now(place, measured=False)):
-            now = partial(self._beginning, record, place)
-            self._preparations.prepare_again(record, place.timestep, now, manifests)
+        for record in due_soon(state, self.now(position, measured=False)):
+            now = partial(self._when_it_begins, record, position)
+            self._preparations.prepare_again(record, position.timestep, now, manifests)
 
-    def _beginning(self, record: Record, place: StreamPosition) -> Now:
+    def _when_it_begins(self, record: Record, position: StreamPosition) -> Now:
         """What it will be when a record begins."""
-        return beginning(self.coordination, record, self.now(place))
+        return state_at_begin(self.coordination, record, self.now(position))
 
-    def decide(self, place: StreamPosition) -> Decision:
+    def decide(self, position: StreamPosition) -> Decision:
         """How the next timestep would begin; nothing is written yet."""
         if not self.coordination.open:
-            return Decision(configuration=place.configuration)
-        return decide(self.coordination, self._at_boundary(place), self._preparer.impossible)
+            return Decision(configuration=position.configuration)
+        return decide(self.coordination, self._at_boundary(position), self._preparer.impossible)
 
-    def _at_boundary(self, place: StreamPosition) -> Now:
+    def _at_boundary(self, position: StreamPosition) -> Now:
         """Measure only if something is planned now; steps of existing plans need no measurements."""
-        now = self.now(place, measured=False)
-        return self.now(place) if may_plan(self.coordination, now) else now
+        now = self.now(position, measured=False)
+        return self.now(position) if may_plan(self.coordination, now) else now
 
     def against(
-        self, decision: Decision, place: StreamPosition, manifests: Mapping[str, Manifest]
+        self, decision: Decision, position: StreamPosition, manifests: Mapping[str, Manifest]
     ) -> dict[str, str]:
         """Why another version of the program cannot begin here, by the change that wants it. Writes nothing."""
-        now = self.now(place, measured=False)
+        now = self.now(position, measured=False)
         looks = {
             step.id: self._preparer.check_at_boundary(
                 self.coordination.find(step.id), now, manifests
@@ -235,10 +240,10 @@ class Reconfigurer:
         }
         return {id_: why for id_, why in looks.items() if why is not None}
 
-    def fail(self, place: StreamPosition, against: Mapping[str, str]) -> None:
+    def fail(self, position: StreamPosition, against: Mapping[str, str]) -> None:
         """End changes that cannot begin. against: why, by change."""
         for id_, why in against.items():
-            now = self.now(place, measured=False)
+            now = self.now(position, measured=False)
             self._append(finished(self.coordination.find(id_), now, "failed", why))
 
     def journal(self, decision: Decision) -> None:
@@ -247,16 +252,16 @@ class Reconfigurer:
             self._turns.pop(step.id, None)
         self._append_all(decision.events)
 
-    def idle(self, place: StreamPosition) -> tuple[Configuration, bool]:
+    def idle(self, position: StreamPosition) -> tuple[Configuration, bool]:
         """Nothing runs and nothing comes in: what is due now holds at once, without a timestep.
 
         With it, whether the next look would bring anything further.
         """
-        configuration = place.configuration
-        self.settle(place.timestep, place.time_ms)
+        configuration = position.configuration
+        self.settle(position.timestep, position.time_ms)
         if not self.coordination.open:
             return configuration, False
-        now = replace(self._at_boundary(place), idle=True)
+        now = replace(self._at_boundary(position), idle=True)
         decision = decide(self.coordination, now, self._preparer.impossible)
         if decision.configuration.dataflow != configuration.dataflow:
             return configuration, False  # programs are switched at a timestep boundary
@@ -265,13 +270,13 @@ class Reconfigurer:
             configuration = decision.configuration
             self._journal.append(
                 ConfigurationChanged(
-                    from_timestep=place.timestep,
+                    from_timestep=position.timestep,
                     configuration=configuration,
                     cause=decision.steps[-1].id,
                     steps=decision.steps,
                 )
             )
-            self.settle(place.timestep, place.time_ms)
+            self.settle(position.timestep, position.time_ms)
         counted = self._count_turn()
         return configuration, bool(decision.events or decision.steps) or counted
 
@@ -321,10 +326,10 @@ class Reconfigurer:
             event = replace(event, facts=facts) if facts else event
         self._journal.append(Reconfiguring(event=event))
         if isinstance(event, Finished):
-            self._ended(event.id)
+            self._release(event.id)
 
-    def _ended(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
-        """Facts: those that are in no event."""
+    def _release(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
+        """StreamFacts: those that are in no event."""
         self._turns.pop(id_, None)
         record = self.coordination.find(id_)
         self._preparer.release(record)

@@ -46,7 +46,7 @@ class Rehearsal:
         return {"migrated_rows": self.rows, "migrated_of": self.of}
 
 
-def migrated(new: Program, old: Program) -> tuple[StageProgram, ...]:
+def migrating_programs(new: Program, old: Program) -> tuple[StageProgram, ...]:
     """Programs of operators whose stored state the new version reads through other migrations than the old one."""
     made = (new.programs[stage.name] for stage in new.plan.stateful)
     return tuple(

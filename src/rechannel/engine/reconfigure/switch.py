@@ -178,22 +178,22 @@ class Opener:
         )
         return replace(made.change, base=before.program.version), ready
 
-    def load(self, change: ChangeProgram, ready: Ready, place: StreamPosition) -> Ready:
+    def load(self, change: ChangeProgram, ready: Ready, position: StreamPosition) -> Ready:
         """The same version with the initial state of its new operators written. Raises DataflowError."""
         given = {n: make for n, make in given_state(ready.plan).items() if n in change.operators}
         loaded = load_added(
             given,
             ready.program.programs,
             self.loader,
-            timestep=place.timestep,
-            now_ms=place.time_ms,
+            timestep=position.timestep,
+            now_ms=position.time_ms,
         )
         return replace(ready, loaded=loaded)
 
 
 @contextmanager
-def looking(
-    asked: ChangeSet, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
+def proposed_change(
+    asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
 ) -> Iterator[Change]:
     """One change of all that was asked for, only to look at: no version waits for it, no initial state is loaded.
 
@@ -202,20 +202,20 @@ def looking(
     if not asked.edits:
         yield asked.together()
         return
-    exchange.check_free()
-    change, ready = _next(asked, exchange, opener, place)
+    switch.check_free()
+    change, ready = _next(asked, switch, opener, position)
     try:
         yield asked.together(change)
     finally:
-        exchange.put_away(ready)
+        switch.put_away(ready)
 
 
 @contextmanager
-def asking(
+def offered_change(
     asked: ChangeSet,
-    exchange: ProgramSwitch,
+    switch: ProgramSwitch,
     opener: Opener,
-    place: StreamPosition,
+    position: StreamPosition,
     *,
     supersede: bool = False,
 ) -> Iterator[Change]:
@@ -226,48 +226,48 @@ def asking(
     if not asked.edits:
         yield asked.together()
         return
-    change, ready = _offered(asked, exchange, opener, place, supersede)
+    change, ready = _offered(asked, switch, opener, position, supersede)
     try:
-        ready = opener.load(change, ready, place)
-        exchange.offer(ready)
+        ready = opener.load(change, ready, position)
+        switch.offer(ready)
         rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}
         yield asked.together(replace(change, loaded=rows))
     except BaseException:
-        if not exchange.is_wanted(change.version):
-            exchange.withdraw(change.version)
+        if not switch.is_wanted(change.version):
+            switch.withdraw(change.version)
         raise
 
 
 def _offered(
     asked: ChangeSet,
-    exchange: ProgramSwitch,
+    switch: ProgramSwitch,
     opener: Opener,
-    place: StreamPosition,
+    position: StreamPosition,
     supersede: bool,
 ) -> tuple[ChangeProgram, Ready]:
     """The next version of the one that runs, which waits from now on. One is made at a time."""
-    with exchange.making:
+    with switch.making:
         while True:
             if not supersede:
-                exchange.check_free()
-            change, ready = _next(asked, exchange, opener, place)
-            if exchange.offer_next(ready):
+                switch.check_free()
+            change, ready = _next(asked, switch, opener, position)
+            if switch.offer_next(ready):
                 return change, ready
-            exchange.put_away(ready)  # meanwhile another version has begun
+            switch.put_away(ready)  # meanwhile another version has begun
 
 
 def _next(
-    asked: ChangeSet, exchange: ProgramSwitch, opener: Opener, place: StreamPosition
+    asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
 ) -> tuple[ChangeProgram, Ready]:
-    before = exchange.current
+    before = switch.current
     return opener.succeed(
         before,
         asked.applied(before.program.dataflow),
         text=asked.text,
-        version=exchange.next_version(),
+        version=switch.next_version(),
         migrate=asked.migrations,
-        now_ms=place.time_ms,
-        state=exchange.state,
+        now_ms=position.time_ms,
+        state=switch.state,
     )
 
 
@@ -363,7 +363,7 @@ class ProgramSwitch:
             return version in self._waiting
 
     @property
-    def filling(self) -> frozenset[str]:
+    def operators_to_come(self) -> frozenset[str]:
         """Operators that are not there yet, whose state may be in files that the journal does not name."""
         with self._lock:
             named = {stage.name for ready in self._waiting.values() for stage in ready.plan.stages}

@@ -27,33 +27,35 @@ class Successor(Protocol):
     def application(self) -> str:
         """A word of its own."""
 
-    def recovered(self, executors: int) -> None:
+    def restore_executors(self, executors: int) -> None:
         """Have as many executors as the driver before, if that can be."""
 
 
-def elsewhere(journal: Journal, successor: Successor) -> bool:
-    """Whether the executors that the journal names are those of another application; until `arrived`."""
+def is_other_application(journal: Journal, successor: Successor) -> bool:
+    """Whether the executors that the journal names are those of another application; until `note_application`."""
     return successor.application not in {"", journal.state.notes.get(APPLICATION)}
 
 
-def take_over(journal: Journal, successor: Successor, place: StreamPosition) -> Configuration:
+def take_over(journal: Journal, successor: Successor, position: StreamPosition) -> Configuration:
     """The Configuration from the next timestep on. Where it is another one, that is in the journal."""
-    configuration = place.configuration
+    configuration = position.configuration
     if configuration.executors is not None:
-        successor.recovered(configuration.executors)
-    if not journal.state.configurations or not elsewhere(journal, successor):
+        successor.restore_executors(configuration.executors)
+    if not journal.state.configurations or not is_other_application(journal, successor):
         return configuration  # a new journal has none: the Configuration is this driver's own
-    return _told(journal, configuration, place.timestep, successor.application)
+    return _journal_unplaced(journal, configuration, position.timestep, successor.application)
 
 
-def arrived(journal: Journal, successor: Successor) -> None:
+def note_application(journal: Journal, successor: Successor) -> None:
     """All that named executors of another application is settled; what is written from here on names this one's."""
-    if elsewhere(journal, successor):
+    if is_other_application(journal, successor):
         journal.append(Note(kind=APPLICATION, body=successor.application))
 
 
-def _told(journal: Journal, before: Configuration, timestep: int, here: str) -> Configuration:
-    after = unplaced(before)
+def _journal_unplaced(
+    journal: Journal, before: Configuration, timestep: int, here: str
+) -> Configuration:
+    after = without_places(before)
     if after is before:
         return before
     placed = {name: dict(op.placement) for name, op in before.operators.items() if op.placement}
@@ -64,7 +66,7 @@ def _told(journal: Journal, before: Configuration, timestep: int, here: str) -> 
     return after
 
 
-def unplaced(configuration: Configuration) -> Configuration:
+def without_places(configuration: Configuration) -> Configuration:
     """The same, without tasks that were put anywhere; the next version, if there were any."""
     operators = configuration.operators
     if not any(operator.placement for operator in operators.values()):

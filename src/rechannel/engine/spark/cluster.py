@@ -8,10 +8,10 @@ from typing import Any
 from rechannel.engine.reconfigure.cluster import Executor, refuse_place
 from rechannel.engine.spark.private import Executors
 from rechannel.engine.spark.session.session import is_connect
-from rechannel.engine.spark.session.terms import (
+from rechannel.engine.spark.session.session_limits import (
     CONNECT,
     Kind,
-    Terms,
+    SessionLimits,
     refuse_executors,
     refuse_resources,
 )
@@ -26,18 +26,18 @@ class SparkCluster:
 
     def __init__(
         self,
-        terms: Terms,
+        limits: SessionLimits,
         backend: Executors | None,
         local_cores: int = 0,
         application: str = "",
     ) -> None:
         """Use `spark_cluster` to make one.
 
-        terms: what the settings allow. backend: its executors, None if it has none to request. local_cores: of
+        limits: what the settings allow. backend: its executors, None if it has none to request. local_cores: of
         a local master. application: Spark application that the executors belong to.
         """
         self.application = application
-        self.terms = terms
+        self.limits = limits
         self._backend = backend
         self._local_cores = local_cores
 
@@ -45,7 +45,7 @@ class SparkCluster:
         """Return the executors that take tasks: the driver on a local master, none over Connect."""
         if self._backend is not None:
             return self._backend.alive()
-        if self.terms.kind is Kind.LOCAL:
+        if self.limits.kind is Kind.LOCAL:
             return (Executor(id="driver", host="localhost", cores=self._local_cores),)
         return ()
 
@@ -65,11 +65,11 @@ class SparkCluster:
 
     def refuses_executors(self, total: int) -> str | None:
         """Return why the cluster cannot have this many executors; None if it can."""
-        return refuse_executors(self.terms, len(self.executors()), total)
+        return refuse_executors(self.limits, len(self.executors()), total)
 
     def refuses_resources(self, resources: Resources) -> str | None:
         """Return why no task could have these resources; None if one could."""
-        return refuse_resources(self.terms, self.executors(), resources)
+        return refuse_resources(self.limits, self.executors(), resources)
 
     def refuses_place(self, executor: str) -> str | None:
         """Return why no task can be placed there; None if one can."""
@@ -81,7 +81,7 @@ def spark_cluster(spark: Any) -> SparkCluster:
     if is_connect(spark):
         return SparkCluster(CONNECT, None)
     context = spark.sparkContext
-    terms = Terms.of(context.master, dict(context.getConf().getAll()))
-    backend = Executors(spark) if terms.has_executors else None
+    limits = SessionLimits.of(context.master, dict(context.getConf().getAll()))
+    backend = Executors(spark) if limits.has_executors else None
     application = context.applicationId if backend is not None else ""
-    return SparkCluster(terms, backend, context.defaultParallelism, application)
+    return SparkCluster(limits, backend, context.defaultParallelism, application)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from py4j.protocol import Py4JError
 
 from rechannel.engine.reconfigure.cluster import Executor
-from rechannel.engine.reconfigure.placement import admitted, place, surplus
+from rechannel.engine.reconfigure.placement import admitted_executors, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
 from rechannel.model.configuration import OperatorConfiguration
 
@@ -126,7 +126,9 @@ class Placing:
         self._alive = alive
         staying = tuple(executor for executor in alive if executor.id not in self._going)
         known = {executor.id for executor in self._executors}
-        self._executors = admitted(staying, known, self._most) if self._kept_for else staying
+        self._executors = (
+            admitted_executors(staying, known, self._most) if self._kept_for else staying
+        )
 
     def _surplus(self, executors: int | None, alive: Sequence[Executor]) -> frozenset[str]:
         """Return the executors that a change to this number gives back."""

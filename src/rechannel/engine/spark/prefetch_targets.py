@@ -6,8 +6,13 @@ import uuid
 from collections.abc import Sequence
 
 from rechannel.engine.reconfigure.cluster import Executor
-from rechannel.engine.reconfigure.placement import moved
-from rechannel.engine.reconfigure.prefetch_plan import carried, coming, may_place_anew, pieces
+from rechannel.engine.reconfigure.placement import moved_tasks
+from rechannel.engine.reconfigure.prefetch_plan import (
+    bins_of_tasks,
+    may_place_anew,
+    moves_of_next_steps,
+    pieces,
+)
 from rechannel.engine.spark.placing import Placing
 from rechannel.kernels.lsm.ahead import Errand
 from rechannel.model.configuration import Configuration
@@ -30,7 +35,7 @@ def bins_by_target(
     first, last: Configuration after the next step, and after all steps considered.
     """
     targets: dict[Executor, list[BinMove]] = {}
-    moves = [move for move in coming(steps) if move.operator == operator]
+    moves = [move for move in moves_of_next_steps(steps) if move.operator == operator]
     if moves:
         places = placing.expected(operator, first.operators[operator], first.executors)
         for move in moves:
@@ -39,9 +44,9 @@ def bins_by_target(
     if may_place_anew(now.configuration, last, operator):
         before = placing.present(operator, now.configuration.operators[operator].tasks)
         places = placing.expected(operator, last.operators[operator], last.executors)
-        elsewhere = moved(before, {task: executor.id for task, executor in places.items()})
+        elsewhere = moved_tasks(before, {task: executor.id for task, executor in places.items()})
         known = {(executor, move.lo, move.hi) for executor, own in targets.items() for move in own}
-        for move in carried(last, operator, frozenset(elsewhere), now.sizes):
+        for move in bins_of_tasks(last, operator, frozenset(elsewhere), now.sizes):
             if (places[move.source], move.lo, move.hi) not in known:
                 targets.setdefault(places[move.source], []).append(move)
     return targets

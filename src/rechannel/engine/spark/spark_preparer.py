@@ -55,14 +55,14 @@ class SparkPreparer(ClusterPreparer):
         self,
         *,
         spark: Any,
-        exchange: ProgramSwitch,
+        switch: ProgramSwitch,
         cluster: Cluster,
         placing: Placing | None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """placing: knows where tasks will run; None = on the only executor."""
         super().__init__(
-            exchange=exchange,
+            switch=switch,
             cluster=cluster,
             sleep=sleep,
             places=lambda: {} if placing is None else placing.places,
@@ -100,17 +100,17 @@ class SparkPreparer(ClusterPreparer):
         )
         if after <= before:
             return {}
-        programs = self.exchange.current.program.programs
+        programs = self.switch.current.program.programs
         call = UnpickleCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
         self._spark.range(0, after, 1, after).mapInArrow(call, "done string").toArrow()
         return {"workers": after}
 
     def _load(self, version: int) -> list[str]:
         """Load the new programs of a version in workers; returns their names."""
-        waiting = self.exchange.waiting(version)
+        waiting = self.switch.waiting(version)
         if waiting is None:
             return []
-        fresh = _fresh(waiting.program, self.exchange.current.program)
+        fresh = _fresh(waiting.program, self.switch.current.program)
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
         call = UnpickleCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
         numbers = self._spark.range(0, cores, 1, cores)
@@ -161,7 +161,7 @@ class SparkPreparer(ClusterPreparer):
         if self._placing is None:
             return False
         first, last = (apply_steps(now.configuration, steps[:many]) for many in (1, STEPS))
-        for operator, program in self.exchange.current.program.programs.items():
+        for operator, program in self.switch.current.program.programs.items():
             # Without ranges, every host reads the store's files directly.
             if getattr(program.store, "ranges", None) is None:
                 continue
@@ -243,7 +243,7 @@ def _fresh(new: Program, old: Program) -> list[str]:
 
 
 def spark_preparer(
-    spark: Any, exchange: ProgramSwitch, cluster: Cluster, placing: Placing | None
+    spark: Any, switch: ProgramSwitch, cluster: Cluster, placing: Placing | None
 ) -> SparkPreparer:
     """The preparer of a session."""
-    return SparkPreparer(spark=spark, exchange=exchange, cluster=cluster, placing=placing)
+    return SparkPreparer(spark=spark, switch=switch, cluster=cluster, placing=placing)

@@ -17,7 +17,7 @@ from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import NoJobs, SparkRunner
 from rechannel.engine.spark.session.profiles import Profiles
 from rechannel.engine.spark.session.session import advise, is_connect
-from rechannel.engine.spark.session.terms import shares_executors
+from rechannel.engine.spark.session.session_limits import shares_executors
 from rechannel.engine.spark.stages import FrameStages, Stages
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
@@ -57,7 +57,7 @@ def spark_runner(
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
         ahead=not connect,
         placing=_placing(spark, cluster),
-        profile=Profiles(cluster.terms).of,
+        profile=Profiles(cluster.limits).of,
     )
 
     def rows_of(sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]) -> Rows:
@@ -86,13 +86,13 @@ def _stages(spark: Any, *, connect: bool) -> Stages:
 
 def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
     """Return the placing of tasks; None if there cannot be several executors."""
-    terms = cluster.terms
-    if not terms.has_executors:
+    limits = cluster.limits
+    if not limits.has_executors:
         return None
     return Placing(
         cluster.executors,
         lambda: Anchors.open(spark),
-        lambda operator: shares_executors(terms, operator.resources),
+        lambda operator: shares_executors(limits, operator.resources),
     )
 
 

@@ -22,8 +22,8 @@ from rechannel.reconfigure.changes.operators import (
 from rechannel.reconfigure.changes.registry import in_python, registered
 from rechannel.reconfigure.changes.tasks import AssignWorkload
 from rechannel.reconfigure.checked import NonNegativeInt
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import bin_numbers
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["merge", "move", "rebalance", "rewrite", "split"]
 
@@ -49,7 +49,7 @@ class Rebalance(Change):
         ),
     ] = field(default=0.1, kw_only=True)
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The bins as the measured load wants them."""
         _, routing = routed(configuration, self.operator)
         loads = facts.loads.get(self.operator, ())
@@ -62,7 +62,9 @@ class Rebalance(Change):
         made = rebalanced(routing, loads, self.tolerance)
         return with_fields(configuration, self.operator, routing=made)
 
-    def advice(self, before: Configuration, after: Configuration, facts: Facts) -> tuple[str, ...]:
+    def advice(
+        self, before: Configuration, after: Configuration, facts: StreamFacts
+    ) -> tuple[str, ...]:
         """That a bin is hotter than any task should be."""
         del before
         name = self.operator
@@ -97,7 +99,7 @@ class Move(Change):
     ]
     task: Annotated[int, Meta(ge=0, description="Task that owns them afterwards.")]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The bins at that task."""
         del facts
         _, routing = routed(configuration, self.operator)
@@ -125,7 +127,7 @@ class Split(Change):
         default=2, kw_only=True
     )
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The bin in pieces, all at its task."""
         del facts
         _, routing = routed(configuration, self.operator)
@@ -142,7 +144,9 @@ class Split(Change):
         starts = sorted({*routing.starts, *inner})
         return with_fields(configuration, self.operator, routing=routing.with_starts(starts))
 
-    def advice(self, before: Configuration, after: Configuration, facts: Facts) -> tuple[str, ...]:
+    def advice(
+        self, before: Configuration, after: Configuration, facts: StreamFacts
+    ) -> tuple[str, ...]:
         """Warn if one key causes most of the bin's load, because a split cannot separate its rows."""
         del after
         name = self.operator
@@ -175,7 +179,7 @@ class Merge(Change):
         Cli(argument=True, help="Numbers and ranges of bins, such as 0-3,9.", read=bin_numbers),
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """One bin in place of these."""
         del facts
         _, routing = routed(configuration, self.operator)
@@ -211,7 +215,7 @@ class Rewrite(Change):
 
     operator: Operator
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The same Configuration: the work is in the steps."""
         del facts
         routed(configuration, self.operator)
@@ -223,7 +227,7 @@ class Rewrite(Change):
         return self.operator
 
 
-def _instead(name: str, facts: Facts) -> str:
+def _instead(name: str, facts: StreamFacts) -> str:
     if name in facts.combinable:
         return f"pre-aggregate it with combine({name!r}, 'on')"
     return "no placement spreads it"

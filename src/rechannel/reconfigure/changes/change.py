@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.checked import Checked
-from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 JOB = "*job"
 """What a change touches that belongs to no operator: the interval, bounds, executors."""
@@ -69,7 +69,7 @@ class Change(Checked, ABC):
         return frozenset({getattr(self, "operator", None) or JOB})
 
     @abstractmethod
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration after the change.
 
         Raises UnknownOperatorError or RefusedError that name the operator, the reason, and what would be accepted.
@@ -81,7 +81,9 @@ class Change(Checked, ABC):
         """Operators that it concerns, also where it touches the whole program."""
         return self.touches()
 
-    def advice(self, before: Configuration, after: Configuration, facts: Facts) -> tuple[str, ...]:
+    def advice(
+        self, before: Configuration, after: Configuration, facts: StreamFacts
+    ) -> tuple[str, ...]:
         """What the change cannot achieve, and what would, in sentences."""
         del before, after, facts
         return ()

@@ -13,8 +13,8 @@ from rechannel.model.configuration import Combine, Configuration
 from rechannel.reconfigure.changes.change import Change, Cli
 from rechannel.reconfigure.changes.operators import Operator, operator_of, with_fields
 from rechannel.reconfigure.changes.registry import in_python, registered
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import bound, whole_milliseconds
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["combine", "set_bound", "set_in_flight", "set_interval"]
 
@@ -33,7 +33,7 @@ class SetCombine(Change):
         Cli(argument=True),
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The operator with this mode."""
         operator_of(configuration, self.operator)
         if self.operator not in facts.combinable:
@@ -63,7 +63,7 @@ class SetInterval(Change):
         ),
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with this interval."""
         del facts
         return replace(configuration, interval_ms=self.interval_ms)
@@ -80,7 +80,7 @@ class SetInFlight(Change):
         int, Meta(ge=1, le=64, description="Number of timesteps."), Cli(argument=True, metavar="N")
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with that many."""
         del facts
         return replace(configuration, in_flight=self.timesteps)
@@ -111,7 +111,7 @@ class SetBound(Change):
         Cli(metavar="N"),
     ] = None
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with these bounds of the source."""
         if self.source not in facts.sources:
             msg = f"there is no source {self.source!r}; there are {sorted(facts.sources)}"

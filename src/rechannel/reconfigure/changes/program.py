@@ -14,7 +14,7 @@ from rechannel.reconfigure.changes.change import PROGRAM, Change, Cli
 from rechannel.reconfigure.changes.operators import Operator
 from rechannel.reconfigure.changes.registry import registered
 from rechannel.reconfigure.checked import NonNegativeInt, PositiveInt
-from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["assign_logic"]
 
@@ -41,7 +41,7 @@ class AssignLogic(Change):
         """Programs are switched as a whole."""
         return frozenset({PROGRAM})
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """Refused: only a driver that loads the function can say what it leads to."""
         del configuration, facts
         msg = f"{self} needs the running job: pass it to job.reconfigure() or job.plan()"
@@ -95,7 +95,7 @@ class ChangeProgram(Change):
         """The program, and every operator that is new, removed or runs other logic."""
         return frozenset({PROGRAM, *self.logic, *self.operators, *self.removed})
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The operators of the new version. Refused if another version took over meanwhile."""
         del facts
         if self.base is not None and self.base != configuration.dataflow:

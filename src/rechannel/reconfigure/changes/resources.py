@@ -14,8 +14,8 @@ from rechannel.reconfigure.changes.change import Change, Cli
 from rechannel.reconfigure.changes.operators import Operator, operator_of, routed, with_fields
 from rechannel.reconfigure.changes.registry import in_python, registered
 from rechannel.reconfigure.checked import PositiveFloat
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import amounts, mebibytes
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["assign_resources", "executors", "place"]
 
@@ -34,7 +34,7 @@ class Place(Change):
         Meta(description="Id of the executor in Spark; without one, Spark places the task freely."),
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The task at that executor."""
         operator, _ = routed(configuration, self.operator)
         if self.task >= operator.tasks:
@@ -63,7 +63,7 @@ class SetExecutors(Change):
         int, Meta(ge=1, description="Number of executors."), Cli(argument=True, metavar="TOTAL")
     ]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with that many."""
         _check(facts.limits.refuses_executors, self.executors, "")
         return replace(configuration, executors=self.executors)
@@ -111,7 +111,7 @@ class AssignResources(Change):
         ),
     ] = field(default_factory=dict, kw_only=True)
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The operator with these needs."""
         if self.operator is None:
             msg = "resources of all operators are resolved operator by operator: request them, or plan them"

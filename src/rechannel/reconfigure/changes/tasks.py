@@ -23,7 +23,7 @@ from rechannel.reconfigure.changes.operators import (
 )
 from rechannel.reconfigure.changes.registry import in_python, registered
 from rechannel.reconfigure.checked import NonNegativeInt
-from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["assign_workload", "rescale"]
 
@@ -42,7 +42,7 @@ class Rescale(Change):
     operator: Operator
     tasks: Annotated[int, Meta(ge=1, description="Number of tasks.")]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The bins over that many tasks."""
         del facts
         operator = operator_of(configuration, self.operator)
@@ -87,7 +87,7 @@ class AssignWorkload(Change):
         what = f"{len(self.starts)} bins at {self.tasks} tasks"
         return f"assign_workload(operator={self.operator!r}, {what})"
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """Exactly these bins."""
         del facts
         operator, _ = routed(configuration, self.operator)

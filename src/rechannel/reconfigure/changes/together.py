@@ -15,7 +15,7 @@ from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.registry import KINDS, registered
-from rechannel.reconfigure.facts import Facts
+from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__: list[str] = []
 
@@ -68,7 +68,7 @@ class Together(Change):
         """What any of them is about."""
         return frozenset().union(*(change.about() for change in self.changes))
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration after all of them, one after the other."""
         if len(self.changes) > MOST_CHANGES:
             msg = (
@@ -88,7 +88,9 @@ class Together(Change):
                 raise RefusedError(msg)
         return configuration
 
-    def advice(self, before: Configuration, after: Configuration, facts: Facts) -> tuple[str, ...]:
+    def advice(
+        self, before: Configuration, after: Configuration, facts: StreamFacts
+    ) -> tuple[str, ...]:
         """What each of them says, where its turn comes."""
         del after
         said: list[str] = []
@@ -146,7 +148,7 @@ def spelled_out(change: Change, operators: Iterable[str]) -> Change:
     return one_change([made for part in parts_of(change) for made in part.spelled_out(names)])
 
 
-def pinned(before: Configuration, change: Change, facts: Facts) -> Change:
+def pinned(before: Configuration, change: Change, facts: StreamFacts) -> Change:
     """The change without anything that depends on measurements: replayed later, it leads to the same place."""
     made: list[Change] = []
     for part in parts_of(change):

@@ -16,7 +16,7 @@ from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.program.versions import KEPT, NOTE, Program, noted
-from rechannel.engine.reconfigure.switch import Opener, asking, looking
+from rechannel.engine.reconfigure.switch import Opener, offered_change, proposed_change
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,
@@ -376,7 +376,7 @@ def test_state_that_does_not_fit_is_refused_and_leaves_nothing_waiting():
     with pytest.raises(DataflowError, match="'totals' has a key more than once"):
         process.reconfigure(twice)
     assert not process.exchange.busy
-    assert not process.exchange.filling
+    assert not process.exchange.operators_to_come
     process.reconfigure(totals(process, ("a", 100)))
     feed(words, process, ("a", 1))
     assert begun(harness) == {"a": 101}
@@ -453,7 +453,7 @@ def test_a_version_that_was_made_from_another_one_is_refused():
     place = process.position
 
     def ask():
-        with asking(late, process.exchange, process.opener, place, supersede=True) as made:
+        with offered_change(late, process.exchange, process.opener, place, supersede=True) as made:
             feed(words, process, ("a", 1))
             request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
             process.changes.accept(request, process.position)
@@ -470,7 +470,7 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     process = harness.start()
     feed(words, process, ("a", 1))
     asked = change_set(rc.changes.change_logic("counts", BOTH))
-    with looking(asked, process.exchange, process.opener, process.position) as made:
+    with proposed_change(asked, process.exchange, process.opener, process.position) as made:
         assert not process.exchange.busy
         process.reconfigure(rc.changes.change_logic("counts", BOTH))
         assert made.version == 2
@@ -486,7 +486,7 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
     asked, place = change_set(rc.changes.change_logic("counts", BOTH)), process.position
 
     def ask():
-        with asking(asked, process.exchange, process.opener, place) as made:
+        with offered_change(asked, process.exchange, process.opener, place) as made:
             process.changes.accept(
                 Request(change=made, strategy=rc.strategies.all_at_once()), place
             )

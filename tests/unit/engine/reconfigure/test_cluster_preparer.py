@@ -28,7 +28,7 @@ class Stubborn(FixedCluster):
 
 
 def preparer(cluster: FixedCluster, **more: Any) -> ClusterPreparer:
-    return ClusterPreparer(exchange=cast("ProgramSwitch", None), cluster=cluster, **more)
+    return ClusterPreparer(switch=cast("ProgramSwitch", None), cluster=cluster, **more)
 
 
 def over(total: int, phase: Phase, id_: str = "r1") -> Record:
@@ -106,7 +106,7 @@ def test_who_dies_is_replaced_also_where_more_were_asked_for_in_vain():
 def test_what_the_configuration_has_stays_asked_for_when_a_change_is_rolled_back():
     cluster = three(delay=None)
     made = preparer(cluster)
-    made.recovered(4)
+    made.restore_executors(4)
     made.release(over(5, Phase.FAILED))
     assert cluster.requested == [4, 4]
 
@@ -125,7 +125,7 @@ def test_what_a_change_that_is_open_asks_for_stays_asked_for_when_another_is_don
 def test_fewer_are_asked_for_when_that_is_done_also_where_they_never_came():
     cluster = three(delay=None)
     made = preparer(cluster, patience=0.0)
-    made.recovered(5)
+    made.restore_executors(5)
     asks(made, 4)
     made.release(over(4, Phase.DONE))
     assert (cluster.requested, cluster.decommissioned) == ([5, 5, 4], [])

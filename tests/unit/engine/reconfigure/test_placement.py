@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from rechannel.engine.reconfigure.cluster import Executor
-from rechannel.engine.reconfigure.placement import admitted, moved, place, surplus
+from rechannel.engine.reconfigure.placement import admitted_executors, moved_tasks, place, surplus
 
 
 def executors(*cores: int) -> list[Executor]:
@@ -53,13 +53,13 @@ def test_tasks_of_a_dead_executor_go_to_the_others_and_no_other_moves() -> None:
         0: "0", 1: "1", 3: "0", 4: "1"
     }  # fmt: skip
     assert Counter(after.values()) == {"0": 3, "1": 3}
-    assert moved(before, after) == (2, 5)
+    assert moved_tasks(before, after) == (2, 5)
 
 
 def test_a_new_executor_gets_its_share_and_no_more() -> None:
     before = place(6, {}, {}, executors(2, 2))
     after = place(6, before, {}, executors(2, 2, 2))
-    assert len(moved(before, after)) == 2
+    assert len(moved_tasks(before, after)) == 2
     assert Counter(after.values()) == {"0": 2, "1": 2, "2": 2}
 
 
@@ -101,7 +101,7 @@ def test_executors_with_the_fewest_tasks_are_given_back(total: int, given: tuple
 def test_of_executors_that_are_kept_for_later_as_many_are_used_as_died(
     known: str, most: int, used: str
 ) -> None:
-    found = admitted(executors(2, 2, 2, 2), known, most)
+    found = admitted_executors(executors(2, 2, 2, 2), known, most)
     assert "".join(executor.id for executor in found) == used
 
 

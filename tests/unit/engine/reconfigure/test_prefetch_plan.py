@@ -11,9 +11,9 @@ from rechannel.engine.reconfigure.prefetch_plan import (
     SOONEST,
     STEPS,
     Tally,
-    carried,
-    coming,
+    bins_of_tasks,
     may_place_anew,
+    moves_of_next_steps,
     pieces,
     worth_another,
 )
@@ -29,8 +29,8 @@ def move(number, *, size=1.0, target=1):
 
 def test_the_next_steps_are_fetched_and_what_stays_is_not():
     steps = [Step(moves=(move(number), move(number, target=0))) for number in range(STEPS + 5)]
-    assert coming(steps) == tuple(move(number) for number in range(STEPS))
-    assert coming(()) == ()
+    assert moves_of_next_steps(steps) == tuple(move(number) for number in range(STEPS))
+    assert moves_of_next_steps(()) == ()
 
 
 def test_pieces_have_about_so_many_bytes_and_at_least_one_bin():
@@ -78,11 +78,11 @@ def test_what_all_hosts_did_is_counted_and_the_slowest_tells_how_long_it_takes()
 
 
 def test_a_task_that_goes_to_another_host_carries_all_of_its_bins():
-    found = carried(two(), "counts", {1}, sized(two(), 7.0))
+    found = bins_of_tasks(two(), "counts", {1}, sized(two(), 7.0))
     routing = two().operators["counts"].routing
     assert [(one.lo, one.hi) for one in found] == [routing.span(b) for b in routing.bins_of(1)]
     assert {(one.source, one.size) for one in found} == {(1, 7.0)}
-    assert {one.size for one in carried(two(), "counts", {1}, Sizes())} == {PIECE}
+    assert {one.size for one in bins_of_tasks(two(), "counts", {1}, Sizes())} == {PIECE}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from rechannel import changes
-from rechannel.engine.reconfigure.calls import waited
+from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.errors import (
     NoAnswerError,
     RefusedError,
@@ -85,7 +85,7 @@ def test_who_stops_waiting_has_not_asked():
     hands = Hands()
     answers = [hands.ask(), hands.ask()]
     with pytest.raises(TimeoutError, match=r"not come to the change .* taken back") as raised:
-        waited(answers[0], "the change", 0)
+        wait_for(answers[0], "the change", 0)
     assert isinstance(raised.value, NoAnswerError)
     assert hands.turn()
     assert [r.id for r in hands.changes.coordination.records] == ["r1"]
@@ -111,21 +111,21 @@ def test_who_stops_waiting_when_it_has_begun_gets_what_comes_of_it():
         def cancel(self):
             return answer.cancel()
 
-    assert waited(Late(), "the change", 0.25) == "r1"
+    assert wait_for(Late(), "the change", 0.25) == "r1"
 
 
 def test_who_stops_waiting_while_it_is_done_hears_that_it_may_still_be():
     answer: Future[str] = Future()
     answer.set_running_or_notify_cancel()
     with pytest.raises(NoAnswerError, match=r"began with the change .* may still be carried out"):
-        waited(answer, "the change", 0)
+        wait_for(answer, "the change", 0)
 
 
 def test_a_call_that_itself_ran_out_of_time_says_so_in_its_own_words():
     answer: Future[str] = Future()
     answer.set_exception(TimeoutError("a store's"))
     with pytest.raises(TimeoutError, match="a store's") as raised:
-        waited(answer, "the change", 0)
+        wait_for(answer, "the change", 0)
     assert not isinstance(raised.value, NoAnswerError)
 
 

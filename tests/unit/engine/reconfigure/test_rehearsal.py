@@ -11,7 +11,12 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.reconfigure import cluster_preparer, rehearsal
-from rechannel.engine.reconfigure.rehearsal import LAST_SECONDS, Rehearsal, migrated, rehearse
+from rechannel.engine.reconfigure.rehearsal import (
+    LAST_SECONDS,
+    Rehearsal,
+    migrating_programs,
+    rehearse,
+)
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import MissingFileError, OtherDataflowError, StorageError, UserFunctionError
 from rechannel.model.eventtime import Clock
@@ -213,7 +218,7 @@ def waiting(rules: Any) -> tuple[Harness, Any]:
     exchange = harness.process.exchange
     ready = exchange.waiting(2)
     assert ready is not None
-    (program,) = migrated(ready.program, exchange.current.program)
+    (program,) = migrating_programs(ready.program, exchange.current.program)
     return harness, program
 
 

@@ -35,7 +35,7 @@ class Broken:
         raise RuntimeError(msg)
 
 
-def exchange() -> Any:
+def program_switch() -> Any:
     program = SimpleNamespace(operator="counts", store=SimpleNamespace(ranges=True))
     programs = {"counts": program, "sums": program}
     return SimpleNamespace(
@@ -58,7 +58,7 @@ def several() -> FixedCluster:
 
 
 def preparer(spark: Any, kind: type[SparkPreparer] = SparkPreparer) -> SparkPreparer:
-    return kind(spark=spark, exchange=exchange(), cluster=several(), placing=None)
+    return kind(spark=spark, switch=program_switch(), cluster=several(), placing=None)
 
 
 class Failing(SparkPreparer):
@@ -142,9 +142,9 @@ def fetching(monkeypatch):
         placing = Placing(cluster.executors, lambda: anchors, lambda operator: True)
         placing.look()
         placing.anchor("counts", running.operators["counts"])
-        made = exchange()
+        made = program_switch()
         del made.current.program.programs["sums"]
-        return Fetching(spark=Idle(), exchange=made, cluster=cluster, placing=placing)
+        return Fetching(spark=Idle(), switch=made, cluster=cluster, placing=placing)
 
     return begun
 
@@ -220,7 +220,7 @@ def test_where_steps_lead_is_found_out_once_for_all_operators(fetching, monkeypa
     monkeypatch.setattr("rechannel.engine.spark.spark_preparer.apply_steps", counting)
     paper = Paper()
     made = fetching(several(), paper.configuration)
-    made.exchange.current.program.programs["sums"] = SimpleNamespace(store=made.exchange)
+    made.switch.current.program.programs["sums"] = SimpleNamespace(store=made.switch)
     assert fetched(made, changes.place("counts", 0, "1"), paper)
     assert len(seen) == 2 * len(Fetching.told)
 

@@ -20,8 +20,8 @@ from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import JOB, Change, Cli
 from rechannel.reconfigure.changes.registry import KINDS
 from rechannel.reconfigure.edits import change_set
-from rechannel.reconfigure.facts import Facts
 from rechannel.reconfigure.notation import whole_milliseconds
+from rechannel.reconfigure.stream_facts import StreamFacts
 from rechannel.testing import Harness, script
 from scripts.change_tables import in_python, on_the_command_line, over_http
 from tests.support.changing import Paper
@@ -40,7 +40,7 @@ class SlowDown(Change):
     ]
     times: Annotated[int, Meta(ge=1, le=9, description="How often.")] = 1
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with the longer interval."""
         del facts
         longer = configuration.interval_ms + self.by_ms * self.times
@@ -55,7 +55,7 @@ class Enlarge(Change):
 
     hosts: Annotated[int, Meta(ge=1)]
 
-    def resolved(self, configuration: Configuration, facts: Facts) -> Configuration:
+    def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """The Configuration with that many executors and a shorter interval."""
         del facts
         return replace(configuration, executors=self.hosts, interval_ms=7)
@@ -139,9 +139,9 @@ def test_bodies_of_http_take_it_and_openapi_shows_it():
     from rechannel.serve.reading import read_body
     from rechannel.serve.schemas import schemas
 
-    assert read_body(PlanBody, json.dumps({"change": JSON}).encode()).asked() == CHANGE
+    assert read_body(PlanBody, json.dumps({"change": JSON}).encode()).to_change() == CHANGE
     several = json.dumps({"changes": [JSON, JSON]}).encode()
-    assert read_body(ReconfigureBody, several).asked().changes == (CHANGE, CHANGE)
+    assert read_body(ReconfigureBody, several).to_change().changes == (CHANGE, CHANGE)
     with pytest.raises(MalformedError, match="change: slow_down: times: expected int <= 9, got 10"):
         read_body(PlanBody, json.dumps({"change": {**JSON, "times": 10}}).encode())
     document = schemas()

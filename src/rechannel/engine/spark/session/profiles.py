@@ -12,7 +12,7 @@ from pyspark.resource import (
     TaskResourceRequests,
 )
 
-from rechannel.engine.spark.session.terms import Terms, asks_nothing
+from rechannel.engine.spark.session.session_limits import SessionLimits, asks_nothing
 from rechannel.model.codec import encode
 from rechannel.model.configuration import Resources
 
@@ -20,15 +20,15 @@ from rechannel.model.configuration import Resources
 class Profiles:
     """Makes one profile per value: Spark keeps every profile that it has seen until it stops."""
 
-    def __init__(self, terms: Terms) -> None:
-        """Make none yet. terms: of the session."""
-        self._terms = terms
+    def __init__(self, limits: SessionLimits) -> None:
+        """Make none yet. limits: of the session."""
+        self._limits = limits
         self._made: dict[str, ResourceProfile] = {}
         self._lock = threading.Lock()
 
     def of(self, resources: Resources | None) -> ResourceProfile | None:
         """The profile of an operator's stage; None = the session's own."""
-        if resources is None or asks_nothing(self._terms, resources):
+        if resources is None or asks_nothing(self._limits, resources):
             return None
         with self._lock:
             key = json.dumps(encode(resources), sort_keys=True)
@@ -47,8 +47,8 @@ class Profiles:
 
     def _executors(self, resources: Resources, memory_mb: int) -> ExecutorResourceRequests:
         """Executors of another size, which have of everything else what the session's have."""
-        cores = max(resources.cpus, self._terms.executor_cores or 1)
+        cores = max(resources.cpus, self._limits.executor_cores or 1)
         wanted = ExecutorResourceRequests().memory(f"{memory_mb}m").cores(cores)
         for name in sorted(resources.amounts):
-            wanted = wanted.resource(name, int(self._terms.amounts.get(name, 0)))
+            wanted = wanted.resource(name, int(self._limits.amounts.get(name, 0)))
         return wanted

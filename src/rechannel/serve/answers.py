@@ -38,23 +38,23 @@ def operators_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
 
 def history_of(job: RunningJob, last: int) -> list[dict[str, Any]]:
     """The newest reconfigurations, oldest first, with the number of bins that they still have to move."""
-    return [_with_what_is_left(job, body) for body in job.history(last)]
+    return [_with_bins_left(job, body) for body in job.history(last)]
 
 
 def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
     """Reconfigurations that are not finished."""
     return [
-        _with_what_is_left(job, body)
+        _with_bins_left(job, body)
         for body in (each.summary() for each in job.open_reconfigurations)
     ]
 
 
-def one_of(job: RunningJob, id_: str) -> dict[str, Any]:
+def reconfiguration_of(job: RunningJob, id_: str) -> dict[str, Any]:
     """The reconfiguration of an id. Raises NotReadyError if there is none."""
-    return _with_what_is_left(job, job.reconfiguration(id_).summary())
+    return _with_bins_left(job, job.reconfiguration(id_).summary())
 
 
-def _with_what_is_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:
+def _with_bins_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:
     left, is_open = 0, one.phase in OPEN
     if is_open:
         with suppress(NotReadyError):  # it has just ended, and the journal no longer keeps it

@@ -35,7 +35,7 @@ _CLUSTERS = (Kind.LOCAL_CLUSTER, Kind.STANDALONE, Kind.YARN, Kind.KUBERNETES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class SessionLimits:
     """A session's settings that decide what it can have.
 
     dynamic: whether Spark chooses the number of executors. gives_back: whether executors can be decommissioned.
@@ -61,7 +61,7 @@ class Terms:
         return self.kind in _CLUSTERS
 
     @classmethod
-    def of(cls, master: str, settings: Mapping[str, str]) -> Terms:
+    def of(cls, master: str, settings: Mapping[str, str]) -> SessionLimits:
         """Read the settings of a classic session."""
         cores = settings.get("spark.executor.cores")
         found = {_AMOUNT.fullmatch(key): value for key, value in settings.items()}
@@ -80,88 +80,90 @@ class Terms:
         )
 
 
-CONNECT = Terms(master="Spark Connect", kind=Kind.CONNECT)
+CONNECT = SessionLimits(master="Spark Connect", kind=Kind.CONNECT)
 """Of a session whose server does not tell."""
 
 
-def refuse_executors(terms: Terms, alive: int, total: int) -> str | None:
+def refuse_executors(limits: SessionLimits, alive: int, total: int) -> str | None:
     """Why there cannot be `total` executors, and how many there can; None when it can be tried.
 
     alive: how many there are.
     """
-    if terms.kind is Kind.CONNECT:
+    if limits.kind is Kind.CONNECT:
         return (
             "a Spark Connect session cannot ask for executors: its server decides; run on a classic "
             "session to change their number"
         )
-    if terms.kind is Kind.LOCAL:
+    if limits.kind is Kind.LOCAL:
         if total == 1:
             return None
         return (
-            f"master {terms.master} is a single process: accepted is 1 executor; run on a cluster "
+            f"master {limits.master} is a single process: accepted is 1 executor; run on a cluster "
             "(spark://..., yarn, k8s://..., local-cluster[n,cores,MB]) for more"
         )
-    if not terms.has_executors:
-        return f"executors cannot be asked for on master {terms.master}; accepted are the {alive} there"
-    if terms.dynamic:
+    if not limits.has_executors:
+        return f"executors cannot be asked for on master {limits.master}; accepted are the {alive} there"
+    if limits.dynamic:
         return (
             "dynamic allocation decides the number of executors and would undo this; make the session "
             "with spark.dynamicAllocation.enabled=false, or set its minExecutors and maxExecutors"
         )
-    least = 1 if terms.gives_back else max(1, alive)
-    if least <= total and (terms.room is None or total <= terms.room):
+    least = 1 if limits.gives_back else max(1, alive)
+    if least <= total and (limits.room is None or total <= limits.room):
         return None
-    most = "" if terms.room is None else f" and at most {terms.room}"
+    most = "" if limits.room is None else f" and at most {limits.room}"
     why = (
         ""
-        if terms.gives_back or total < 1 or total >= least
+        if limits.gives_back or total < 1 or total >= least
         else " (to give executors back, make the session with spark.decommission.enabled=true)"
     )
-    return f"master {terms.master} cannot have {total} executors; accepted are at least {least}{most}{why}"
+    return f"master {limits.master} cannot have {total} executors; accepted are at least {least}{most}{why}"
 
 
 def refuse_resources(
-    terms: Terms, executors: Sequence[Executor], resources: Resources
+    limits: SessionLimits, executors: Sequence[Executor], resources: Resources
 ) -> str | None:
     """Why no task could have these resources, and what it could have; None when it can."""
-    if asks_nothing(terms, resources):
+    if asks_nothing(limits, resources):
         return None
-    if not terms.has_executors:
+    if not limits.has_executors:
         return (
-            f"resources of an operator need separate executors, which {terms.master} does not report; "
-            f"accepted is cpus={terms.task_cpus} and nothing else"
+            f"resources of an operator need separate executors, which {limits.master} does not report; "
+            f"accepted is cpus={limits.task_cpus} and nothing else"
         )
-    if resources.memory_mb is not None and not terms.dynamic:
+    if resources.memory_mb is not None and not limits.dynamic:
         return (
             "memory_mb means executors of another size, which Spark starts only with "
             "spark.dynamicAllocation.enabled=true; accepted without it are cpus and amounts"
         )
     return (
-        _too_many_cpus(terms, executors, resources)
-        or _too_much_memory(terms, resources)
-        or _too_much(terms, resources)
+        _too_many_cpus(limits, executors, resources)
+        or _too_much_memory(limits, resources)
+        or _too_much(limits, resources)
     )
 
 
-def asks_nothing(terms: Terms, resources: Resources) -> bool:
+def asks_nothing(limits: SessionLimits, resources: Resources) -> bool:
     """Whether this is what every task has anyway."""
     plain = resources.memory_mb is None and not resources.amounts
-    return plain and resources.cpus == terms.task_cpus
+    return plain and resources.cpus == limits.task_cpus
 
 
-def shares_executors(terms: Terms, resources: Resources | None) -> bool:
+def shares_executors(limits: SessionLimits, resources: Resources | None) -> bool:
     """Whether an operator's tasks run on the session's own executors, beside those of others.
 
     With dynamic allocation Spark starts other executors for every other wish.
     """
-    return resources is None or asks_nothing(terms, resources) or not terms.dynamic
+    return resources is None or asks_nothing(limits, resources) or not limits.dynamic
 
 
-def _too_many_cpus(terms: Terms, executors: Sequence[Executor], resources: Resources) -> str | None:
+def _too_many_cpus(
+    limits: SessionLimits, executors: Sequence[Executor], resources: Resources
+) -> str | None:
     # Executors of another size may be asked for only together with memory.
     if resources.memory_mb is not None:
-        return _too_large(terms, resources)
-    most = max((executor.cores for executor in executors), default=terms.executor_cores)
+        return _too_large(limits, resources)
+    most = max((executor.cores for executor in executors), default=limits.executor_cores)
     if most is None or resources.cpus <= most:
         return None
     return (
@@ -171,29 +173,29 @@ def _too_many_cpus(terms: Terms, executors: Sequence[Executor], resources: Resou
     )
 
 
-def _too_large(terms: Terms, resources: Resources) -> str | None:
-    most = terms.most_cores
-    if most is None or max(resources.cpus, terms.executor_cores or 1) <= most:
+def _too_large(limits: SessionLimits, resources: Resources) -> str | None:
+    most = limits.most_cores
+    if most is None or max(resources.cpus, limits.executor_cores or 1) <= most:
         return None
     return (
-        f"no executor could run a task of {resources.cpus} CPUs: {terms.master} can start none of more "
+        f"no executor could run a task of {resources.cpus} CPUs: {limits.master} can start none of more "
         f"than {most}, and Spark would wait for ever; accepted are up to {most}"
     )
 
 
-def _too_much_memory(terms: Terms, resources: Resources) -> str | None:
-    asked, most = resources.memory_mb, terms.most_memory_mb
+def _too_much_memory(limits: SessionLimits, resources: Resources) -> str | None:
+    asked, most = resources.memory_mb, limits.most_memory_mb
     if asked is None or most is None or asked <= most:
         return None
     return (
-        f"no worker of {terms.master} has room for an executor of {asked} MB, and Spark would wait for "
+        f"no worker of {limits.master} has room for an executor of {asked} MB, and Spark would wait for "
         f"ever; accepted is memory_mb up to {most}"
     )
 
 
-def _too_much(terms: Terms, resources: Resources) -> str | None:
+def _too_much(limits: SessionLimits, resources: Resources) -> str | None:
     for name, amount in resources.amounts.items():
-        there = terms.amounts.get(name, 0.0)
+        there = limits.amounts.get(name, 0.0)
         if amount > there:
             return (
                 f"no executor could run a task with {amount:g} of {name!r}: each has {there:g}; make "

@@ -36,7 +36,7 @@ class NoLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class StreamFacts:
     """What is known of a running stream."""
 
     loads: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
