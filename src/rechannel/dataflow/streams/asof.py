@@ -50,7 +50,7 @@ def asof_join(  # noqa: PLR0913 - the arguments of `Stream.asof_join`
             " with within=rc.between(0, ...)"
         )
         raise DataflowError(msg)
-    need_sides(what, left, right, pairs, suffix)
+    need_sides(what, left.node, right.node, pairs, suffix)
     spec = AsofSpec(
         how=how,
         on=tuple(pairs.items()),
@@ -61,5 +61,5 @@ def asof_join(  # noqa: PLR0913 - the arguments of `Stream.asof_join`
         suffix=suffix,
     )
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
-    both = both_sides(settled, left, right, pairs)
+    both = both_sides(settled, left.node, right.node, pairs)
     return operator_over(both, settled, spec, tasks, bins)

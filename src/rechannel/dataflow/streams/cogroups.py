@@ -75,7 +75,12 @@ class Cogrouped(Generic[Downstream]):
         )
         settled = given(name, keyed_name(self.left.node, spec.kind, tuple(self.pairs)))
         both = both_sides(
-            settled, self.left, self.right, self.pairs, window=self.within, times=self.times
+            settled,
+            self.left.node,
+            self.right.node,
+            self.pairs,
+            window=self.within,
+            times=self.times,
         )
         return self.then(operator_over(both, settled, spec, tasks, bins))
 
@@ -93,7 +98,7 @@ def cogroup(
     """Two streams whose rows meet by key. Raises DataflowError, UnknownColumnError."""
     what = f"cogroup ({caller()})"
     pairs = pairs_of(on, what)
-    need_sides(what, left, right, pairs, suffix)
+    need_sides(what, left.node, right.node, pairs, suffix)
     settled = None
     if within is None and times != (None, None):
         msg = f"{what}: left_time_column= and right_time_column= are for windows; add within=rc.windows.tumbling(...)"

@@ -72,7 +72,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     what = f"join ({caller()})"
     pairs = pairs_of(on, what)
     _check(what, how, within, pairs)
-    need_sides(what, left, right, pairs, suffix)
+    need_sides(what, left.node, right.node, pairs, suffix)
     settled_times = None
     if within is None and times != (None, None):
         msg = (
@@ -89,7 +89,7 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
     spec = JoinSpec(how=how, on=alike, within=within, times=settled_times, suffix=suffix)
     settled = given(name, keyed_name(left.node, spec.kind, tuple(pairs)))
     window = within if isinstance(within, Timed) else None
-    both = both_sides(settled, left, right, pairs, window=window, times=settled_times)
+    both = both_sides(settled, left.node, right.node, pairs, window=window, times=settled_times)
     return operator_over(both, settled, spec, tasks, bins)
 
 

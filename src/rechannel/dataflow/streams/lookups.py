@@ -7,11 +7,9 @@ from typing import Any, Literal
 
 from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.dataflow.graph.naming import DerivedName, caller, given, keyed_name
-from rechannel.dataflow.graph.nodes import Node, Paired, Source, Stateful
-from rechannel.dataflow.graph.schema import known
-from rechannel.dataflow.streams.pairing import On, mapped, operator_over, pairs_of
+from rechannel.dataflow.graph.nodes import Node, Source, Stateful
+from rechannel.dataflow.streams.pairing import On, both_sides, need_sides, operator_over, pairs_of
 from rechannel.errors import DataflowError
-from rechannel.kernels.protocol.two_sides import LEFT, PREFIXES, RIGHT, Sided
 from rechannel.operators.checks import need_columns
 from rechannel.operators.join.lookup_spec import LookupSpec
 from rechannel.sources.table import Held, TableConnector, is_table
@@ -41,9 +39,6 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
     if how not in ("inner", "left"):
         msg = f"{what}: how is 'inner' (rows that have a match) or 'left' (all rows), not {how!r}"
         raise DataflowError(msg)
-    if not isinstance(suffix, str):
-        msg = f"{what}: suffix ends names: it is a text, not {suffix!r}"
-        raise DataflowError(msg)
     order = order_in(by, what)
     alike = [column for column in order if column in pairs.values()]
     if alike:
@@ -57,21 +52,9 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
             raise DataflowError(msg)
     else:
         table, order = _source(table, pairs, order, refresh, settled, what), ()
-    sides = ((LEFT, stream, list(pairs)), (RIGHT, table, list(pairs.values())))
-    for _, node, names in sides:
-        schema = known(node)
-        if schema is not None:
-            need_columns(what, names, schema)
+    need_sides(what, stream, table, pairs, suffix)
     spec = LookupSpec(how=how, on=tuple(pairs.items()), by=order, suffix=suffix)
-    inputs: list[Node] = [
-        mapped(
-            f"{settled}.{PREFIXES[side]}rows",
-            node,
-            Sided(side=side, keys=tuple(zip(names, keys, strict=True))),
-        )
-        for side, node, names in sides
-    ]
-    both = Paired(name=f"{settled}.sides", where=caller(), inputs=tuple(inputs), keys=keys)
+    both = both_sides(settled, stream, table, pairs)
     return operator_over(both, settled, spec, tasks, bins)
 
 

@@ -54,12 +54,10 @@ def time_of(stream: Stream, said: str | None, side: str, what: str) -> str:
     return column
 
 
-def need_sides(
-    what: str, left: Stream, right: Stream, pairs: Mapping[str, str], suffix: str
-) -> None:
+def need_sides(what: str, left: Node, right: Node, pairs: Mapping[str, str], suffix: str) -> None:
     """Raise UnknownColumnError for a column that a side does not have, DataflowError for an invalid suffix."""
-    for stream, names in ((left, list(pairs)), (right, list(pairs.values()))):
-        schema = known(stream.node)
+    for node, names in ((left, list(pairs)), (right, list(pairs.values()))):
+        schema = known(node)
         if schema is not None:
             need_columns(what, names, schema)
     if not isinstance(suffix, str):
@@ -69,8 +67,8 @@ def need_sides(
 
 def both_sides(
     name: str,
-    left: Stream,
-    right: Stream,
+    left: Node,
+    right: Node,
     pairs: Mapping[str, str],
     *,
     window: Timed | None = None,
@@ -79,14 +77,15 @@ def both_sides(
     """Rows of both sides, marked, under the left one's names of the keys. window: its start is a key as well."""
     sides = ((LEFT, left, list(pairs)), (RIGHT, right, list(pairs.values())))
     nodes: list[Node] = []
-    for side, stream, names in sides:
-        node, own = stream.node, list(zip(names, pairs, strict=True))
+    rows: Node
+    for side, node, names in sides:
+        rows, own = node, list(zip(names, pairs, strict=True))
         if window is not None and times is not None:
             assign = window.assign(f"window ({caller()})", times[side])
-            node = mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
+            rows = mapped(f"{name}.{PREFIXES[side]}windows", node, assign)
             own.append((START, START))
         marked = Sided(side=side, keys=tuple(own))
-        nodes.append(mapped(f"{name}.{PREFIXES[side]}rows", node, marked))
+        nodes.append(mapped(f"{name}.{PREFIXES[side]}rows", rows, marked))
     keys = tuple(pairs) if window is None else (*pairs, START)
     return Paired(name=f"{name}.sides", where=caller(), inputs=tuple(nodes), keys=keys)
 

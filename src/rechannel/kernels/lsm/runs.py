@@ -21,7 +21,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
 from rechannel.state.manifest import Run
 from rechannel.state.merging import BASE_LEVEL
-from rechannel.state.segments.segment import SegmentMeta, open_segment, write_segment
+from rechannel.state.segments.segment import SegmentMeta, Written, open_segment, write_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,24 @@ class RunWriter:
                     rows.where(some), schema, schema_version, where, place, span
                 )
             )
+        key, written = self._segment(rows, schema, schema_version)
+        return (
+            Run(
+                segment=key,
+                clip=where,
+                seq=place[0],
+                level=place[1],
+                rows=len(rows),
+                size=written.size,
+                span=where.width,
+                due=span.due,
+                awaited=span.awaited,
+                digest=written.digest,
+            ),
+        )
+
+    def _segment(self, rows: Rows, schema: pa.Schema, schema_version: str) -> tuple[str, Written]:
+        """Write one segment under the next name. Returns its key in the store, its size and its digest."""
         operator, timestep = self.program.operator, self.step.timestep
         key = segment_key(
             operator=operator,
@@ -104,23 +122,8 @@ class RunWriter:
             schema=schema_version,
         )
         columns = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
-        written = write_segment(
-            self.program.store, key, rows.hashes, columns, meta, dropped=rows.dropped
-        )
-        return (
-            Run(
-                segment=key,
-                clip=where,
-                seq=place[0],
-                level=place[1],
-                rows=len(rows),
-                size=written.size,
-                span=where.width,
-                due=span.due,
-                awaited=span.awaited,
-                digest=written.digest,
-            ),
-        )
+        store = self.program.store
+        return key, write_segment(store, key, rows.hashes, columns, meta, dropped=rows.dropped)
 
 
 class OpenRuns(Sequence[OpenRun]):

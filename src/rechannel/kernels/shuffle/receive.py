@@ -91,17 +91,14 @@ def receive(can: Capabilities, blobs: list[Blob], rows: list[slice] | None = Non
     blobs = [blobs[i] for i in order]
     combined = bool(blobs) and blobs[0].combined
     schema = wire_schema(can, combined=combined)
-    batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
-    if rows is not None:
-        cuts = [rows[i] for i in order]
-        batches = [b.slice(c.start, c.stop - c.start) for b, c in zip(batches, cuts, strict=True)]
-    width = can.sent
+    batches = _batches(blobs, schema, None if rows is None else [rows[i] for i in order])
     columns = [
         joined([batch.column(i) for batch in batches])
         if batches
         else pa.array([], schema.field(i).type)
         for i in range(len(schema))
     ]
+    width = can.sent
     keys, values = columns[:width], columns[width:]
     hashes = hash_columns(keys[: can.hashed]) if batches else np.empty(0, dtype=np.uint64)
     places = _order(can, batches, blobs, hashes, keys, values, combined=combined)
@@ -122,6 +119,16 @@ def receive(can: Capabilities, blobs: list[Blob], rows: list[slice] | None = Non
         combined=combined,
         rows=sum(batch.num_rows for batch in batches),
     )
+
+
+def _batches(
+    blobs: list[Blob], schema: pa.Schema, rows: list[slice] | None
+) -> list[pa.RecordBatch]:
+    """Return the rows of blobs, zero-copy. rows: which ones of each blob; None means all."""
+    batches = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]
+    if rows is None:
+        return batches
+    return [b.slice(c.start, c.stop - c.start) for b, c in zip(batches, rows, strict=True)]
 
 
 def refuse_too_large(operator: str, timestep: int, can: Capabilities, received: Received) -> None:

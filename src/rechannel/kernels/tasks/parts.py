@@ -112,7 +112,17 @@ def parts_of(
         return
     if hashes is None:
         hashes = _hashes_of(can, blobs, spool)
-    borders = _borders(state.own, blobs, hashes, load, count)
+    yield from _cut(state, blobs, hashes, _borders(state.own, blobs, hashes, load, count), spool)
+
+
+def _cut(
+    state: TaskState,
+    blobs: list[Blob],
+    hashes: list[HashArray],
+    borders: list[int],
+    spool: Spool,
+) -> Iterator[Part]:
+    """Yield one part for each stretch of hashes. hashes: of the rows of every blob, ascending."""
     inner = np.array(borders[1:-1], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(known, inner).tolist(), len(known)] for known in hashes]
     for number, (lo, hi) in enumerate(pairwise(borders)):

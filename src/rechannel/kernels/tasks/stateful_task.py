@@ -199,17 +199,11 @@ class StatefulTask:
         measures.count("keys", len(received.hashes))
         measures.count("keys_found", _found(arrivals))
         measures.count("rows_out", shown[0].num_rows)
-        for rows, at in _pieces(*shown, state):
-            yield from emitter.rows(rows, at)
         if applied.late is not None:
             measures.count("rows_late", applied.late.count)
-            if applied.late.rows is not None and applied.late.hashes is not None:
-                for rows, at in _pieces(applied.late.rows, applied.late.hashes, state):
-                    yield from emitter.late(rows, at)
-        if applied.dead is not None:
-            for piece in state.own.slices(applied.dead.hashes):
-                letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
-                yield from emitter.dead(letters, applied.dead.hashes[piece])
+        for rows, at in _pieces(*shown, state):
+            yield from emitter.rows(rows, at)
+        yield from _side_outputs(applied, state, emitter)
 
     def _arrivals(
         self, can: Capabilities, received: Received, runs: OpenRuns, clock: Clock
@@ -259,6 +253,23 @@ class StatefulTask:
             made = incremental.advance(work)
         measures.count("rows_read", made.rows_read)
         return made.emitted or (work.applied.output, work.applied.output_hashes), made.edit
+
+
+def _side_outputs(
+    applied: OperatorOutput, state: TaskState, emitter: Emitter
+) -> Iterator[tuple[int, bytes]]:
+    """Yield blobs of late rows and of dead letters, if they are read downstream."""
+    if (
+        applied.late is not None
+        and applied.late.rows is not None
+        and applied.late.hashes is not None
+    ):
+        for rows, at in _pieces(applied.late.rows, applied.late.hashes, state):
+            yield from emitter.late(rows, at)
+    if applied.dead is not None:
+        for piece in state.own.slices(applied.dead.hashes):
+            letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
+            yield from emitter.dead(letters, applied.dead.hashes[piece])
 
 
 def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:

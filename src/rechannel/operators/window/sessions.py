@@ -248,31 +248,18 @@ class SessionLogic(
         grown = np.zeros(met.count, dtype=np.bool_)
         grown[of] = True
         place = np.cumsum(grown) - 1  # of every session that changes among those
-        fresh = rows[met.order[came] - count]
-        groups = Groups(np.flatnonzero(np.diff(of, prepend=-1)), len(fresh))
-        read = self._read(arrivals)
-        new_states, parts = combined(self.inner.combine, take(read, fresh), groups)
         within = np.empty(count, dtype=np.int64)  # the session that each stored one is in now
         within[met.order[~came]] = met.session[~came]
         old = np.flatnonzero(grown[within])  # sessions that were there and change
-        both = np.concatenate([place[within[old]], groups.ids[parts.starts]])
-        sort = np.argsort(both, kind="stable")
-        known = held.state[: len(new_states)]
-        states = [
-            pa.concat_arrays([before, new])
-            for before, new in zip(take(known, old), new_states, strict=True)
-        ]
-        starts = np.flatnonzero(np.diff(both[sort], prepend=-1))
-        merged = self.inner.merged_states(take(states, sort), Groups(starts, len(sort)))
+        at = place[within[old]]
+        merged = self._states(
+            arrivals, rows[met.order[came] - count], of, take(held.state, old), at
+        )
         new = np.flatnonzero(grown)
-        if self.early_ms is not None:
-            now = np.full(len(new), arrivals.timestep, dtype=np.int64)
-            merged = [*merged, from_numpy(now, TOUCHED.type)]
         owners, first, last = met.owners[new], met.first[new], met.last[new]
         # One that did not get longer is written under the key that it had.
         was_first = held.keys[-2].to_numpy(zero_copy_only=False)[old]
         was_last = self.row_order(held.keys)[old]
-        at = place[within[old]]
         ended = np.flatnonzero((was_first != first[at]) | (was_last != last[at]))
         gone = old[ended]
         owners = np.concatenate([owners, held.owners[gone]])
@@ -293,6 +280,28 @@ class SessionLogic(
             columns=take(columns, order),
             dropped=dropped[order] if len(gone) else None,
         )
+
+    def _states(
+        self, arrivals: OperatorInput, fresh: IntArray, of: IntArray, stored: Columns, at: IntArray
+    ) -> Columns:
+        """Return the states of the sessions that rows came for, by key and time.
+
+        fresh: these rows, by session. of: the session of each. stored: states that become part of such a session.
+        at: for each of those, the place of that session in the result.
+        """
+        groups = Groups(np.flatnonzero(np.diff(of, prepend=-1)), len(fresh))
+        new, parts = combined(self.inner.combine, take(self._read(arrivals), fresh), groups)
+        places = np.concatenate([at, groups.ids[parts.starts]])
+        order = np.argsort(places, kind="stable")
+        states = [
+            pa.concat_arrays([old, made]) for old, made in zip(stored[: len(new)], new, strict=True)
+        ]
+        starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+        merged = self.inner.merged_states(take(states, order), Groups(starts, len(order)))
+        if self.early_ms is None:
+            return merged
+        now = np.full(groups.count, arrivals.timestep, dtype=np.int64)
+        return [*merged, from_numpy(now, TOUCHED.type)]
 
     def _late(
         self,
