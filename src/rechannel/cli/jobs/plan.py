@@ -10,26 +10,17 @@ import typer
 
 from rechannel.cli.remote.client import Client, JsonOption, TokenOption
 from rechannel.cli.remote.commands import Json, group, url_of
-from rechannel.cli.remote.strategy import (
-    BinsOption,
-    BudgetOption,
-    GapOption,
-    PrepareOption,
-    StrategyOption,
-    strategy_of,
-)
+from rechannel.cli.remote.options import expanded
+from rechannel.cli.remote.strategy import ChosenStrategy
 from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
 
 
-def _plan(  # noqa: PLR0913, PLR0917 - the options of the command
+@expanded
+def _plan(
     change: Json,
     context: typer.Context,
-    strategy: StrategyOption = None,
-    bins: BinsOption = None,
-    gap: GapOption = 0,
-    budget: BudgetOption = None,
-    no_prepare: PrepareOption = False,
+    strategy: ChosenStrategy,
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Save the plan for `rechannel reconfigure --plan`."),
@@ -39,9 +30,8 @@ def _plan(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     from rechannel.reconfigure.plan import Plan
 
-    how = strategy_of(strategy, bins, gap, budget, unprepared=no_prepare)
     with Client(url_of(context), token) as job:
-        answer = job.post("plan", body={"change": change, "strategy": how})
+        answer = job.post("plan", body={"change": change, "strategy": strategy})
     if save is not None:
         _save(save, answer)
     if as_json:

@@ -11,14 +11,8 @@ import typer
 
 from rechannel.cli.remote.client import Client, JsonOption, TokenOption
 from rechannel.cli.remote.commands import Json, group, url_of
-from rechannel.cli.remote.strategy import (
-    BinsOption,
-    BudgetOption,
-    GapOption,
-    PrepareOption,
-    StrategyOption,
-    strategy_of,
-)
+from rechannel.cli.remote.options import Made, expanded
+from rechannel.cli.remote.strategy import ChosenStrategy
 from rechannel.cli.remote.values import moment, seconds
 from rechannel.cli.screen import say, show, show_json
 from rechannel.errors import RefusedError
@@ -54,41 +48,47 @@ CauseOption: TypeAlias = Annotated[
 CAUSE = "asked for on the command line"
 
 
-def _ask(  # noqa: PLR0913, PLR0917 - the options of the command
+def _moment_from(
+    at: AtOption = None, supersede: SupersedeOption = False, cause: CauseOption = CAUSE
+) -> Json:
+    """The fields of a request that say when its change holds, and why."""
+    return {"at": None if at is None else moment(at), "supersede": supersede, "cause": cause}
+
+
+def _wait_from(wait: WaitOption = False, timeout: TimeoutOption = WAIT) -> float | None:
+    """Seconds to wait until the reconfiguration is finished; None = do not wait."""
+    return seconds(timeout) if wait else None
+
+
+ChosenMoment: TypeAlias = Annotated[Json, Made(_moment_from)]
+ChosenWait: TypeAlias = Annotated[float | None, Made(_wait_from)]
+
+
+@expanded
+def _ask(  # noqa: PLR0917 - what the options of the command make
     change: Json,
     context: typer.Context,
-    strategy: StrategyOption = None,
-    bins: BinsOption = None,
-    gap: GapOption = 0,
-    budget: BudgetOption = None,
-    no_prepare: PrepareOption = False,
-    at: AtOption = None,
-    supersede: SupersedeOption = False,
-    cause: CauseOption = CAUSE,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = WAIT,
+    strategy: ChosenStrategy,
+    moment: ChosenMoment,
+    wait: ChosenWait,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    how = strategy_of(strategy, bins, gap, budget, unprepared=no_prepare)
-    body = {"change": change, "strategy": how, **_when(at, supersede, cause)}
-    _send(url_of(context), token, body, wait=seconds(timeout) if wait else None, as_json=as_json)
+    body = {"change": change, "strategy": strategy, **moment}
+    _send(url_of(context), token, body, wait=wait, as_json=as_json)
 
 
-def _replay(  # noqa: PLR0913, PLR0917 - the options of the command
+@expanded
+def _replay(
     context: typer.Context,
     plan: Annotated[Path, typer.Option(metavar="FILE", help="File of `rechannel plan --save`.")],
-    at: AtOption = None,
-    supersede: SupersedeOption = False,
-    cause: CauseOption = CAUSE,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = WAIT,
+    moment: ChosenMoment,
+    wait: ChosenWait,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Carry out a saved plan."""
-    body = {"plan": _read(plan), **_when(at, supersede, cause)}
-    _send(url_of(context), token, body, wait=seconds(timeout) if wait else None, as_json=as_json)
+    _send(url_of(context), token, {"plan": _read(plan), **moment}, wait=wait, as_json=as_json)
 
 
 reconfigure = group(
@@ -96,10 +96,6 @@ reconfigure = group(
     _ask,
     _replay,
 )
-
-
-def _when(at: str | None, supersede: bool, cause: str) -> dict[str, Any]:
-    return {"at": None if at is None else moment(at), "supersede": supersede, "cause": cause}
 
 
 def _read(file: Path) -> Any:

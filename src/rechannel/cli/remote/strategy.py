@@ -1,4 +1,4 @@
-"""The options of a strategy."""
+"""The options of a strategy, and what they make."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from rechannel.cli.remote.values import budget
+from rechannel.cli.remote import values
+from rechannel.cli.remote.options import Made
 from rechannel.errors import RefusedError
 
 KINDS = ("all-at-once", "batched", "fluid", "optimized")
@@ -27,20 +28,24 @@ PrepareOption: TypeAlias = Annotated[
 ]
 
 
-def strategy_of(
-    kind: str | None, bins: int | None, gap: int, most: str | None, *, unprepared: bool
+def strategy_from(
+    strategy: StrategyOption = None,
+    bins: BinsOption = None,
+    gap: GapOption = 0,
+    budget: BudgetOption = None,
+    no_prepare: PrepareOption = False,
 ) -> dict[str, Any] | None:
     """The strategy as JSON; None without options. Raises RefusedError for options that exclude each other."""
-    fields: dict[str, Any] = {} if most is None else budget(most)
+    fields: dict[str, Any] = {} if budget is None else values.budget(budget)
     if bins is not None:
         fields["bins"] = bins
     if gap:
         fields["gap"] = gap
-    if unprepared:
+    if no_prepare:
         fields["prepare"] = False
-    if kind is None and not fields:
+    if strategy is None and not fields:
         return None
-    kind = kind or KINDS[0]
+    kind = strategy or KINDS[0]
     if kind not in KINDS:
         msg = f"there is no strategy {kind!r}; there are: {', '.join(KINDS)}"
         raise RefusedError(msg)
@@ -48,3 +53,7 @@ def strategy_of(
         msg = "--bins, --gap and --budget need a strategy with several steps: --strategy batched, fluid or optimized"
         raise RefusedError(msg)
     return {"kind": kind.replace("-", "_"), **fields}
+
+
+ChosenStrategy: TypeAlias = Annotated[dict[str, Any] | None, Made(strategy_from)]
+"""An argument of a command: the strategy as JSON, from its options."""

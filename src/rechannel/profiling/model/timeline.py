@@ -24,7 +24,16 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from rechannel.profiling.model.trace import NONE, RESERVED, UNKNOWN, WAITING, Indices, Times, Trace
+from rechannel.profiling.model.trace import (
+    NONE,
+    RESERVED,
+    UNKNOWN,
+    WAITING,
+    Indices,
+    Times,
+    Trace,
+    rows_of,
+)
 
 _UNKNOWN, _WAITING = RESERVED.index(UNKNOWN), RESERVED.index(WAITING)
 # What lies at an edge of a gap.
@@ -52,13 +61,7 @@ class Timeline:
 
     def take(self, rows: Times) -> Timeline:
         """Return the given rows."""
-        return Timeline(
-            worker=self.worker[rows],
-            kind=self.kind[rows],
-            operator=self.operator[rows],
-            start=self.start[rows],
-            end=self.end[rows],
-        )
+        return rows_of(self, rows)
 
 
 def timeline(

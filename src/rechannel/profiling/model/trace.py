@@ -12,7 +12,8 @@ numbers of activity types map to the names in `SNAILTRAIL`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,16 @@ MS, NS = 1_000_000, 1_000_000_000
 """A millisecond and a second, in nanoseconds."""
 NONE = -1
 """Index of an unknown operator."""
+
+
+C = TypeVar("C")
+
+
+def rows_of(columns: C, rows: npt.NDArray[Any]) -> C:
+    """The given rows of a dataclass whose fields are columns of equal length. rows: indices or a mask."""
+    kept = {one.name: getattr(columns, one.name)[rows] for one in fields(cast("Any", columns))}
+    made: C = type(columns)(**kept)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,14 +104,8 @@ class Activities:
         cls, worker: Indices, kind: Indices, operator: Indices, start: Times, end: Times
     ) -> Activities:
         """Return the activities that take time."""
-        kept = np.flatnonzero(end > start)
-        return cls(
-            worker=worker[kept],
-            kind=kind[kept],
-            operator=operator[kept],
-            start=start[kept],
-            end=end[kept],
-        )
+        every = cls(worker=worker, kind=kind, operator=operator, start=start, end=end)
+        return rows_of(every, np.flatnonzero(end > start))
 
     @classmethod
     def joined(cls, *parts: Activities) -> Activities:
@@ -142,14 +147,7 @@ class Messages:
 
     def take(self, rows: Times) -> Messages:
         """Return the given rows."""
-        return Messages(
-            source=self.source[rows],
-            target=self.target[rows],
-            kind=self.kind[rows],
-            operator=self.operator[rows],
-            sent=self.sent[rows],
-            received=self.received[rows],
-        )
+        return rows_of(self, rows)
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> Messages:
