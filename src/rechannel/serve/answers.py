@@ -9,7 +9,7 @@ from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
 from rechannel.monitoring import ReconfigurationSummary
 from rechannel.reconfigure.record import OPEN
-from rechannel.running import Reconfiguration, RunningJob
+from rechannel.running import RunningJob
 from rechannel.version import __version__
 
 
@@ -58,5 +58,5 @@ def _with_bins_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, A
     left, is_open = 0, one.phase in OPEN
     if is_open:
         with suppress(NotReadyError):  # it has just ended, and the journal no longer keeps it
-            left = sum(len(step.moves) for step in Reconfiguration(job, one.id).record.left)
+            left = sum(len(step.moves) for step in job.reconfiguration(one.id).record.left)
     return {**one.to_dict(), "open": is_open, "bins_left": left}

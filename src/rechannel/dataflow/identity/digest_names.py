@@ -143,6 +143,9 @@ FIRST_MODULES = {
     "rechannel.operators.window.session_rows": "rechannel.kernels.session_rows",
     "rechannel.operators.window.sessions": "rechannel.kernels.sessions",
     "rechannel.operators.window.sliding": "rechannel.kernels.sliding",
+    "rechannel.running.job": "rechannel.running",
+    "rechannel.running.reconfiguration": "rechannel.running",
+    "rechannel.running.server": "rechannel.running",
 }
 """First name of every module that has moved, by its present name; those of specs are in `operators.registry`."""
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import rechannel as rc
-from rechannel import running
 from rechannel.engine.journal.lease import read_lease
 from rechannel.engine.loop import life
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.errors import RefusedError, SessionError, StorageError, UserFunctionError
 from rechannel.job import InProcess, Job
 from rechannel.running import RunningJob
+from rechannel.running import job as running_job
 from rechannel.state.keys import LEASE
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import script
@@ -118,7 +118,7 @@ def test_troubles_are_shown_while_they_last(monkeypatch):
             super().put(key, data)
 
     store = Hiccup()
-    monkeypatch.setattr(running, "RENEW_SECONDS", 0.005)
+    monkeypatch.setattr(running_job, "RENEW_SECONDS", 0.005)
     job = started(store)
     beat = job._hub.troubles
     try:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,10 +14,8 @@ from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.explain import explain
-from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import wait_for
-from rechannel.engine.reconfigure.history import read_history, read_one, summary
-from rechannel.engine.reconfigure.latencies import Latencies
+from rechannel.engine.reconfigure.history import read_history
 from rechannel.engine.reconfigure.switch import offered_change, proposed_change
 from rechannel.engine.view.pinned import Hold
 from rechannel.engine.view.sql import answer, named
@@ -27,7 +23,6 @@ from rechannel.errors import (
     NotReadyError,
     RefusedError,
     UnknownOperatorError,
-    as_rechannel_error,
     one_sentence,
 )
 from rechannel.model.configuration import Configuration
@@ -37,9 +32,10 @@ from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, change_set
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
-from rechannel.reconfigure.record import OPEN, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
+from rechannel.running.server import Server, ServerFactory
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
 from rechannel.telemetry.facts import TimestepProgress
@@ -47,43 +43,6 @@ from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-class Server(Protocol):
-    """A server of a running job, as `RunningJob.serve` returns it. Used in a `with`, it is closed at the end."""
-
-    token: str
-    """What every request must bear."""
-
-    token_file: Path | None
-    """File with the token, if the server made one."""
-
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Its address, such as http://127.0.0.1:8520."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it still answers."""
-
-    def close(self) -> None:
-        """Answer the requests that have arrived, and end. The job continues."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-class ServerFactory(Protocol):
-    """Starts a server of a job."""
-
-    def __call__(
-        self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
-    ) -> Server:
-        """Start it. Raises SetUpError without the extra `serve`, RefusedError if the port is taken."""
 
 
 class RunningJob:
@@ -179,8 +138,7 @@ class RunningJob:
     @property
     def exception(self) -> BaseException | None:
         """Why it failed; None if it did not."""
-        error = self._driver.error
-        return None if error is None else as_rechannel_error(error)
+        return failure(self._parts)
 
     def explain(self) -> Text:
         """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
@@ -272,7 +230,7 @@ class RunningJob:
         *,
         at: int | datetime | EventMoment | None = None,
         supersede: bool = False,
-        cause: str = "asked for in Python",
+        cause: str = ASKED,
     ) -> Reconfiguration:
         """Change the running job without a stop. Returns as soon as the change is accepted.
 
@@ -312,13 +270,13 @@ class RunningJob:
                 supersede=supersede,
             )
             answer = self._changes.ask(request)
-            return Reconfiguration(self, wait_for(answer, "the request for a reconfiguration"))
+            return Reconfiguration(
+                self._parts, wait_for(answer, "the request for a reconfiguration")
+            )
 
-    def abort(self, id_: str, reason: str = "asked for in Python") -> None:
+    def abort(self, id_: str, reason: str = ASKED) -> None:
         """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
-        check_words(reason, "reason")
-        answer = self._changes.cancel(id_, reason)
-        wait_for(answer, f"the abort of {id_}")
+        abort(self._parts, id_, reason)
 
     def history(self, last: int | None = None) -> list[ReconfigurationSummary]:
         """Return what the reconfigurations of this state directory did, oldest first.
@@ -332,14 +290,16 @@ class RunningJob:
 
     def reconfiguration(self, id_: str) -> Reconfiguration:
         """Return the handle on a reconfiguration, also on one that is over. Raises NotReadyError for an unknown id."""
-        handle = Reconfiguration(self, id_)
-        handle._fields()
+        handle = Reconfiguration(self._parts, id_)
+        handle.summary()
         return handle
 
     @property
     def open_reconfigurations(self) -> list[Reconfiguration]:
         """Handles on the reconfigurations that are not over, oldest first."""
-        return [Reconfiguration(self, record.id) for record in self._changes.coordination.open]
+        return [
+            Reconfiguration(self._parts, record.id) for record in self._changes.coordination.open
+        ]
 
     def serve(
         self,
@@ -426,78 +386,3 @@ class RunningJob:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"
         raise UnknownOperatorError(msg)
-
-
-class Reconfiguration:
-    """The handle on one reconfiguration."""
-
-    def __init__(self, job: RunningJob, id_: str) -> None:
-        """Use `RunningJob.reconfigure`."""
-        self._job = job
-        self.id = id_
-
-    @property
-    def record(self) -> Record:
-        """Its state in the journal. Raises NotReadyError if it ended long ago: see `summary`."""
-        return self._job._changes.coordination.find(self.id)
-
-    @property
-    def phase(self) -> str:
-        """waiting, ready, moving, reversing; done, undone, aborted, superseded or failed when it is over."""
-        return str(self._fields()["phase"])
-
-    def summary(self) -> ReconfigurationSummary:
-        """Return what it did so far: steps, bins, bytes, times of the phases, latencies before, during and after."""
-        fields = self._fields(self._job._parts.measured.latencies)
-        return ReconfigurationSummary.from_dict(fields)
-
-    def _fields(self, latencies: Latencies | None = None) -> dict[str, Any]:
-        """By the journal, or by the history for one that the journal has forgotten."""
-        try:
-            return summary(self.record, latencies)
-        except NotReadyError:
-            job = self._job
-            return read_one(job._parts.store, self.id, job._changes.coordination.records)
-
-    def wait(self, timeout: float | None = None) -> Reconfiguration:
-        """Wait until it is done.
-
-        Raises:
-            RefusedError: it ended otherwise, with the reason.
-            NotReadyError: after `timeout` seconds.
-            RechannelError: what the job failed with.
-        """
-        driver, changes = self._job._driver, self._job._changes
-
-        def over(position: StreamPosition) -> bool:
-            """Whether the job shows that it is over: what it runs under is shown then, too."""
-            if driver.finished.is_set():
-                return True
-            shown = (
-                record.id == self.id and not record.open for record in position.coordination.records
-            )
-            return not changes.coordination.find(self.id).open and any(shown)
-
-        with suppress(NotReadyError):  # it may have been over for long
-            driver.wait_for(over, timeout)
-        told = self._fields()
-        if (phase := told["phase"]) in OPEN:
-            self._job._raise()
-            what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
-            msg = f"reconfiguration {self.id} is {phase} ({what})"
-            raise NotReadyError(msg)
-        if phase != "done":
-            msg = f"reconfiguration {self.id} ({told['change']}) is {phase}: {told['reason']}"
-            raise RefusedError(msg)
-        return self
-
-    def abort(self) -> None:
-        """End it before it begins, or roll it back. Raises RefusedError."""
-        self._job.abort(self.id)
-
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
-
-    def __repr__(self) -> str:
-        told = self._fields()
-        return f"<Reconfiguration {self.id}: {told['change']}, {told['phase']}>"

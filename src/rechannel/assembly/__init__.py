@@ -1,0 +1,7 @@
+"""Puts a driver together, for a job and for the test kit alike."""
+
+from rechannel.assembly.assemble import OWNER, assemble
+from rechannel.assembly.parts import Parts
+from rechannel.assembly.seams import Clock, LeaseLike, Seams, Start
+
+__all__ = ["OWNER", "Clock", "LeaseLike", "Parts", "Seams", "Start", "assemble"]

@@ -1,0 +1,7 @@
+"""A running job, as its user holds it: the job, its reconfigurations, its server."""
+
+from rechannel.running.job import RunningJob
+from rechannel.running.reconfiguration import Reconfiguration
+from rechannel.running.server import Server, ServerFactory
+
+__all__ = ["Reconfiguration", "RunningJob", "Server", "ServerFactory"]
