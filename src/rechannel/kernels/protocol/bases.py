@@ -1,4 +1,4 @@
-"""What operators share: every row is seen, a key has many state rows; and rows as they came."""
+"""What operators share: bases of those that see every row or keep several rows per key, and helpers for their input."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ class EveryRow:
 
     @property
     def ordered(self) -> bool:
-        """What becomes of a key may depend on the order of its rows."""
+        """True: what becomes of a key may depend on the order of its rows."""
         return True
 
 
 class ManyRows(EveryRow, SeveralRows):
-    """A part of a `StatefulLogic` whose keys have several state rows, told apart by key columns that do not travel.
+    """A part of a `StatefulLogic` whose keys have several state rows. Key columns that do not travel tell them apart.
 
-    The last of those is a whole number by which the rows of a key are sorted.
+    The last of these columns is an integer by which the rows of a key are sorted.
     """
 
     if TYPE_CHECKING:
 
         @property
         def keys(self) -> pa.Schema:
-            """The keys proper."""
+            """The user's key columns."""
 
     @property
     def hashed(self) -> int:
-        """The keys proper."""
+        """The number of the user's key columns."""
         return len(self.keys)
 
     def row_order(self, keys: Columns) -> IntArray:
-        """The last column."""
+        """Return the last key column."""
         numbers: IntArray = keys[-1].to_numpy(zero_copy_only=False)
         return numbers
 
     def by_key(
         self, keys: Columns, state: Columns, hashes: HashArray
     ) -> tuple[Groups, Columns, Columns]:
-        """State rows that are sorted by hash: those of a key become neighbours, in the order that they have."""
+        """Group state rows that are sorted by hash, so that rows of a key are neighbours and keep their order."""
         groups, untangled = group_rows(hashes, keys[: self.hashed])
         if untangled is None:
             return groups, keys, state
@@ -59,7 +59,7 @@ class ManyRows(EveryRow, SeveralRows):
 
 
 def held_by(arrivals: OperatorInput) -> StoredRows:
-    """The state rows of the keys that received rows. Raises ValueError for an operator whose keys have one each."""
+    """Return the state rows of the keys that received rows. Raises ValueError if keys have one state row each."""
     if arrivals.held is None:
         msg = "the state of these keys was looked up, and not collected"
         raise ValueError(msg)
@@ -67,7 +67,7 @@ def held_by(arrivals: OperatorInput) -> StoredRows:
 
 
 def column_of(name: str, arrivals: OperatorInput, columns: tuple[pa.Schema, pa.Schema]) -> pa.Array:
-    """A column of all rows, be it a key or not. columns: (keys, others)."""
+    """Return one column of all rows, whether it is a key or not. columns: (key columns, other columns)."""
     keys, others = columns
     if name in others.names:
         return arrivals.values[others.get_field_index(name)]
@@ -77,7 +77,7 @@ def column_of(name: str, arrivals: OperatorInput, columns: tuple[pa.Schema, pa.S
 def some_of(
     arrivals: OperatorInput, keys: IntArray, rows: IntArray, groups: Groups
 ) -> OperatorInput:
-    """Some of the keys and of the rows. groups: which of these rows are of which of these keys."""
+    """Return the input with some of its keys and rows. groups: which of these rows belong to which of these keys."""
     return replace(
         arrivals,
         keys=take(arrivals.keys, keys),
@@ -90,7 +90,7 @@ def some_of(
 
 
 def keys_between(arrivals: OperatorInput, start: int, stop: int) -> OperatorInput:
-    """The keys from one to another, with their rows."""
+    """Return the input with the keys [start, stop) and their rows."""
     begins = arrivals.groups.starts[start:stop]
     first, last = int(begins[0]), int(arrivals.groups.ends[stop - 1])
     groups = Groups(begins - first, last - first)
@@ -105,7 +105,7 @@ def as_they_came(
     columns: tuple[pa.Schema, pa.Schema],
     schema: pa.Schema,
 ) -> pa.RecordBatch:
-    """Rows with the columns that the stream has, out of columns: (keys, others)."""
+    """Return rows with the columns of the stream. columns: (key columns, other columns) of the input."""
     known = dict(zip(columns[0].names, take(arrivals.keys, owners), strict=True))
     known |= dict(zip(columns[1].names, take(arrivals.values, rows), strict=True))
     return pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema)
@@ -114,7 +114,7 @@ def as_they_came(
 def late_rows(
     arrivals: OperatorInput, rows: IntArray, columns: tuple[pa.Schema, pa.Schema], schema: pa.Schema
 ) -> Late:
-    """Rows that came too late, where they are read."""
+    """Return late rows with the columns of the stream."""
     owners = arrivals.groups.ids[rows]
     batch = as_they_came(arrivals, rows, owners, columns, schema)
     return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])

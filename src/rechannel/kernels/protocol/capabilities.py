@@ -1,8 +1,8 @@
-"""What an operator may be able to do beside the core (`logic.StatefulLogic`), one small base class for each.
+"""What an operator may be able to do in addition to the core (`logic.StatefulLogic`): one small base class for each.
 
-An operator inherits the capabilities that it has and writes out their members, and no others. Tasks never look for a
-capability themselves: `resolved.Capabilities` does, once for a program, and has the answer of operators without it.
-Members with a body here are answers that most operators with the capability share.
+An operator inherits the capabilities that it has and implements their members, and no others. Tasks never look for a
+capability themselves: `resolved.Capabilities` does so once per program, and has the default for operators without it.
+A member with a body here has the default for most operators with the capability.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 LookupRange = tuple[IntArray, IntArray]
-"""For every key, the row order keys from which on, and up to which, rows are wanted: [first, last)."""
+"""For each key, which rows are wanted: those with a row order key in [first, last)."""
 
 Pruned = tuple[IntArray, Mapping[int, pa.Array]]
-"""Rows that travel, ascending, and columns of them that are others than they were, by their number."""
+"""Positions of the rows that travel, ascending, and those of their columns that changed, by column number."""
 
 Emitted = tuple[pa.RecordBatch, HashArray]
 """Rows and the hashes of their keys, ascending."""
@@ -42,11 +42,11 @@ Emitted = tuple[pa.RecordBatch, HashArray]
 
 
 class Combining(ABC):
-    """Rows of a key can become one partial state before the exchange."""
+    """Rows of a key can be combined into one partial state before the exchange."""
 
     @property
     def combinable(self) -> bool:
-        """Whether this one can, with the functions and settings that it has."""
+        """Whether this operator can, with its functions and settings."""
         return True
 
     @property
@@ -56,31 +56,31 @@ class Combining(ABC):
 
     @abstractmethod
     def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Partial states of raw rows, one per group."""
+        """Combine raw rows into one partial state per group."""
 
 
 class Projecting(ABC):
-    """The columns that travel are made of others."""
+    """The columns that travel are computed from other columns."""
 
     @property
     @abstractmethod
     def reads(self) -> tuple[str, ...]:
-        """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
+        """Columns that `values_of` reads, without keys."""
 
     @abstractmethod
     def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """Columns of `value_schema`, of rows that are about to travel."""
+        """Compute the columns of `value_schema` for rows that are about to travel."""
 
 
 class Pruning(ABC):
-    """Some rows change nothing, and that shows before the exchange."""
+    """Before the exchange, some rows can be recognised as changing nothing."""
 
     @abstractmethod
     def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
-        """Which of some raw rows need to travel; None = all of them, unchanged.
+        """Return which raw rows need to travel; None = all of them, unchanged.
 
-        The others change nothing, whatever else there is of their keys. values: columns of `value_schema`. groups: rows
-        by key, in the stream's order.
+        The others change nothing, whatever other rows and state their keys have. values: columns of `value_schema`.
+        groups: rows by key, in stream order.
         """
 
 
@@ -90,40 +90,40 @@ class Stamping(ABC):
     @property
     @abstractmethod
     def sent(self) -> int:
-        """How many key columns, from the first on, travel; those that do not are no columns of the rows."""
+        """How many of the first key columns travel; the rows themselves do not have the others."""
 
     @abstractmethod
     def stamped(self, keys: Columns, clock: Clock) -> Columns:
-        """Keys that arrived, with the columns that follow from the time."""
+        """Return the keys that arrived, with the columns that follow from the time."""
 
 
 # What is stored ---------------------------------------------------------------------------------------------------
 
 
 class PartlyHashed(ABC):
-    """The hash is of the first key columns; state rows that are alike in them lie together, sorted by a number."""
+    """Only the first key columns are hashed. State rows that are equal in them lie together, sorted by a number."""
 
     @property
     @abstractmethod
     def hashed(self) -> int:
-        """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
+        """How many of the first key columns are hashed: rows that are equal in them are in one task."""
 
     @abstractmethod
     def row_order(self, keys: Columns) -> IntArray | None:
-        """What rows of one hash are sorted by; None = nothing."""
+        """Return the numbers by which rows of one hash are sorted; None = they are not sorted."""
 
 
 class SeveralRows(PartlyHashed):
     """A key has several state rows. Key columns that do not travel tell them apart."""
 
     def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """Which state rows of every key that received rows `apply` looks at; None = all that there are."""
+        """Return which state rows `apply` reads of each key that received rows; None = all of them."""
         del values, groups
         return None
 
 
 class WithoutLookup(ABC):  # noqa: B024 - to have it is all there is to it
-    """What is stored of a key does not matter when rows of it come: nothing is looked up for them."""
+    """The stored state of a key does not matter when its rows arrive: nothing is looked up for them."""
 
 
 class Expiring(ABC):
@@ -131,19 +131,19 @@ class Expiring(ABC):
 
     @abstractmethod
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """Which state rows still count at a time (None = all): keys whose timeout passed do not."""
+        """Return which state rows still count at a time (None = all). Keys whose timeout has passed do not."""
 
 
 class WrittenOnce(ABC):  # noqa: B024 - most operators that have it need no more
-    """A state row is written once and then, at most, ends, and says itself whether it still counts.
+    """A state row is written once and never changed, only ended, and tells by itself whether it still counts.
 
-    Any merge may then do away with a row and its tombstone when they meet, and with what does not count.
+    Any merge may then remove a row together with its tombstone, and rows that no longer count.
     """
 
     def needed(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Mask | None:
-        """Which of some state rows (ascending by hash) still count beside each other (None = all).
+        """Return which of some state rows (ascending by hash) still count, given the others (None = all).
 
-        It never changes what is emitted: `apply` and `fire` are given others as well.
+        It never changes what is emitted: `apply` and `fire` may receive other rows as well.
         """
         del keys, state, hashes, clock
         return None
@@ -166,89 +166,89 @@ class Timed(ABC):
 
     @abstractmethod
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Event time that each state row waits for, or lasts until; None where no row has one."""
+        """Return the event time that each state row waits for, or lasts until; None if no row has one."""
 
     @abstractmethod
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """What is emitted at a time is made of state rows with after < timer <= until.
+        """Return (after, until): what is emitted now is made of state rows with after < timer <= until.
 
-        None: `apply` says what is emitted.
+        None: only the output of `apply` is emitted.
         """
 
     @abstractmethod
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
-        """What is emitted, made of the rows that were due (ascending by hash)."""
+        """Return what is emitted for the rows that are due (ascending by hash)."""
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether state rows that waited for this event time, or an earlier one, are of no use any more."""
+        """Whether state rows that waited for this event time, or an earlier one, are no longer needed."""
         del timer, clock
         return False
 
     @property
     def lasts_us(self) -> int | None:
-        """For about how long a state row is there, where it goes with the time that it waits for; None = for ever."""
+        """About how long a state row is kept, if it ends at the time that it waits for; None = for ever."""
         return None
 
     @property
     def lag_us(self) -> int:
-        """How far emitted rows may be before the last watermark: the operator hands on its watermark less that."""
+        """How far emitted rows may lie before the last watermark: the operator passes on its watermark less that."""
         return 0
 
     def span_of(self, keys: Columns) -> tuple[int, int] | None:
-        """First and last event time that state of these keys waits for; None where keys do not say."""
+        """Return the first and last event time that state of these keys waits for; None if keys do not tell."""
         del keys
         return None
 
 
 class Grouped(ABC):
-    """What is due of a key is emitted with the other rows of the key."""
+    """The rows of a key that are due are emitted with its other rows."""
 
     @abstractmethod
     def together(self, keys: Columns, state: Columns) -> Mask | None:
-        """Which state rows that are due are emitted with all others of their key; None = each is by itself.
+        """Return which due state rows are emitted with all other rows of their key; None = each is emitted by itself.
 
-        `apply`, which has all rows of the keys that received some, then says what is emitted of these keys, and `fire`
-        is given all rows, as of the timestep before, of every other key that has such a row. Where others are there for
-        them, runs that have none are not looked at.
+        `apply` has all rows of the keys that received some, and returns what is emitted for these keys. `fire` receives
+        all rows, as of the previous timestep, of every other key that has such a row. Runs without such rows are read
+        only for these keys.
         """
 
 
 class EarlyEmitting(ABC):
-    """What still waits for event time can be emitted at an interval."""
+    """Rows that still wait for event time can be emitted at an interval."""
 
     @property
     @abstractmethod
     def early_ms(self) -> int | None:
-        """The interval of processing time; None = this one emits nothing early."""
+        """The interval of processing time; None = this operator emits nothing early."""
 
 
 class LateTelling(ABC):
-    """Rows that come too late can be emitted beside the others."""
+    """Late rows can be emitted, apart from the others."""
 
     @property
     @abstractmethod
     def keep_late(self) -> bool:
-        """Whether late rows are read, so that all columns travel. A field: see `resolved.telling_late`."""
+        """Whether late rows are read downstream, so that all columns travel. A field: see `resolved.telling_late`."""
 
 
 class Incremental(ABC):
-    """What is emitted can be kept up from timestep to timestep, in runs of totals beside the state."""
+    """What is emitted can be updated from timestep to timestep, with totals that are stored in runs of their own."""
 
     @property
     @abstractmethod
     def keeps_totals(self) -> bool:
-        """Whether this one does, with the functions that it has."""
+        """Whether this operator does so, with its functions."""
 
     @abstractmethod
     def advance(self, work: Work) -> Advanced:
-        """Emit what has become complete, and write the totals as of now."""
+        """Emit what is complete now, and write the totals as of this timestep."""
 
 
-# What a change of logic asks ----------------------------------------------------------------------------------------
+# What matters for a change of logic ---------------------------------------------------------------------------------
 
 
 class Succeeded(ABC):
-    """Logic of another class may take over the state, if it is of the same kind."""
+    """Logic of another class may take over the state, if its state is of the same kind."""
 
     @property
     @abstractmethod
@@ -257,7 +257,7 @@ class Succeeded(ABC):
 
 
 class TimingOut(ABC):
-    """A key ends when it had no rows for some time."""
+    """A key ends if it receives no rows for some time."""
 
     @property
     @abstractmethod
@@ -267,7 +267,7 @@ class TimingOut(ABC):
     @property
     @abstractmethod
     def keeps_timers(self) -> bool:
-        """Whether state says when each key ends, and not only when its last rows came."""
+        """Whether state has the time at which each key ends, not only the time of its last rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -280,7 +280,7 @@ class Work:
     runs: OpenRuns
     """State as of the timestep before."""
     fresh: Rows
-    """State rows that changed since."""
+    """State rows that changed in this timestep."""
     arrivals: OperatorInput
     applied: OperatorOutput
     writer: RunWriter
@@ -288,10 +288,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Advanced:
-    """What `Incremental.advance` answers."""
+    """What `Incremental.advance` returns."""
 
     emitted: Emitted | None
-    """None: what `apply` says."""
+    """None: the output of `apply`."""
     edit: Edit
-    """What becomes of the totals."""
+    """How the totals change."""
     rows_read: int

@@ -21,63 +21,63 @@ from rechannel.model.hashspace import HashArray
 
 
 class AggregateFunction(Protocol):
-    """One aggregate column, e.g. the mean of `price`. Vectorised over groups; pure; order-free unless `ordered`.
+    """One aggregate column, such as the mean of `price`. Vectorised over groups; pure; order-free unless `ordered`.
 
     All float results are bit-for-bit independent of row order and of how rows were split between partial states.
     """
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the input columns that `partial` wants, in this order (empty for count of rows)."""
+        """Names of the input columns of `partial`, in order (empty for a count of rows)."""
 
     @property
     def ordered(self) -> bool:
         """Whether the result depends on the order of rows within a group (first, last, last_n)."""
 
     def state_fields(self, inputs: list[pa.Field]) -> list[pa.Field]:
-        """Fields of the state, given the fields of the inputs. Raises DataflowError for types it cannot take."""
+        """Return the fields of the state, given those of the inputs. Raises DataflowError for types it cannot take."""
 
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
-        """Field (type; the name is replaced by the caller) of the finished value."""
+        """Return the field of the finished value. Its type counts; the caller replaces the name."""
 
     def empty(self, inputs: list[pa.Field]) -> Columns | None:
-        """State of no rows, as columns of length 1: merged with any state it changes nothing.
+        """Return the state of no rows, as columns of length 1. Merged with any state, it changes nothing.
 
-        None where the state cannot say that there were no rows.
+        None if the state cannot express that there were no rows.
         """
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
-        """One state row per group from input rows. Row order within a group is the stream's order."""
+        """Return one state row per group of input rows. Within a group, rows are in stream order."""
 
     def merge(self, states: Columns, groups: Groups) -> Columns:
-        """One state row per group from state rows; within a group, rows are in stream order (oldest first)."""
+        """Return one state row per group of state rows. Within a group, rows are in stream order, oldest first."""
 
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
-        """Element-wise merge of old state (valid only where `found`) with new state of the same length."""
+        """Merge old state (valid only where `found`) with new state of the same length, row by row."""
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """Finished value of every state row."""
+        """Return the finished value of each state row."""
 
 
 @runtime_checkable
 class Invertible(Protocol):
-    """What an `AggregateFunction` has besides where states can be taken out of a merged one again.
+    """An `AggregateFunction` whose merged states can be taken apart again.
 
-    A *total* is a merged state that is followed by its tallies: int64 columns that say of the states in it what
-    `subtract` has to know. A total that states were merged into and taken out of is, bit for bit, that of the states
-    which are left, in whatever order they came and went; `subtract` says of which totals it cannot tell.
+    A *total* is a merged state followed by its tallies: int64 columns with what `subtract` has to know about the states
+    in it. After states were merged in and taken out, a total is bit for bit the total of the states that are left, in
+    whatever order they came and went. `subtract` tells for which totals it cannot guarantee that.
     """
 
     def tally(self, states: Columns) -> Columns:
-        """Tallies of state rows, of each taken by itself."""
+        """Return the tallies of each single state row."""
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
-        """One total per group of totals."""
+        """Merge totals into one per group."""
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
-        """Row by row a total less another one that was merged into it; something is left.
+        """Take from each total another one that was merged into it; at least one state is left.
 
-        Also which rows have to be merged anew of what is left (None = none).
+        Also returns which rows have to be merged anew from the states that are left (None = none).
         """
 
 
@@ -102,7 +102,7 @@ class Changed:
     columns: Columns
     """Key and state columns."""
     dropped: Mask | None = None
-    """Rows that end; None = none does."""
+    """Which rows end; None = no row does."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,26 +145,27 @@ class Late:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dead:
-    """Rows that the user's function could not handle. hashes: of their keys, ascending."""
+    """Rows that the user's function could not handle."""
 
     letters: Letters
     hashes: HashArray
+    """Hashes of their keys, ascending."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorOutput:
-    """What a stateful operator answers."""
+    """What a stateful operator returns for one timestep."""
 
     state: Columns
     """New state columns, one row per key of `OperatorInput.keys`."""
     dropped: Mask | None
-    """Shape (keys,): where the key's state ends here; None = nowhere."""
+    """Shape (keys,): whether the key's state ends here; None = no key's does."""
     output: pa.RecordBatch
     """Rows to emit, with the columns of `StatefulLogic.output_schema`."""
     output_hashes: HashArray
     """Hash of the key of each output row, ascending."""
     untouched: Mask | None = None
-    """Shape (keys,): where the key's state stays, whatever `state` has there; None = nowhere."""
+    """Shape (keys,): whether the key's state stays unchanged, whatever `state` has there; None = no key's does."""
     late: Late | None = None
     """Rows that changed nothing because they came too late."""
     dead: Dead | None = None
@@ -174,9 +175,9 @@ class OperatorOutput:
 
 
 class StatefulLogic(Protocol):
-    """A stateful operator, bound to schemas: the part that all of them have.
+    """A stateful operator, bound to schemas: the members that all operators have.
 
-    What only some of them can do are capabilities, which an operator inherits (`capabilities`).
+    What only some operators can do is a capability, which they inherit (`capabilities`).
     """
 
     @property
@@ -185,7 +186,7 @@ class StatefulLogic(Protocol):
 
     @property
     def value_schema(self) -> pa.Schema:
-        """Raw columns that travel to the operator, beside the key."""
+        """Raw columns that travel to the operator, apart from the key."""
 
     @property
     def state_schema(self) -> pa.Schema:
@@ -200,7 +201,7 @@ class StatefulLogic(Protocol):
         """Whether rows of a key must arrive in stream order."""
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """The new state of every key, and what to emit."""
+        """Return the new state of each key, and what to emit."""
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Present state rows to people: rows of the output's columns, or of those of `Viewed` (used by `job.state`)."""
+        """Return state rows as `job.state` shows them: with the columns of the output, or of `Viewed`."""

@@ -1,16 +1,16 @@
-"""State columns of an operator as its new logic wants them, row by row.
+"""Convert stored state, row by row, to the state columns of an operator's new logic.
 
-When logic with other state columns takes over, nothing is rewritten. A run says in its metadata which columns
-it was written with (`fingerprint`); a run of earlier columns is converted when it is read, and since whatever
-is merged or rewritten is written with the new columns, old ones die out.
+When logic with other state columns takes over, nothing is rewritten. A run's metadata has the fingerprint of the
+columns that it was written with. A run with earlier columns is converted when it is read. Merges write the new columns,
+so runs with old ones disappear over time.
 
-Row i of the answer follows from row i alone. So it does not matter which rows are converted together, by which
+Row i of the result follows from row i alone. So it does not matter which rows are converted together, by which
 task, how often, or whether before or after a merge: the state is the same as if all of it had been converted at
-the moment of the change. Tombstones are not converted, there is nothing in them.
+the moment of the change. Tombstones are not converted, since they have no state.
 
-*Time that is up.* A key whose timeout has passed counts as absent, but its row stays until a merge drops it. If the new
-logic has a longer timeout or none, such a row must not come back to life, as it would if it had not been merged. So a
-migration may also say what was too old at the moment of the change (`expired_before_ms`); that becomes tombstones.
+*Expired keys.* A key whose timeout has passed counts as absent, but its row stays until a merge drops it. If the new
+logic has a longer timeout or none, such a row must not count again. So a migration also knows which rows had expired at
+the moment of the change (`expired_before_ms`) and turns them into tombstones.
 
 *Schema versions.* A run knows its columns, not when they were in force. If an operator goes from columns A to B and
 back to A, runs of the first A must go through both migrations and runs of the second must not. So every migration
@@ -44,29 +44,32 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Carry:
-    """An old column under a name, in its type or in a wider one. column: its place among the old state columns."""
+    """An old column, perhaps under another name, in its type or in a wider one."""
 
     column: int
+    """Its place among the old state columns."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Fill:
-    """One value for every row. value: it, as an array of length 1 in the new column's type."""
+    """One value for every row."""
 
     value: pa.Array
+    """An array of length 1 in the new column's type."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compute:
-    """A SQL expression (of polars) over key and old state columns. columns: those that it names."""
+    """A SQL expression (of polars) over key and old state columns."""
 
     sql: str
     columns: tuple[str, ...]
+    """Columns that the expression names."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """The column of this name in what the user's function answers."""
+    """The column of this name in what the user's function returns."""
 
 
 Step = Carry | Fill | Compute | Answer
@@ -74,22 +77,23 @@ Step = Carry | Fill | Compute | Answer
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Migration:
-    """Converts the state columns of one schema version into those of the next.
-
-    key_schema: key columns, the same on both sides. from_schema, to_schema: state columns. steps: what makes each
-    column of `to_schema`, in its order. function: what `Answer` columns are taken from. expired_before_ms: rows whose
-    `_seen` lies before (Unix milliseconds) have no state any more; None = all have.
-    """
+    """Converts the state columns of one schema version into those of the next."""
 
     key_schema: pa.Schema
+    """Key columns, which stay the same."""
     from_schema: pa.Schema
+    """Old state columns."""
     to_schema: pa.Schema
+    """New state columns."""
     steps: tuple[Step, ...]
+    """What makes each column of `to_schema`, in its order."""
     function: Convert | None = None
+    """Returns the columns of `Answer` steps."""
     expired_before_ms: int | None = None
+    """Rows whose `_seen` lies before (Unix milliseconds) have no state any more; None = all rows have."""
 
     def __post_init__(self) -> None:
-        """Check that every new column has a step, and that what a step needs is there."""
+        """Check that each new column has a step, and that steps have what they need."""
         answered = any(isinstance(step, Answer) for step in self.steps)
         if len(self.steps) != len(self.to_schema) or answered != (self.function is not None):
             msg = f"{len(self.steps)} steps cannot make {len(self.to_schema)} columns"
@@ -99,7 +103,7 @@ class Migration:
             raise ValueError(msg)
 
     def alive(self, columns: Columns) -> Mask | None:
-        """Which rows (key and old state columns) still counted at the change; None = all."""
+        """Return which rows (key and old state columns) still counted at the change; None = all."""
         if self.expired_before_ms is None:
             return None
         seen = columns[len(self.key_schema) + self.from_schema.get_field_index(SEEN)]
@@ -107,9 +111,9 @@ class Migration:
         return None if kept.all() else kept
 
     def apply(self, columns: Columns) -> Columns:
-        """Key and old state columns of any rows -> key and new state columns of the same rows.
+        """Convert key and old state columns into key and new state columns of the same rows.
 
-        Raises UserFunctionError where a value cannot be converted.
+        Raises UserFunctionError if a value cannot be converted.
         """
         schema = pa.schema([*self.key_schema, *self.from_schema])
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -156,17 +160,17 @@ class Migration:
 
 
 Chain = tuple[Migration, ...]
-"""Migrations one after the other, oldest first."""
+"""Successive migrations, oldest first."""
 
 ADVICE = (
-    "\n\nThere are two ways on: mend the function, so that it gives the same for every other row, and start with"
+    "\n\nEither fix the function, so that its result for all other rows stays the same, and start with"
     " mended=True; or start the program from before the change with start(revert=True), which reverts it."
 )
 """What to do if a migration fails in a timestep, after the change has begun."""
 
 
 def evaluate(step: Compute, batch: pa.RecordBatch) -> pa.Array:
-    """What an expression makes of the rows, in whatever type it has. Raises UserFunctionError."""
+    """Evaluate an expression for all rows, in whatever type it has. Raises UserFunctionError."""
     import polars as pl
 
     try:
@@ -181,9 +185,9 @@ def evaluate(step: Compute, batch: pa.RecordBatch) -> pa.Array:
 def converted(
     chain: Chain, columns: Columns, dropped: Mask | None = None, *, origin: str = ""
 ) -> tuple[Columns, Mask | None]:
-    """Key and state columns of some rows, brought through a chain of migrations, and which rows are tombstones.
+    """Apply a chain of migrations to key and state columns; return the columns and which rows are tombstones.
 
-    dropped: which rows are tombstones before; their state comes out as nulls. origin: what messages call the rows.
+    dropped: which rows are tombstones already; their state becomes null. origin: what messages call the rows.
     """
     count = len(columns[0])
     live = np.arange(count) if dropped is None else np.flatnonzero(~dropped)
@@ -206,16 +210,16 @@ def converted(
 
 
 def fingerprint(keys: pa.Schema, state: pa.Schema) -> str:
-    """Sixteen hex digits that change when names, types or the order of key or state columns change.
+    """Return 16 hex digits that change when names, types or the order of key or state columns change.
 
-    Whether a column may be null is left out: an engine that infers it may think otherwise tomorrow.
+    Whether a column is nullable does not count: an engine may infer it differently the next time.
     """
     fields = [pa.field(field.name, field.type) for field in (*keys, *state)]
     return hashlib.sha256(pa.schema(fields).serialize().to_pybytes()).hexdigest()[:16]
 
 
 def _checked(column: pa.Array, field: pa.Field, rows: int, what: str) -> pa.Array:
-    """A column that someone else made, in the type of its field."""
+    """Cast a column from the user's code to the type of its field. Raises UserFunctionError if it does not fit."""
     if len(column) != rows:
         msg = f"{what}: {len(column)} values for {rows} keys; row i must follow from row i alone"
         raise UserFunctionError(msg)

@@ -1,9 +1,7 @@
-"""What is shipped to tasks, as values: the program of a stage (the same for all timesteps of a
-configuration) and the step of it.
+"""Values that are shipped to tasks: the program of a stage, for all timesteps of a Configuration, and one step of it.
 
-A *stage* is one operator: a source stage (rows of sources in) or a stateful stage (blobs in). What it emits
-goes down a tree of
-branches, in which a user's function runs once however many consumers share it.
+A *stage* is one operator: a source stage, which reads rows of sources, or a stateful stage, which reads blobs. What it
+emits goes down a tree of branches, in which a user's function runs once, however many consumers share it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBa
 
 
 TASK_BYTES = 1 << 30
-"""Bytes of rows, and of what is made of them, that a task may hold where nothing says how much memory it has."""
+"""Bytes that a task may hold in rows and what is made of them, if it is not known how much memory it has."""
 
 LATE = "late"
 DEAD = "dead letters"
@@ -51,25 +49,27 @@ class Consumer:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """Rows of one node of the dataflow on their way out of a stage.
-
-    node: name of the node whose rows these are. function: what makes them from the parent's rows (None at the root).
-    schema: their columns. consumers: operators that receive them. `outbox`: whether they go to the sink buffer, a file
-    for downstream sinks and DataFrame functions. branches: what is made of them. side: they are not the parent's rows,
-    but those that came too late for it (`LATE`), or those that it could not handle (`DEAD`); "" = they are made of
-    those.
-    """
+    """Rows of one node of the dataflow on their way out of a stage."""
 
     node: str
+    """Name of the node whose rows these are."""
     schema: pa.Schema
+    """Their columns."""
     function: BatchFunction | None = None
+    """Makes them from the parent's rows; None at the root, and for the parent's rows themselves."""
     consumers: tuple[Consumer, ...] = ()
+    """Operators that receive them."""
     outbox: bool = False
+    """Whether they go to the sink buffer, a file for downstream sinks and DataFrame functions."""
     branches: tuple[Branch, ...] = ()
+    """What is made of them."""
     side: str = ""
+    """Which rows they are made of: empty = the parent's; `LATE`, `DEAD` = those that were too late for the parent, or
+    that it could not handle.
+    """
 
     def walk(self) -> Iterator[Branch]:
-        """This branch and all below it."""
+        """Yield this branch and all branches below it."""
         yield self
         for branch in self.branches:
             yield from branch.walk()
@@ -81,22 +81,23 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True)
 class StageProgram:
-    """A stage, without anything that changes from timestep to timestep.
-
-    logic: None for a source stage. version: of the logic. fingerprint: of what it keeps as state. migrations: by the
-    fingerprint of what it kept before, how that is read today. times: where its event time comes from. origins: inputs
-    of time of the rows at its root.
-    """
+    """A stage, without anything that changes from timestep to timestep."""
 
     operator: str
     root: Branch
     store: Store
     logic: StatefulLogic | None = None
+    """None for a source stage."""
     version: int = 1
+    """Version of the logic."""
     fingerprint: str = ""
+    """Fingerprint of the columns of its state."""
     migrations: Mapping[str, Chain] = field(default_factory=dict)
+    """How state of earlier columns is converted, by their fingerprint."""
     times: tuple[TimeInput, ...] = ()
+    """Where its event time comes from."""
     origins: tuple[str, ...] = ()
+    """Time inputs of the rows at its root."""
     resolved: Capabilities | None = field(init=False, repr=False, compare=False)
     """What the logic can do."""
 
@@ -125,35 +126,38 @@ class Address:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """State that one task reads and merges in one timestep.
-
-    runs: newest first, clipped to `own`. totals: runs of them, likewise.
-    """
+    """State that one task reads and merges in one timestep."""
 
     own: Intervals
+    """Hashes that the task owns."""
     runs: tuple[Run, ...] = ()
+    """Newest first, clipped to `own`."""
     merges: tuple[Merge, ...] = ()
+    """Merges that are due."""
     totals: tuple[Run, ...] = ()
+    """Runs of totals (`Incremental`), newest first, clipped to `own`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageStep:
-    """One timestep of a stage.
-
-    number: the stage's number in the plan; with the task number it identifies a producer.
-    addresses: by (consumer, input). reports_to: partition that report rows go to (None: -1, read by the action itself).
-    tasks: state per task of a stateful stage. routing: its own routing, for rows per bin. times: its event time as of
-    the timestep before. marks: event times that stages before it have seen in this timestep.
-    memory: bytes that a task may hold at once.
-    """
+    """One timestep of a stage."""
 
     timestep: int
     now_ms: int
+    """Journalled time of the timestep."""
     number: int = 0
+    """The stage's number in the plan; with the task number it identifies a producer."""
     addresses: dict[tuple[str, int], Address] = field(default_factory=dict)
+    """By (consumer, input)."""
     reports_to: int = -1
+    """Partition that reports go to; -1 = the Spark action itself reads them."""
     tasks: tuple[TaskState, ...] = ()
+    """State of each task of a stateful stage."""
     routing: Routing | None = None
+    """Routing of a stateful stage, for rows per bin."""
     times: Times = field(default_factory=Times)
+    """Event time of the stage as of the previous timestep."""
     marks: Mapping[str, int] = field(default_factory=dict)
+    """Event times that upstream stages have seen in this timestep."""
     memory: int = TASK_BYTES
+    """Bytes that a task may hold at once."""

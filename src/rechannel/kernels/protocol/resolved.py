@@ -1,7 +1,7 @@
-"""The capabilities of one operator, looked for once: the only place that asks which ones a logic has.
+"""Look up the capabilities of one operator, once: the only place that tests which ones a logic has.
 
-A question has one name here, for all callers. It is answered by the capability that it belongs to, or, for an operator
-without that capability, by the answer that says so: nothing waits, every row counts, a key has one state row.
+Each question has one name here, for all callers. The capability that it belongs to answers it. An operator without that
+capability gets the default: nothing waits, every row counts, a key has one state row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FOUND = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capabilities:
-    """A logic, and as what it has each capability; None = it does not have it."""
+    """A logic, and the same logic once per capability; None = it does not have that capability."""
 
     logic: StatefulLogic
     combining: Combining | None = field(init=False)
@@ -94,13 +94,13 @@ class Capabilities:
 
     @property
     def hashed(self) -> int:
-        """How many key columns, from the first on, are hashed: rows that are alike in them are in one task."""
+        """How many of the first key columns are hashed: rows that are equal in them are in one task."""
         found = self.partly_hashed
         return len(self.logic.key_schema) if found is None else found.hashed
 
     @property
     def sent(self) -> int:
-        """How many key columns, from the first on, travel."""
+        """How many of the first key columns travel."""
         if self.stamping is not None:
             return self.stamping.sent
         found = self.several_rows
@@ -108,27 +108,27 @@ class Capabilities:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of rows that are about to travel, without keys, of which `values_of` makes what it makes."""
+        """Columns that `values_of` reads, without keys."""
         found = self.projecting
         return tuple(self.logic.value_schema.names) if found is None else found.reads
 
     @property
     def combinable(self) -> bool:
-        """Whether rows of a key can become one partial state before the exchange."""
+        """Whether rows of a key can be combined into one partial state before the exchange."""
         return self.combining is not None and self.combining.combinable
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """Columns of `value_schema`, of rows that are about to travel."""
+        """Return the columns of `value_schema` for rows that are about to travel."""
         if self.projecting is None:
             return columns_of(batch, self.logic.value_schema)
         return self.projecting.values_of(batch)
 
     def wire_schema(self, *, combined: bool) -> pa.Schema:
-        """Columns that travel beside the key: raw ones, or those of partial states."""
+        """Return the columns that travel with the key: raw ones, or those of partial states."""
         return self._combining().combined_schema if combined else self.logic.value_schema
 
     def combine(self, values: Columns, groups: Groups) -> Columns:
-        """Partial states of raw rows, one per group. Raises ValueError for an operator that does not combine."""
+        """Combine raw rows into one partial state per group. Raises ValueError for an operator that cannot."""
         return self._combining().combine(values, groups)
 
     def _combining(self) -> Combining:
@@ -138,23 +138,23 @@ class Capabilities:
         return self.combining
 
     def prune(self, values: Sequence[pa.Array], groups: Groups) -> Pruned | None:
-        """Which of some raw rows need to travel; None = all of them, unchanged."""
+        """Return which raw rows need to travel; None = all of them, unchanged."""
         return None if self.pruning is None else self.pruning.prune(values, groups)
 
     def stamped(self, keys: Columns, clock: Clock) -> Columns:
-        """Keys that arrived, with the columns that follow from the time."""
+        """Return the keys that arrived, with the columns that follow from the time."""
         return keys if self.stamping is None else self.stamping.stamped(keys, clock)
 
     # What is stored ---------------------------------------------------------------------------------------------
 
     @property
     def needs_lookup(self) -> bool:
-        """Whether what is stored of a key matters when rows of it come."""
+        """Whether the stored state of a key matters when its rows arrive."""
         return self.without_lookup is None
 
     @property
     def totals(self) -> Incremental | None:
-        """The logic, if it keeps totals beside its state."""
+        """The logic, if it keeps totals in addition to its state."""
         found = self.incremental
         return found if found is not None and found.keeps_totals else None
 
@@ -165,7 +165,7 @@ class Capabilities:
 
     @property
     def state_kind(self) -> str:
-        """What the state is: logic that says the same may take it over."""
+        """What kind of state it is: logic with the same kind may take it over."""
         return type(self.logic).__name__ if self.succeeded is None else self.succeeded.state_kind
 
     @property
@@ -174,24 +174,24 @@ class Capabilities:
         return pa.schema([*self.logic.key_schema, *self.logic.state_schema])
 
     def row_order(self, keys: Columns) -> IntArray | None:
-        """What state rows of one hash are sorted by, where not the whole key is hashed; None = nothing."""
+        """Return the numbers by which state rows of one hash are sorted; None = the whole key is hashed."""
         return None if self.partly_hashed is None else self.partly_hashed.row_order(keys)
 
     def sent_order(self, keys: Columns) -> IntArray | None:
-        """What rows of one hash that travel are sorted by; None also if that column does not travel."""
+        """Return `row_order` for rows that travel; None also if its column does not travel."""
         return self.row_order(keys) if self.sent == len(self.logic.key_schema) else None
 
     def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """Which state rows of every key that received rows `apply` looks at; None = all that there are."""
+        """Return which state rows `apply` reads of each key that received rows; None = all of them."""
         found = self.several_rows
         return None if found is None else found.lookup_range(values, groups)
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """Which state rows still count at a time; None = all."""
+        """Return which state rows still count at a time; None = all."""
         return None if self.expiring is None else self.expiring.live(keys, state, clock)
 
     def needed(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Mask | None:
-        """Which state rows still count beside each other; None = all."""
+        """Return which state rows still count, given the others; None = all."""
         found = self.written_once
         return None if found is None else found.needed(keys, state, hashes, clock)
 
@@ -199,41 +199,41 @@ class Capabilities:
 
     @property
     def early_ms(self) -> int | None:
-        """Interval of processing time at which something is emitted that still waits; None = never."""
+        """Interval of processing time at which rows that still wait are emitted; None = never."""
         return None if self.early is None else self.early.early_ms
 
     @property
     def lasts_us(self) -> int | None:
-        """For about how long a state row is there; None = for ever."""
+        """About how long a state row is kept; None = for ever."""
         return None if self.timed is None else self.timed.lasts_us
 
     @property
     def lag_us(self) -> int:
-        """How far emitted rows may be before the last watermark."""
+        """How far emitted rows may lie before the last watermark."""
         return 0 if self.timed is None else self.timed.lag_us
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Event time that each state row waits for, or lasts until; None where no row has one."""
+        """Return the event time that each state row waits for, or lasts until; None if no row has one."""
         return None if self.timed is None else self.timed.timer_of(keys, state)
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether state rows that waited for this event time, or an earlier one, are of no use any more."""
+        """Whether state rows that waited for this event time, or an earlier one, are no longer needed."""
         return self.timed is not None and self.timed.gone(timer, clock)
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """Timers (after, until] of the state rows that what is emitted is made of; None: `apply` says."""
+        """Return the range (after, until] of timers that are due; None: only the output of `apply` is emitted."""
         return None if self.timed is None else self.timed.due_range(clock)
 
     def span_of(self, keys: Columns) -> tuple[int, int] | None:
-        """First and last event time that state of these keys waits for; None where keys do not say."""
+        """Return the first and last event time that state of these keys waits for; None if keys do not tell."""
         return None if self.timed is None else self.timed.span_of(keys)
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
-        """Which state rows that are due are emitted with all others of their key; None = each is by itself."""
+        """Return which due state rows are emitted with all other rows of their key; None = each by itself."""
         return None if self.grouped is None else self.grouped.together(keys, state)
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
-        """What is emitted, made of rows that were due. Raises ValueError for an operator whose rows never are."""
+        """Return what is emitted for rows that are due. Raises ValueError for an operator whose rows never are."""
         if self.timed is None:
             msg = f"nothing of {type(self.logic).__name__} waits for event time"
             raise ValueError(msg)
@@ -241,7 +241,7 @@ class Capabilities:
 
 
 def telling_late(logic: StatefulLogic) -> StatefulLogic:
-    """The logic that emits rows which come too late; the same one where none can."""
+    """Return the logic that also emits late rows; the same one if it cannot."""
     if not isinstance(logic, LateTelling):
         return logic
     told: Any = replace(logic, keep_late=True)  # type: ignore[type-var] # a dataclass, as every logic is

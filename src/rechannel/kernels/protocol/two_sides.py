@@ -1,7 +1,7 @@
-"""The two sides of an operator that has two inputs: how their rows travel, and lie, in one form.
+"""The two sides of an operator with two inputs: how their rows travel and are stored in one form.
 
-Columns of the two sides that have the same type share a *slot*: one column of what travels and of the state. Which side
-a row is of stands beside it. So neither side pays for the columns of the other.
+Columns of the two sides that have the same type share a *slot*: one column of what travels and of the state. Another
+column tells the side of each row. So neither side pays for the columns of the other.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ LEFT, RIGHT = 0, 1
 PREFIXES = ("left.", "right.")
 MARK = pa.field(".side", pa.int8(), False)
 ROW = pa.field("_row", pa.int64(), False)
-"""Tells rows of a key apart: its side, the timestep in which it came, its place among the key's rows there."""
+"""Tells rows of a key apart: side, timestep in which the row came, place among the key's rows of that timestep."""
 
 _PLACES, _TIMESTEPS = 24, 37
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sided:
-    """Marks rows of one side: keys under common names, all others with the side's prefix.
-
-    keys: (name on this side, common name).
-    """
+    """Marks rows of one side: keys get common names, all other columns the side's prefix."""
 
     side: int
     keys: tuple[tuple[str, str], ...]
+    """(name on this side, common name)."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of this side."""
+        """Return the rows of this side, marked."""
         names = batch.schema.names
         columns = [batch.column(i) for i in self._order(names)]
         mark = from_numpy(np.full(batch.num_rows, self.side, dtype=np.int8), MARK.type)
@@ -49,7 +47,7 @@ class Sided:
         )
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Columns of this side's rows."""
+        """Return the columns of this side's marked rows."""
         fields = [schema.field(i) for i in self._order(schema.names)]
         width = len(self.keys)
         keys = [
@@ -60,13 +58,13 @@ class Sided:
         return pa.schema([*keys, MARK, *others])
 
     def reads(self, wanted: AbstractSet[str]) -> AbstractSet[str]:
-        """Keys, and columns of this side."""
+        """Return which columns of this side's rows are read for some columns of the result."""
         prefix = PREFIXES[self.side]
         others = {name.removeprefix(prefix) for name in wanted if name.startswith(prefix)}
         return others | {own for own, _ in self.keys}
 
     def _order(self, names: Sequence[str]) -> list[int]:
-        """Columns that are keys, then the others."""
+        """Return the positions of key columns, then of the others. Raises UnknownColumnError."""
         missing = [own for own, _ in self.keys if own not in names]
         if missing:
             msg = f"there is no column {missing[0]!r} to join on; there are {', '.join(names)}"
@@ -77,28 +75,28 @@ class Sided:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """Columns of one side that are not keys.
-
-    fields: as they are shown. sources: their names where rows of the side are made. slots: which slot each one is in.
-    time: which of them has the event time, if any.
-    """
+    """Columns of one side that are not keys."""
 
     fields: pa.Schema
+    """The columns as they are emitted."""
     sources: tuple[str, ...]
+    """Their names in the side's marked rows (`Sided`)."""
     slots: tuple[int, ...]
+    """The slot of each."""
     time: int | None = None
+    """Which of them has the event time; None = the operator does not read it."""
 
     def columns(self, slots: Columns) -> Columns:
-        """The side's columns out of slots."""
+        """Pick the side's columns from the slots."""
         return [slots[i] for i in self.slots]
 
     def nulls(self, rows: int) -> Columns:
-        """Columns of a row that is not there."""
+        """Return nulls for rows that have no match on this side."""
         return [pa.nulls(rows, field.type) for field in self.fields]
 
 
 def slots_in(batch: pa.RecordBatch, left: Side, right: Side, slots: pa.Schema) -> Columns:
-    """Rows of one side as they travel: which side it is, and slots."""
+    """Return rows of one side as they travel: their side, and slots."""
     names, rows = batch.schema.names, batch.num_rows
     mark = batch.column(names.index(MARK.name))
     columns = {}
@@ -111,7 +109,7 @@ def slots_in(batch: pa.RecordBatch, left: Side, right: Side, slots: pa.Schema) -
 
 
 def void_of(keys: Columns) -> Mask:
-    """Keys that match nothing: some of it is null."""
+    """Return which keys match nothing, since a part of the key is null."""
     void = np.zeros(len(keys[0]), dtype=np.bool_)
     for column in keys:
         if column.null_count:
@@ -122,8 +120,9 @@ def void_of(keys: Columns) -> Mask:
 def slots_of(
     left: Sequence[pa.Field], right: Sequence[pa.Field]
 ) -> tuple[tuple[int, ...], tuple[int, ...], pa.Schema]:
-    """Slots of both sides' columns, and their fields: they are called after what is in them, so that no other column
-    gets there unnoticed when the program changes.
+    """Return the slots of both sides' columns, and the slots' fields.
+
+    A slot's name lists the columns in it, so that a change of the program cannot put another column there unnoticed.
     """
     kinds, names = [field.type for field in left], [field.name for field in left]
     free = list(range(len(kinds)))
@@ -143,7 +142,7 @@ def slots_of(
 
 
 def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
-    """`ROW` of the rows of a timestep. Raises UserFunctionError for what has no number any more."""
+    """Return `ROW` for the rows of a timestep. Raises UserFunctionError if there are too many rows to number."""
     places = np.arange(groups.rows, dtype=np.int64) - np.repeat(groups.starts, groups.sizes)
     if timestep >> _TIMESTEPS or (len(places) and int(places.max()) >> _PLACES):
         msg = (
@@ -155,11 +154,11 @@ def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
 
 
 def first_of(side: int) -> int:
-    """The least `ROW` of a side."""
+    """Return the smallest `ROW` of a side."""
     return side << (_TIMESTEPS + _PLACES)
 
 
 def sides_of(numbers: IntArray) -> IntArray:
-    """Sides of rows, from their numbers."""
+    """Return the sides of rows, given their `ROW`."""
     sides: IntArray = numbers >> (_TIMESTEPS + _PLACES)
     return sides

@@ -1,4 +1,4 @@
-"""Rows per bin and hottest keys of what a task received, for its report."""
+"""Rows per bin and hot keys among the rows that a task received, for its report."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ HOT = 16
 
 
 def hottest(received: Received, rows: int) -> list[HotKey]:
-    """The keys that have more than a sixteenth of a task's rows: fewer than 16."""
+    """Return the keys that have more than a sixteenth of a task's rows: fewer than 16."""
     groups = received.groups
     hot = np.flatnonzero(groups.sizes * HOT > rows)
     return [HotKey(hash=int(received.hashes[i]), rows=int(groups.sizes[i])) for i in hot]
 
 
 def unpack_bins(text: str) -> npt.NDArray[np.uint32]:
-    """Invert `pack_bins`: rows per bin. Shape (bins,)."""
+    """Invert `pack_bins`: return rows per bin, shape (bins,)."""
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")

@@ -1,4 +1,4 @@
-"""The times that a stateful task goes by, and those that it leaves behind: all tasks of a timestep come to the same."""
+"""The times that a stateful task goes by, and those that it passes on. All tasks of a timestep compute the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rechannel.model.eventtime import ENDED, NEVER, Beat, Clock, Times, advance
 
 
 def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
-    """Event time after a timestep, and where an operator stands that shows something at an interval."""
+    """Return the event time after a timestep, and where an operator stands that emits at an interval."""
     if not program.times:
         return step.times
     times = advance(step.times, program.times, seen, step.now_ms)
@@ -26,7 +26,7 @@ def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
 
 
 def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
-    """What a task's clock says. times: after the timestep."""
+    """Return a task's clock. times: after the timestep."""
     early, beat = program.can.early_ms, step.times.beat
     since = None
     if early is not None and beat is not None and beat.strikes(step.now_ms, early):

@@ -25,20 +25,20 @@ Shown = tuple[pa.RecordBatch, HashArray]
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """One task in one timestep. own: its hashes. runs: state of the timestep before, newest first.
-
-    nexts: for each segment that was read, the first later event time that a row of the task waits for.
-    """
+    """One task in one timestep."""
 
     program: StageProgram
     timestep: int
     own: Intervals
+    """Hashes of the task."""
     runs: OpenRuns
+    """State of the previous timestep, newest first."""
     measures: Measures
     nexts: dict[str, int] = field(default_factory=dict)
+    """By segment that was read: the first later event time that a row of the task waits for."""
 
     def of(self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows) -> Shown:
-        """All that is shown. fresh: state that changed in this timestep. Raises UserFunctionError."""
+        """Return all that is emitted. fresh: state that changed in this timestep. Raises UserFunctionError."""
         can, clock = self.program.can, arrivals.clock
         awaited = can.due_range(clock)
         if awaited is None and clock.since is not None:
@@ -56,7 +56,7 @@ class Emission:
     def _waited(
         self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]
     ) -> Shown | None:
-        """What waited for an event time in (after, until]; None = nothing did."""
+        """Return what waited for an event time in (after, until]; None = nothing did."""
         can, clock = self.program.can, arrivals.clock
         parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]
         if not parts:
@@ -76,13 +76,13 @@ class Emission:
             return can.fire(*halves(can, whole), whole.hashes, clock)
 
     def _awaited(self, fresh: Rows, awaited: tuple[int, int], since: int | None) -> list[Rows]:
-        """State rows that waited, newest first. since: see `OpenRuns.waiting`."""
+        """Return the state rows that waited, newest first. since: see `OpenRuns.waiting`."""
         can, (after, until) = self.program.can, awaited
-        # What is fresh may be shown again: rows have come to it after the time that it waited for.
+        # Fresh state may be emitted again: its key received rows after the time that it waited for.
         due, latest = can.timer_of(*halves(can, fresh)), until if since is None else ENDED
         parts = [fresh.where(_waits(fresh, due, NEVER, latest))]
         for run, opened in self.runs.waiting(after, until, since):
-            # What has changed since something was shown early is in runs that are younger.
+            # State that has changed since the last early emission is in younger runs.
             late = ENDED if since is not None and run.seq > since else until
             pieces = slices_of(opened, self.own)
             self.measures.count("rows_read", sum(map(len, pieces)))
@@ -95,11 +95,11 @@ class Emission:
 
 
 def _waits(rows: Rows, due: IntArray | None, after: int, until: int) -> Mask:
-    """Which rows wait for an event time in (after, until]. due: what each of them waits for."""
+    """Return which rows wait for an event time in (after, until]. due: the time that each of them waits for."""
     if due is None:
         return np.zeros(len(rows), dtype=np.bool_)
     found: Mask = (due > after) & (due <= until)
-    # A tombstone that was migrated has no state to tell its time, and hides its row all the same.
+    # A migrated tombstone has no state to tell its time, but still hides its row.
     return found if rows.dropped is None else found | rows.dropped
 
 

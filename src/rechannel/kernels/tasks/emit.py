@@ -27,7 +27,7 @@ from rechannel.state.segments.rows_file import write_rows
 from rechannel.state.store import Store
 
 IN_HAND = 8
-"""What is kept for sinks is held up to this part of a task's memory, and lies on disk from then on."""
+"""Rows for sink buffers stay in memory up to this fraction (1/8) of a task's memory, then go to disk."""
 
 Parcels = Iterator[tuple[int, bytes]]
 
@@ -46,19 +46,19 @@ class Emitter:
     _latest: dict[str, int] = field(default_factory=dict)
 
     def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
-        """Blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
+        """Yield blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
         yield from self._down(self.program.root, batch, order)
 
     def late(self, batch: pa.RecordBatch, order: Order) -> Parcels:
-        """Blobs made of rows that came too late for the root's operator."""
+        """Yield blobs made of rows that came too late for the root's operator."""
         yield from self._aside(self.program.root, LATE, batch, order)
 
     def dead(self, letters: Letters, order: Order) -> Parcels:
-        """Blobs made of rows that the root's operator could not handle."""
+        """Yield blobs made of rows that the root's operator could not handle."""
         yield from self._dead(self.program.root, letters, order)
 
     def marks(self, own: Mapping[str, int]) -> Parcels:
-        """Blobs that tell consumers of event time, when all rows are out. own: what was known of it from elsewhere."""
+        """Yield blobs that tell consumers the event time, after all rows. own: event times known from elsewhere."""
         self._latest.update(own)
         names = told(self.program.root, self.program.origins)
         yield from watermark_blobs(names, self.step.addresses, self._latest, self._producer)
@@ -98,7 +98,7 @@ class Emitter:
             if below.function is None:
                 yield from self._down(below, batch, order)
                 continue
-            # The function may drop and add rows, so all that is known of the result's place is where its input began.
+            # The function may drop and add rows, so the result's only known place is where its input began.
             at = order if isinstance(order, int) else int(order[0]) if len(order) else 0
             made, letters = self._apply(below, batch)
             for piece in made:
@@ -107,7 +107,7 @@ class Emitter:
                 yield from self._dead(below, letters, at)
 
     def _aside(self, branch: Branch, side: str, batch: pa.RecordBatch, order: Order) -> Parcels:
-        """Blobs made of rows that are not a branch's own."""
+        """Yield blobs made of late rows or dead letters of a branch."""
         for below in branch.branches:
             if below.side == side:
                 yield from self._down(below, batch, order)
@@ -119,7 +119,7 @@ class Emitter:
     def _apply(
         self, branch: Branch, batch: pa.RecordBatch
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Rows that a user's function makes of a batch, in the declared columns, and those that it cannot handle."""
+        """Return what a user's function makes of a batch, in the declared columns, and what it cannot handle."""
         run, function = partial(run_function, branch.node, branch.schema), branch.function
         with self.measures.activity("process"), placed(branch.node, self.step.timestep):
             if isinstance(function, Dividing) and divides(function):
@@ -160,7 +160,7 @@ class Emitter:
 def run_function(
     node: str, schema: pa.Schema, function: Any, batch: pa.RecordBatch
 ) -> list[pa.RecordBatch]:
-    """What a user's function makes of a batch, in the declared columns. Raises UserFunctionError."""
+    """Return what a user's function makes of a batch, in the declared columns. Raises UserFunctionError."""
     if isinstance(function, WithResource):
         function = partial(function.at, node)
     made = guarded(node, lambda: _as_list(function(batch)))
@@ -168,7 +168,7 @@ def run_function(
 
 
 def guarded(node: str, call: Callable[[], Any]) -> Any:
-    """Run a user's function; what it raises is shown with the node's name and the user's own traceback."""
+    """Run a user's function. Raises UserFunctionError with the node's name and the user's own traceback."""
     try:
         return call()
     except UserFunctionError:
@@ -182,7 +182,7 @@ def guarded(node: str, call: Callable[[], Any]) -> Any:
 
 
 def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Reorder and cast a batch to the declared columns. Raises UserFunctionError naming what does not fit."""
+    """Reorder and cast a batch to the declared columns. Raises UserFunctionError that names what does not fit."""
     missing = [name for name in schema.names if name not in batch.schema.names]
     if missing:
         msg = (
@@ -200,7 +200,7 @@ def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
 
 
 def write_sink_buffer(store: Store, key: str, batches: list[pa.RecordBatch]) -> BufferFile:
-    """Keep rows in one Arrow file of the store, whole or not at all."""
+    """Write rows to one Arrow file of the store, atomically."""
     size = write_rows(store, key, batches)
     rows = sum(batch.num_rows for batch in batches)
     return BufferFile(key=key, rows=rows, bytes=size)

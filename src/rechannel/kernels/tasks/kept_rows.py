@@ -55,7 +55,7 @@ class KeptRows:
 
 
 def _has_dictionary(schema: pa.Schema) -> bool:
-    """Return whether batches of a schema need dictionaries, which are serialised separately."""
+    """Whether batches of a schema need dictionaries, which are serialised separately."""
     return any(_encoded(field.type) for field in schema)
 
 

@@ -1,5 +1,4 @@
-"""Bulk load: rows of finished state become segments, one per slice of the hash space, without passing
-through an operator."""
+"""Bulk load: write rows of finished state as segments, one per slice of the hash space, without an operator."""
 
 from __future__ import annotations
 
@@ -25,16 +24,16 @@ from rechannel.state.merging import BASE_LEVEL
 
 
 def stored_schema(program: StageProgram) -> pa.Schema:
-    """Key and state columns of an operator, as segments hold them."""
+    """Return the key and state columns of an operator, as segments hold them."""
     can = program.can
     return can.stored_schema
 
 
 def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
-    """Names of the given columns in the order of the stored ones.
+    """Return the names of the given columns in the order of the stored ones.
 
-    State columns are given by their own names, or, where every aggregate keeps just its result, by the output's names.
-    Raises DataflowError naming what is missing.
+    State columns are given by their own names or, if each aggregate keeps just its result, by the output's names.
+    Raises DataflowError that names what is missing.
     """
     can = program.can
     wanted: list[str] = stored_schema(program).names
@@ -56,10 +55,11 @@ def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Sends state rows to the slice that their hash falls in. names: columns in stored order."""
+    """Sends state rows to the slice that their hash falls in."""
 
     program: StageProgram
     names: tuple[str, ...]
+    """Columns in stored order."""
     slices: Routing
 
     def run(self, batches: Iterable[pa.RecordBatch], producer: int) -> Iterator[pa.RecordBatch]:

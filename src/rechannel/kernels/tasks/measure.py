@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Measures:
     """Milliseconds per activity of one task, and counts. `cpu_ms` covers the whole task.
 
-    Fetching state from afar happens inside of other activities. Its time is taken from theirs, so
-    that activities do not overlap.
+    State is fetched from shared storage within other activities. That time counts as `fetch` and not as theirs, so that
+    activities do not overlap.
     """
 
     started_ms: float = field(default_factory=lambda: time.time() * 1e3)

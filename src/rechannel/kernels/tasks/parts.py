@@ -1,12 +1,12 @@
-"""A task's hashes cut into parts, so that what it has in memory at once stays within a budget.
+"""Cut a task's hashes into parts, so that what it has in memory at once stays within a budget.
 
-Everything that a stateful task does it does key by key, and the rows of a key lie at one hash. So a task that received
-more than its budget goes on as several tasks one after the other, each of which owns a part of its hashes, reads the
-rows there, and writes a run for them. Rows arrive in blobs sorted by hash: a part of a blob is a slice of it.
+A stateful task does everything key by key, and all rows of a key have one hash. So a task that received more than its
+budget proceeds like several tasks in turn: each owns a part of the hashes, reads the rows there, and writes a run for
+them. Rows arrive in blobs sorted by hash: a part of a blob is a slice of it.
 
-What a part costs is what arrived, the state of its keys, and what waits there for event time. The first is known
-exactly; the others are estimated from the runs. Where keys have several state rows, those are counted (see `stored`),
-if all that there are would be too many. A part is one hash at least: all rows of a key are in memory at once.
+A part costs what arrived, the state of its keys, and what waits there for event time. The first is known exactly; the
+others are estimated from the runs. If keys have several state rows and all of them could be too many, they are counted
+(`Footprint`). A part has at least one hash: all rows of a key are in memory at once.
 """
 
 from __future__ import annotations
@@ -32,41 +32,49 @@ from rechannel.model.hashspace import SPACE, HashArray, Intervals
 from rechannel.state.manifest import Manifest, Run
 
 SHARE = 8
-"""Rows of a part take this part of a task's memory: they are held as they came, sorted, and as what is made of them."""
+"""Rows of a part take this fraction (1/8) of a task's memory: they are there as received, as sorted, and as results."""
 
 MOST_PARTS = 4096
 SAMPLE = 256
-"""Rows from one hash to the next of those that tell where to cut."""
+"""One in this many hashes is a candidate for a cut."""
 
 _AT_ONCE = 32 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of a task: which hashes, what arrived for them (which rows of which blobs), and its state."""
+    """One part of a task."""
 
     state: TaskState
+    """Its hashes, and the state of their keys."""
     blobs: list[Blob]
+    """Blobs with rows of these hashes."""
     rows: list[slice] | None = None
+    """Which rows of each blob; None = all."""
     whole: bool = True
+    """Whether it is all of the task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What a task has in hand. size: bytes that arrived. old: bytes of state per row that arrived. waiting: bytes of
-    state that may be shown in this timestep. most: bytes of state that there are. stored: those of the keys that
-    arrived, where they were counted; None = `old` tells."""
+    """What a task has to handle in a timestep."""
 
     size: int
+    """Bytes that arrived."""
     rows: int
+    """Rows that arrived."""
     old: float = 0.0
+    """Estimated bytes of state per row that arrived."""
     waiting: float = 0.0
+    """Bytes of state that may be emitted in this timestep."""
     most: float = 0.0
+    """Bytes of all state of the task."""
     stored: Footprint | None = None
+    """State of the keys that arrived, if it was counted; None = `old` estimates it."""
 
     @classmethod
     def of(cls, blobs: Sequence[Blob], runs: Sequence[Run], waiting: float) -> Load:
-        """runs: where the state of keys is looked up. waiting: rows of state that may be shown."""
+        """Estimate the load. runs: where the state of keys is looked up. waiting: state rows that may be emitted."""
         stored = sum(run.rows for run in runs)
         width = sum(run.size for run in runs) / stored if stored else 0.0
         rows = sum(blob.rows for blob in blobs)
@@ -80,7 +88,7 @@ class Load:
         )
 
     def counted(self, memory: int) -> bool:
-        """Whether the state of keys with several rows must be counted: all that there is may be too much."""
+        """Whether the state of keys with several rows must be counted, since all of it may be too much."""
         return self.most > 0 and self.size + self.most + self.waiting > memory // SHARE
 
     def parts(self, memory: int) -> int:
@@ -100,8 +108,10 @@ def parts_of(
     *,
     runs: Sequence[OpenRun],
 ) -> Iterator[Part]:
-    """The parts of a task, by hash. The spool holds what must not be in memory. runs: the state of the task, opened
-    where it is looked at."""
+    """Yield the parts of a task, by hash.
+
+    spool: holds what must not be in memory. runs: the state of the task, opened on first access.
+    """
     hashes: list[HashArray] | None = None
     if can.several_rows is not None and blobs and load.counted(memory):
         hashes = _hashes_of(can, blobs, spool)
@@ -149,7 +159,7 @@ def _cut(
 
 
 def _hashes_of(can: Capabilities, blobs: list[Blob], spool: Spool) -> list[HashArray]:
-    """Hashes of the rows of every blob; where blobs lie on disk, these do too."""
+    """Return the hashes of the rows of each blob. They are on disk if blobs are."""
     found: list[HashArray] = []
     places = []
     batch: list[Blob] = []
@@ -177,7 +187,7 @@ def _hashed(can: Capabilities, blobs: list[Blob]) -> Iterator[HashArray]:
 
 
 def _met(can: Capabilities, blobs: list[Blob], hashes: list[HashArray], spool: Spool) -> Met:
-    """The distinct hashes of all blobs, and which state they ask for."""
+    """Return the distinct hashes of all blobs, and which state `apply` reads for them."""
     schema = wire_schema(can, combined=blobs[0].combined)
     met: list[Met] = []
     size = 0
@@ -194,7 +204,7 @@ def _met(can: Capabilities, blobs: list[Blob], hashes: list[HashArray], spool: S
 def _borders(
     own: Intervals, blobs: list[Blob], hashes: list[HashArray], load: Load, count: int
 ) -> list[int]:
-    """Hashes at which to cut, from 0 to the end, so that all parts weigh about the same."""
+    """Return the hashes at which to cut, from 0 to the end of the space, so that all parts weigh about the same."""
     points = [known[::SAMPLE] for known in hashes]
     old = load.old if load.stored is None else 0.0
     weights = [
@@ -218,7 +228,7 @@ def _borders(
 
 
 def _spread(own: Intervals, count: int) -> HashArray:
-    """Hashes spread evenly over intervals."""
+    """Return hashes that are spread evenly over intervals."""
     steps = [max(1, count * (hi - lo) // own.width) for lo, hi in own]
     return np.array(
         [lo + (hi - lo) * i // n for (lo, hi), n in zip(own, steps, strict=True) for i in range(n)],

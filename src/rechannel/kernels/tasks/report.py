@@ -1,6 +1,6 @@
-"""What one task says of its work. It travels as a row of the data, so exactly the winning attempts arrive, once.
+"""What a task reports of its work. Reports travel among the data, so only those of successful attempts arrive, once.
 
-On the way it is one JSON object in a blob; the driver reads it once, into a `TaskReport`.
+It travels as one JSON object in a blob. The driver decodes it once, into a `TaskReport`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TaskCosts:
     started_ms: float
     finished_ms: float
     cpu_ms: float
-    """Processor time of the worker process meanwhile."""
+    """Processor time of the worker process while the task ran."""
     ms: Mapping[str, float]
     """Milliseconds by activity; they do not overlap."""
     counts: Mapping[str, int]
@@ -78,7 +78,7 @@ class Emitted:
     buffered: Mapping[str, BufferFile] = field(default_factory=dict)
     """By node: the rows that sinks and DataFrame functions read."""
     event_times: Mapping[str, int] = field(default_factory=dict)
-    """By time input: the latest event time that the task knows of."""
+    """By time input: the latest event time that the task knows."""
 
 
 @row
@@ -102,25 +102,25 @@ class StateReport:
     """Rows received per bin, as `binned.pack_bins` writes them; None = no rows."""
     hot_keys: tuple[HotKey, ...] = ()
     first_timers: Mapping[str, int] = field(default_factory=dict)
-    """By segment that was read: the first time, after this timestep, that one of its rows waits for."""
+    """By segment that was read: the first event time after this timestep that one of its rows waits for."""
 
 
 @sparse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """The report of one winning attempt of a task."""
+    """The report of the successful attempt of a task."""
 
     operator: str
     timestep: int
     task: int
     attempt: str
-    """As in the names of the files that it wrote."""
+    """The attempt's name, as in the files that it wrote."""
     costs: TaskCosts
     emitted: Emitted = field(default_factory=Emitted)
     state: StateReport | None = None
     """None for a stage without state."""
     spark: SparkTask | None = None
-    """None in-process."""
+    """None if the task ran in-process."""
 
     def to_bytes(self) -> bytes:
         """Write the report as JSON."""
@@ -137,7 +137,7 @@ class TaskReport:
 
 
 def report_blob(task: int, body: bytes) -> bytes:
-    """Wrap the bytes of a report for the shuffle; the task passes on those of others unread."""
+    """Wrap the bytes of a report for the exchange; a task passes on reports of other tasks unread."""
     return pack(
         Blob(
             kind=REPORT,

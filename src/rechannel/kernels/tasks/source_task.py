@@ -17,16 +17,17 @@ from rechannel.kernels.tasks.report import SparkTask, TaskReport
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTask:
-    """One task of a stateless stage in one timestep. origin: what the cluster calls it, for its own figures."""
+    """One task of a source stage in one timestep."""
 
     program: StageProgram
     step: StageStep
     task: int
     attempt: str
     origin: SparkTask | None = None
+    """Spark's names of the task, by which telemetry finds Spark's own figures."""
 
     def run(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """(order, batch) pairs in, (partition, blob) rows out; the last blob is the task's report."""
+        """Turn (order, batch) pairs into (partition, blob) rows; the last blob is the task's report."""
         yield from to_batches(self._parcels(rows))
 
     def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
@@ -49,7 +50,7 @@ class SourceTask:
         yield self._home(), report.blob()
 
     def _home(self) -> int:
-        """Partition that this task's report goes to: one of the first consumer's tasks, or the action's own rows."""
+        """Return the partition that the report goes to: a task of the first consumer, or the Spark action itself."""
         if self.step.reports_to >= 0 or not self.step.addresses:
             return self.step.reports_to
         first = next(iter(self.step.addresses.values()))

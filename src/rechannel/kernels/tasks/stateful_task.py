@@ -1,7 +1,7 @@
-"""The stateful task: (blobs, runs of the timestep before) -> (output, segments, report). Pure but for the
-files it writes.
+"""The stateful task: (blobs, runs of the previous timestep) -> (output, segments, report).
 
-Files carry the attempt's name; the report says which ones count; others are swept. Nothing that exists is changed.
+Its only effect is on files: it writes new ones, with the attempt's name, and changes none. The report says which files
+count; others are swept.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
 
 IN_HAND = 4
-"""What arrives is held up to this part of a task's memory, and lies on disk from then on."""
+"""Blobs that arrive stay in memory up to this fraction (1/4) of a task's memory, then go to disk."""
 
 
 @dataclass
 class _Done:
-    """What becomes of a task's state, part by part."""
+    """What a task did to its state, collected part by part."""
 
     edits: list[Edit] = field(default_factory=list)
     per_bin: Counts | None = None
@@ -64,7 +64,7 @@ class _Done:
         self.per_bin = counts
 
     def report(self, times: Times | None) -> StateReport:
-        """Return what the report says of it."""
+        """Return it as a part of the task's report."""
         return StateReport(
             edit=all_of(self.edits),
             times=times,
@@ -76,16 +76,17 @@ class _Done:
 
 @dataclass(frozen=True, kw_only=True)
 class StatefulTask:
-    """One task of a stateful stage in one timestep. origin: what the cluster calls it, for its own figures."""
+    """One task of a stateful stage in one timestep."""
 
     program: StageProgram
     step: StageStep
     task: int
     attempt: str
     origin: SparkTask | None = None
+    """Spark's names of the task, by which telemetry finds Spark's own figures."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """(partition, blob) rows in, (partition, blob) rows out; the last blob is the task's report."""
+        """Turn (partition, blob) rows into (partition, blob) rows; the last blob is the task's report."""
         yield from to_batches(self._parcels(batches))
 
     def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
@@ -124,7 +125,7 @@ class StatefulTask:
         clock: Clock,
         done: _Done,
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield blobs of what is emitted, part by part (see `parts`), and note in `done` what becomes of state."""
+        """Yield blobs of what is emitted, part by part (see `parts`), and collect in `done` what happens to state."""
         can, state = self.program.can, self.step.tasks[self.task]
         runs = OpenRuns(self.program, state.runs)
         load = Load.of(blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs))
@@ -168,7 +169,7 @@ class StatefulTask:
         emitter: Emitter,
         done: _Done,
     ) -> Iterator[tuple[int, bytes]]:
-        """One part: what it emits, and the edits of state that it leads to. runs: its state."""
+        """Yield what one part emits, and collect its edits of state in `done`. runs: its state."""
         can, state = self.program.can, part.state
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
@@ -208,9 +209,9 @@ class StatefulTask:
     def _arrivals(
         self, can: Capabilities, received: Received, runs: OpenRuns, clock: Clock
     ) -> OperatorInput:
-        """What was received, with the state of its keys.
+        """Return what was received, with the state of its keys.
 
-        What came too late is judged by the timestep before, and so is what it came too late for.
+        The previous timestep's watermark decides which rows are late, and also which stored state still counts.
         """
         count = len(received.hashes)
         before = replace(clock, watermark=clock.before)
@@ -239,7 +240,7 @@ class StatefulTask:
         )
 
     def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
-        """Runs that may hold state of keys, which wait for some times."""
+        """Return the runs that may hold state of keys, given the times that the keys wait for."""
         span = self.program.can.span_of(keys)
         if span is None:
             return runs
@@ -248,7 +249,7 @@ class StatefulTask:
     def _advanced(
         self, incremental: Incremental, work: Work, measures: Measures
     ) -> tuple[tuple[pa.RecordBatch, HashArray], Edit]:
-        """What an operator emits that keeps totals, and what becomes of those."""
+        """Return what an operator with totals emits, and the edit of its totals."""
         with placed(self.program.operator, self.step.timestep):
             made = incremental.advance(work)
         measures.count("rows_read", made.rows_read)
@@ -273,7 +274,7 @@ def _side_outputs(
 
 
 def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
-    """Rows of state that may be shown because event time has come, or early; nothing is opened."""
+    """Return how many state rows may be emitted as due, or early. Opens no run."""
     awaited = can.due_range(clock)
     if awaited is None and clock.since is not None:
         awaited = clock.watermark, clock.watermark
@@ -281,7 +282,7 @@ def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
 
 
 def _found(arrivals: OperatorInput) -> int:
-    """How many keys had state."""
+    """Return how many keys had state."""
     if arrivals.held is None:
         return int(arrivals.found.sum())
     return int(np.count_nonzero(np.diff(arrivals.held.owners, prepend=-1)))
@@ -299,7 +300,7 @@ def _alive(
 
 
 def _fresh(arrivals: OperatorInput, applied: OperatorOutput, *, has_older: bool) -> Rows:
-    """Changed keys as rows; a dropped key leaves a tombstone only if an older run may hold it."""
+    """Return changed keys as rows. A dropped key leaves a tombstone only if an older run may hold the key."""
     rows = Rows(arrivals.hashes, [*arrivals.keys, *applied.state], applied.dropped)
     if applied.changed is not None:
         rows = Rows(applied.changed.hashes, applied.changed.columns, applied.changed.dropped)
@@ -316,10 +317,10 @@ def _fresh(arrivals: OperatorInput, applied: OperatorOutput, *, has_older: bool)
 def _pieces(
     rows: pa.RecordBatch, hashes: HashArray, state: TaskState
 ) -> Iterator[tuple[pa.RecordBatch, Order]]:
-    """What a task emits, cut where its hashes end.
+    """Yield what a task emits, cut into one piece per interval of the task's hashes.
 
-    A user's function downstream of the operator loses the place of single rows; of a piece, the place of the first one
-    tells where all of them belong between the pieces of other tasks, however bins are placed.
+    After a user's function, only the place of a piece's first row is known. Since no other task has hashes within the
+    piece, that tells where all its rows belong among those of other tasks, however bins are placed.
     """
     for piece in state.own.slices(hashes):
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]

@@ -1,6 +1,4 @@
-"""What becomes of state in a timestep: what changed is written, and what is due is merged, both in pieces of bounded
-size.
-"""
+"""Store the state of a timestep: write what changed and carry out due merges, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -20,14 +18,15 @@ from rechannel.state.manifest import Edit, Run
 from rechannel.state.merging import BASE_LEVEL, Merge, portion
 
 INLINE = 2.0
-"""A task whose old state is at most this many times the rows it changes rewrites the whole of it: cheaper
-than a new run
-plus the merges it would cause, and look-ups then see one run."""
+"""A task rewrites all its state if that has at most this many times as many rows as change.
+
+That is cheaper than a new run and the merges that it would cause, and lookups then read one run.
+"""
 
 
 @dataclass(kw_only=True)
 class Storing:
-    """State of one task in one timestep. rewritten: whether all of it was written anew."""
+    """State of one task in one timestep."""
 
     program: StageProgram
     step: StageStep
@@ -36,6 +35,7 @@ class Storing:
     measures: Measures
     clock: Clock
     rewritten: bool = False
+    """Whether all state was written anew."""
     _runs: OpenRuns | None = None
 
     @property
@@ -68,7 +68,7 @@ class Storing:
             return Edit(add=self.writer.write(fresh, state.own, self.step.timestep, level))
 
     def merges(self) -> Edit:
-        """Merge what is due, and let go of runs that are not needed any more; nothing where all was written anew."""
+        """Carry out the merges that are due, and retire runs that are no longer needed, unless all was written anew."""
         if self.rewritten:
             return Edit()
         can, state = self.program.can, self._state
@@ -79,7 +79,7 @@ class Storing:
         retired: list[tuple[tuple[int, ...], Intervals]] = []
         added: list[Run] = []
         for merge in state.merges:
-            # Without rows there is nothing to write; but runs that stayed there would pile up.
+            # A merge without rows writes nothing, but its runs must be retired, or they would pile up.
             retired.append((merge.seqs, merge.where))
             seqs = set(merge.seqs)
             met = [i for i, run in enumerate(state.runs) if run.seq in seqs and i not in gone]
@@ -91,7 +91,7 @@ class Storing:
     def _merged(
         self, runs: OpenRuns, met: Sequence[int], merge: Merge, where: Intervals
     ) -> tuple[Run, ...]:
-        """The run of a merge in a part of its hashes."""
+        """Merge a part of the hashes; return the run."""
         can = self.program.can
         with self.measures.activity("merge"):
             parts = [part for i in met for part in slices_of(runs[i], where)]
@@ -111,7 +111,7 @@ class Storing:
             return self.writer.write(whole, where, max(merge.seqs), merge.level)
 
     def _bounded(self, runs: OpenRuns, met: Sequence[int], where: Intervals) -> Iterator[Intervals]:
-        """Hashes of a merge in parts of bounded bytes; one hash at least."""
+        """Yield the hashes of a merge in parts of bounded bytes; a part has at least one hash."""
         most = self.step.memory // SHARE
         if sum(self._state.runs[i].size for i in met) <= most:
             yield where
@@ -128,14 +128,13 @@ class Storing:
             yield from self._bounded(runs, met, portion(where, half, 2))
 
     def _inline(self, part: Part, fresh: Rows) -> bool:
-        """Whether all state of a part is written anew: only where it is all of the task's, so that nothing is merged
-        beside it."""
+        """Whether all state of a part is written anew. It must be all of the task's: then no merge is left to do."""
         old = part.state.runs
         return part.whole and bool(len(fresh) and old) and _at_most(old, INLINE * len(fresh))
 
 
 def all_of(edits: Sequence[Edit]) -> Edit:
-    """Edits of one task as one."""
+    """Join the edits of one task."""
     return Edit(
         retire=tuple(each for edit in edits for each in edit.retire),
         add=tuple(run for edit in edits for run in edit.add),
@@ -143,12 +142,12 @@ def all_of(edits: Sequence[Edit]) -> Edit:
 
 
 def _still(fresh: Rows, alive: Mask | None) -> Rows:
-    """Changed keys without those that would not be looked at any more."""
+    """Return changed keys without those that no longer count. Tombstones stay."""
     if alive is None:
         return fresh
     return fresh.where(alive if fresh.dropped is None else alive | fresh.dropped)
 
 
 def _at_most(runs: Sequence[Run], rows: float) -> bool:
-    """Whether runs have no more rows than that."""
+    """Whether runs have at most this number of rows in total."""
     return all(total <= rows for total in accumulate(run.expected for run in runs))
