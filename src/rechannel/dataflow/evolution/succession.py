@@ -77,8 +77,8 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -
         return None
     if now_ms is None:
         msg = (
-            "the timeout gets longer or is given up: that needs the time of the change, to tell "
-            "which keys it has ended by then"
+            "a longer timeout, or none, needs the time of the change, because keys that the shorter one has ended by"
+            " then stay ended: change the timeout in the running job, with rc.changes.change_logic()"
         )
         raise RefusedError(msg)
     return now_ms - before.timeout_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ def pairs_of(on: On, what: str) -> dict[str, str]:
         msg = f"{what}: say which columns are alike, as in on='id' or on={{'auction': 'id'}}"
         raise DataflowError(msg)
     if len(set(pairs.values())) < len(pairs):
-        msg = f"{what}: a column of the right side is named twice: {', '.join(pairs.values())}"
+        twice = next(name for name, count in Counter(pairs.values()).items() if count > 1)
+        msg = f"{what}: on= pairs column {twice!r} of the right side twice; name each column once"
         raise DataflowError(msg)
     return pairs
 

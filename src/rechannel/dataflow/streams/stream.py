@@ -180,7 +180,8 @@ class Stream(Stateless, Meeting):
             msg = f"{what}: name at least one column, as in key_by('carrier')"
             raise DataflowError(msg)
         if len(set(columns)) < len(columns):
-            msg = f"{what}: a column is named twice: {', '.join(columns)}"
+            twice = next(column for column in columns if columns.count(column) > 1)
+            msg = f"{what}: column {twice!r} is named twice; name each key column once"
             raise DataflowError(msg)
         schema = self.schema
         if schema is not None:

@@ -46,7 +46,7 @@ def sliding(size: Duration, every: Duration, offset: Duration = 0) -> Timed:
     every_us = microseconds(every, "distance between windows")
     offset_us = microseconds(offset, "offset of a window", least=0)
     if every_us > size_us:
-        msg = f"windows of {size!r} every {every!r} would leave rows out: make them as long as they are apart"
+        msg = f"windows of {size!r} every {every!r} would leave out the rows between two windows; use every <= size"
         raise DataflowError(msg)
     if every_us == size_us:
         return Tumbling(size_us=size_us, offset_us=offset_us)
@@ -62,7 +62,7 @@ def counting(size: int, every: int | None = None) -> Count:
     length = rows_of(size, "size of a window")
     step = length if every is None else rows_of(every, "distance between windows")
     if step > length:
-        msg = f"windows of {size} rows every {every} would leave rows out: make them as long as they are apart"
+        msg = f"windows of {size} rows every {every} would leave out the rows between two windows; use every <= size"
         raise DataflowError(msg)
     return Count(size=length, every=step)
 

@@ -221,7 +221,7 @@ def fingerprint(keys: pa.Schema, state: pa.Schema) -> str:
 def _checked(column: pa.Array, field: pa.Field, rows: int, what: str) -> pa.Array:
     """Cast a column from the user's code to the type of its field. Raises UserFunctionError if it does not fit."""
     if len(column) != rows:
-        msg = f"{what}: {len(column)} values for {rows} keys; row i must follow from row i alone"
+        msg = f"{what}: returned {len(column)} values for {rows} rows of state; return one row for each"
         raise UserFunctionError(msg)
     try:
         made = fitted(column, field.type)
@@ -232,6 +232,9 @@ def _checked(column: pa.Array, field: pa.Field, rows: int, what: str) -> pa.Arra
         )
         raise UserFunctionError(msg) from error
     if not field.nullable and made.null_count:
-        msg = f"{what}: column {field.name!r} is NOT NULL and {made.null_count} values are null"
+        msg = (
+            f"{what}: column {field.name!r} is NOT NULL, but {made.null_count} of {rows} values are null; return a"
+            " value for each row, or declare the column nullable"
+        )
         raise UserFunctionError(msg)
     return made

@@ -82,7 +82,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
             raise DataflowError(msg)
         for name in self.fields.names:
             if name in (SEEN, UNTIL.name):
-                msg = f"{name!r} is where track keeps time; give the state's column another name"
+                msg = f"state column {name!r}: track() has a column of that name in its state; use another name"
                 raise DataflowError(msg)
             if name in self.key_schema.names:
                 msg = f"state column {name!r} is also a key column; the output would have it twice"

@@ -77,10 +77,10 @@ class OfOneLength:
         """
         if self.size_us > MOST_WINDOWS * self.step_us:
             msg = (
-                f"{what}: each row would be kept {self.size_us // self.step_us:,} times, once for every"
-                f" window that holds it, and {MOST_WINDOWS:,} times are the most. Make windows shorter or farther"
-                " apart; or show them when they are complete, of a key, without lateness, with aggregates that do not"
-                " go by the order of rows: then a row is kept once"
+                f"{what}: each row is in {self.size_us // self.step_us:,} windows and would be stored once for each;"
+                f" at most {MOST_WINDOWS:,} are allowed. Use a smaller size or a larger distance between windows. Rows"
+                " are stored once if windows have a key, no lateness, emit='on_close', and aggregates that do not"
+                " depend on the order of rows"
             )
             raise DataflowError(msg)
         return AssignWindows(

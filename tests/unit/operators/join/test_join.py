@@ -172,7 +172,10 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     for wrong, words in (
         (lambda: left.join(right, "k"), "no column 'k'"),
         (lambda: left.join(right, []), "which columns are alike"),
-        (lambda: left.join(right, {"k": "id", "a": "id"}), "named twice"),
+        (
+            lambda: left.join(right, {"k": "id", "a": "id"}),
+            "pairs column 'id' of the right side twice",
+        ),
         (lambda: left.join(right, {"k": "a"}), "bigint and string on the two sides"),
         (lambda: left.join(right, {"k": "id"}, how="cross"), "how is one of inner"),
         (lambda: left.join(right, {"k": "id"}, how="left"), "say within="),

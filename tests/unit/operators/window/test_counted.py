@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused():
         ),
         (lambda: rc.windows.counting("3"), "not '3'"),
         (lambda: rc.windows.counting(3, every=1.5), "distance between windows"),
-        (lambda: rc.windows.counting(3, every=4), "would leave rows out"),
+        (lambda: rc.windows.counting(3, every=4), "would leave out the rows between two windows"),
         (lambda: keyed.window(three, time="processing"), "leave time= away"),
         (lambda: stream.key_by("k").window(three, time_column="x").aggregate(n=agg.count()), "'x'"),
         (lambda: keyed.window(three, lateness="1 second"), "leave lateness= away"),

@@ -71,7 +71,10 @@ def test_what_is_not(tmp_path):
     [
         ("nonsense", "line 5 of .* is not an event"),
         ('{"event":"task_finished","timestep":1}', "line 5 of .* is not an event"),
-        ('{"event":"job_stopped","job":"j","at_ms":-1}', "event 3 of .*: -1 is not a time"),
+        (
+            '{"event":"job_stopped","job":"j","at_ms":-1}',
+            "event 3 of .*: -1 is no time of an event",
+        ),
         ('{"event":"timestep_committed","timestep":1,"at_ms":1,"duration_ms":"x"}', "line 5 of"),
         ('{"event":"timestep_committed","timestep":0.5,"at_ms":1,"duration_ms":1}', "line 5 of"),
     ],
