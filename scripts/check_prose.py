@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 """Check docstrings, comments, messages and pages for phrases that do not belong in them.
 
-    scripts/check_prose.py            checks the whole tree, except for what prose-not-yet.txt names
-    scripts/check_prose.py PATH...    checks these files and folders, whatever the list says
+    scripts/check_prose.py            checks the whole tree
+    scripts/check_prose.py PATH...    checks these files and folders
 
 Prose in Python is every comment and every string with a space in it; identifiers are free, and so is
 what stands in backquotes. Pages are checked whole. A phrase is
 found across line ends. Exit status: 0 nothing found, 1 phrases found.
-
-`prose-not-yet.txt` names folders and files that are not cleaned up yet, so that the rest stays clean.
-It names paths, not phrases, and only ever gets shorter.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NOT_YET = ROOT / "scripts" / "prose-not-yet.txt"
 PYTHON = ("src", "benchmarks", "scripts", "examples")
 PAGES = ("docs", "benchmarks", "examples")
 
@@ -137,8 +133,14 @@ def passages(path: Path) -> Iterable[Passage]:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """List the modules and pages at or below some paths."""
+    """List the modules and pages at or below some paths.
+
+    Raises FileNotFoundError for a path that does not exist: a check of nothing would pass.
+    """
     for path in paths:
+        if not path.exists():
+            msg = f"there is no {path} to check: correct the path, or the lists in {__file__}"
+            raise FileNotFoundError(msg)
         if path.is_file():
             yield path
         yield from sorted(p for p in path.rglob("*") if p.suffix in {".py", ".md"})
@@ -153,23 +155,14 @@ def everything() -> Iterator[Path]:
 
 def main(arguments: list[str]) -> int:
     """Print what is found, and return the exit status."""
-    lines = NOT_YET.read_text(encoding="utf-8").splitlines()
-    waiting = [] if arguments else [ROOT / x for x in lines if x and not x.startswith("#")]
     found = 0
-    dirty: set[Path] = set()
     for path in files(map(Path, arguments)) if arguments else everything():
         if path.resolve() == Path(__file__).resolve():
             continue
-        above = [entry for entry in waiting if path.is_relative_to(entry)]
         for finding in (f for passage in passages(path) for f in findings(passage)):
-            dirty.update(above)
-            if not above:
-                shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-                print(f"{shown}:{finding.line}: {finding.phrase!r}: {finding.advice}")
-                found += 1
-    for entry in waiting:
-        if entry not in dirty:
-            print(f"{entry.relative_to(ROOT)} is clean: take it off {NOT_YET.relative_to(ROOT)}")
+            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            print(f"{shown}:{finding.line}: {finding.phrase!r}: {finding.advice}")
+            found += 1
     return 1 if found else 0
 
 

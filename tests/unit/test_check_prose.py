@@ -2,7 +2,16 @@
 
 import pytest
 
-from scripts.check_prose import Passage, findings, main, of_python
+from scripts.check_prose import (
+    PAGES,
+    PYTHON,
+    ROOT,
+    Passage,
+    everything,
+    findings,
+    main,
+    of_python,
+)
 
 
 def found(source):
@@ -75,3 +84,16 @@ def test_a_page_is_checked_whole(tmp_path, capsys):
     page.write_text("# A page\n\nWho reads it,\nnobody knows.\n", encoding="utf-8")
     assert main([str(page)]) == 1
     assert f"{page}:4: 'nobody'" in capsys.readouterr().out
+
+
+def test_a_path_that_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere to check"):
+        main([str(tmp_path / "nowhere")])
+
+
+def test_the_whole_tree_has_modules_and_pages_in_every_folder():
+    checked = list(everything())
+    for folder in PYTHON:
+        assert any(path.is_relative_to(ROOT / folder) for path in checked), folder
+    for folder in PAGES:
+        assert any(path.is_relative_to(ROOT / folder) for path in checked), folder

@@ -109,6 +109,11 @@ def test_pure_rooms_ask_no_clock_no_dice_and_no_disk(room):
     assert {file: names for file, names in found.items() if names} == {}
 
 
+def test_each_exception_is_still_one():
+    for file, names in READS_FILES.items():
+        assert names <= set(impure_uses((SOURCE / file).read_text(encoding="utf-8"))), file
+
+
 def test_a_pure_room_that_does_not_exist_is_an_error():
     with pytest.raises(AssertionError, match="no package rechannel/nowhere"):
         files_of("nowhere")
