@@ -7,9 +7,12 @@ the simulations prove holds for what a job runs.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+
+import pyarrow as pa
 
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.seams import LeaseLike, Seams, Start
@@ -17,6 +20,7 @@ from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.journal.this_driver import ledger_of
 from rechannel.engine.loop.core.state import position_of
 from rechannel.engine.loop.core.stream_time import StreamTime
@@ -29,6 +33,7 @@ from rechannel.engine.loop.recovering import first_state
 from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.opening import opening
+from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.restarting import elsewhere
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import NOTE, Program, current_record, start_program
@@ -47,6 +52,7 @@ from rechannel.engine.view.state_view import StateView
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
+from rechannel.state.store import Store
 from rechannel.state.stores.local import directory_of
 from rechannel.state.stores.opening import check_keys
 from rechannel.telemetry.hub import STORE, Hub
@@ -70,6 +76,20 @@ def assemble(
     ).parts()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What is open when this driver has taken over; nothing is connected yet."""
+
+    lease: LeaseLike
+    opener: Opener
+    current: Ready
+    configuration: Configuration
+    cluster: Cluster
+    runner: Runner
+    rows_of: RowsOf
+    hub: Hub
+
+
 @dataclass(kw_only=True)
 class _Assembly:
     seams: Seams
@@ -81,12 +101,12 @@ class _Assembly:
     """Id of this driver's `Opened`; "" until that is journalled."""
 
     def parts(self) -> Parts:
-        seams, start = self.seams, self.start
+        seams = self.seams
         check_keys(seams.store)
         opener = seams.opener(self._owner, self._ledger)
         readers = opener.readers(self.dataflow, {})
         schemas = opener.schemas(self.dataflow, readers)
-        lease = seams.acquire(start.takeover)
+        lease = seams.acquire(self.start.takeover)
         with ExitStack() as undo:
             undo.callback(lease.release)
             self.journal, state = Journal.open(
@@ -95,18 +115,7 @@ class _Assembly:
                 snapshot_every=self.settings.snapshot_every,
             )
             lease.watch(lambda: self.journal.state.number)
-            made = partial(
-                start_program,
-                self.dataflow,
-                schemas,
-                seams.store,
-                revert=start.revert,
-                mended=start.mended,
-                fresh=start.fresh,
-                without=start.without,
-                migrations=start.migrations,
-            )
-            program = made(state)
+            program = self._program(schemas, state)
             identity = Identity(name=self.name, operators=program.record["operators"])
             changed = NOTE in state.notes
             identity.check(seams.store, changed=changed)
@@ -117,22 +126,47 @@ class _Assembly:
                 self._take_over(identity)
             writers = opener.writers(program.plan)
             if not self.opening_id and self._take_over(identity):
-                program = made(self.journal.state)
+                program = self._program(schemas, self.journal.state)
             for writer in writers.values():
                 writer.begin()
             if (directory := directory_of(seams.store)) is not None:
                 directory.sweep_temporaries()
             current = Ready(program=program, readers=readers, writers=writers)
             cluster = seams.cluster()
-            engine = seams.engine(current, cluster)
+            runner, rows_of = seams.engine(current, cluster)
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
             self._withdraw(back=program.back is not None)
             self._begin(current, configuration, opener, tables)
-            parts = self._wired(lease, opener, current, configuration, (cluster, *engine, hub))
+            opened = _Opened(
+                lease=lease,
+                opener=opener,
+                current=current,
+                configuration=configuration,
+                cluster=cluster,
+                runner=runner,
+                rows_of=rows_of,
+                hub=hub,
+            )
+            parts = self._wired(opened)
             undo.pop_all()
         return parts
+
+    def _program(self, schemas: Mapping[str, pa.Schema], state: JournalState) -> Program:
+        """The program that the dataflow is to this state directory. Raises RefusedError."""
+        start = self.start
+        return start_program(
+            self.dataflow,
+            schemas,
+            self.seams.store,
+            state,
+            revert=start.revert,
+            mended=start.mended,
+            fresh=start.fresh,
+            without=start.without,
+            migrations=start.migrations,
+        )
 
     def _owner(self) -> str:
         return f"{self.name}-{self.journal.state.notes[OWNER]}"
@@ -194,30 +228,14 @@ class _Assembly:
             _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(tables, program.programs, self.journal, configuration, opener.loader, now_ms)
 
-    def _wired(
-        self,
-        lease: LeaseLike,
-        opener: Opener,
-        current: Ready,
-        configuration: Configuration,
-        parts: tuple[Cluster, Runner, RowsOf, Hub],
-    ) -> Parts:
+    def _wired(self, opened: _Opened) -> Parts:
+        """Connect what is open: from here on nothing is refused."""
         seams, settings, journal = self.seams, self.settings, self.journal
-        cluster, runner, rows_of, hub = parts
+        current, runner, hub = opened.current, opened.runner, opened.hub
         stopping = Stopping(settings.patience.stop_seconds)
         borne = seams.bearing(seams.store, stopping, partial(hub.troubles, STORE))
         journal.write_through(borne)
-        publisher = Publisher(
-            sinks=current.plan.sinks,
-            writers=current.writers,
-            rows_of=rows_of,
-            journal=journal,
-            backlog=settings.publish_backlog,
-            tell=hub.published,
-            trouble=hub.troubles,
-            stopping=stopping,
-            meaning=runner.meaning,
-        )
+        publisher = self._publisher(opened, stopping)
         view = StateView(current.plan, current.program.programs, seams.scan)
         exchange = ProgramSwitch(
             current=current,
@@ -236,52 +254,91 @@ class _Assembly:
             thread=seams.thread,
             trouble=hub.troubles,
         )
-        state = first_state(journal.state, current.plan, configuration, seams.sized(settings))
-        inbox, measured = Inbox(), Measured(lambda: journal.state.manifests)
-        history = History(borne, measured)
-        outside = Outside(
-            journal=journal,
-            switch=exchange,
-            runner=runner,
-            publisher=publisher,
-            sources=self._sources(current, hub),
-            changes=Reconfigurer(
-                journal=journal,
-                measured=measured,
-                preparer=seams.preparer(exchange, cluster, runner),
-                limits=cluster,
-                wake=inbox.wake,
-                executor=seams.executor,
-                tell=history.over,
-            ),
-            measured=measured,
-            history=history,
-            listener=hub,
-            draining=Draining(inbox.wake),
-            inbox=inbox,
-            published=Published(position_of(state, 0, journal.state.coordination)),
-            sweep=housekeeper.tick,
-            clock=seams.clock,
-            waits=seams.waits or seams.steady or seams.clock,
+        state = first_state(
+            journal.state, current.plan, opened.configuration, seams.sized(settings)
         )
-        outside.changes.know(*abilities(current.plan, current.readers))
+        outside = self._outside(
+            opened,
+            exchange=exchange,
+            publisher=publisher,
+            store=borne,
+            housekeeper=housekeeper,
+            first=position_of(state, 0, journal.state.coordination),
+        )
         return Parts(
             name=self.name,
             store=seams.store,
             journal=journal,
             exchange=exchange,
             publisher=publisher,
-            opener=opener,
+            opener=opened.opener,
             housekeeper=housekeeper,
             changes=outside.changes,
-            measured=measured,
+            measured=outside.measured,
             driver=Driver(outside, state, stopping=stopping, executor=seams.executor),
             runner=runner,
-            lease=lease,
+            lease=opened.lease,
             hub=hub,
             view=view,
             held=held,
             session=seams.session,
+        )
+
+    def _publisher(self, opened: _Opened, stopping: Stopping) -> Publisher:
+        """What publishes timesteps after their commit."""
+        hub, runner = opened.hub, opened.runner
+        return Publisher(
+            sinks=opened.current.plan.sinks,
+            writers=opened.current.writers,
+            rows_of=opened.rows_of,
+            journal=self.journal,
+            backlog=self.settings.publish_backlog,
+            tell=hub.published,
+            trouble=hub.troubles,
+            stopping=stopping,
+            meaning=runner.meaning,
+        )
+
+    def _outside(
+        self,
+        opened: _Opened,
+        *,
+        exchange: ProgramSwitch,
+        publisher: Publisher,
+        store: Store,
+        housekeeper: Housekeeper,
+        first: StreamPosition,
+    ) -> Outside:
+        """Everything that the driver acts on. store: for the history. first: what other threads see at the start."""
+        seams, journal, runner = self.seams, self.journal, opened.runner
+        inbox, measured = Inbox(), Measured(lambda: journal.state.manifests)
+        history = History(store, measured)
+        changes = Reconfigurer(
+            journal=journal,
+            measured=measured,
+            preparer=seams.preparer(exchange, opened.cluster, runner),
+            limits=opened.cluster,
+            wake=inbox.wake,
+            executor=seams.executor,
+            tell=history.over,
+        )
+        changes.know(*abilities(opened.current.plan, opened.current.readers))
+        return Outside(
+            journal=journal,
+            switch=exchange,
+            runner=runner,
+            publisher=publisher,
+            sources=self._sources(opened.current, opened.hub),
+            changes=changes,
+            measured=measured,
+            history=history,
+            listener=opened.hub,
+            draining=Draining(inbox.wake),
+            inbox=inbox,
+            published=Published(first),
+            sweep=housekeeper.tick,
+            clock=seams.clock,
+            waits=seams.waits or seams.steady or seams.clock,
         )
 
     def _sources(self, current: Ready, hub: Hub) -> SourceTracker:
