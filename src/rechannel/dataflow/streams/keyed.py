@@ -13,7 +13,7 @@ from rechannel.dataflow.graph.rules import check_numbers
 from rechannel.dataflow.shown import picture_of
 from rechannel.dataflow.streams.former import refuse_former, renamed
 from rechannel.dataflow.streams.ordering import arranged, number_of, order_of
-from rechannel.dataflow.streams.tracking import Downstream, Tracking
+from rechannel.dataflow.streams.user_state import Downstream, UserState
 from rechannel.dataflow.streams.windowed import WindowedStream, windowed
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.operators.aggregate.spec import AggregateSpec, ReduceSpec, named_aggregates
@@ -26,7 +26,7 @@ from rechannel.operators.window.terms import Every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KeyedStream(Tracking[Downstream]):
+class KeyedStream(UserState[Downstream]):
     """A stream whose rows have a key. Null is a key like any other, as in SQL's GROUP BY.
 
     All operators take these arguments:

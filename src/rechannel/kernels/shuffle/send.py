@@ -58,7 +58,7 @@ class Channel:
 
 
 @dataclass
-class Sent:
+class ChannelStats:
     """What went through one channel."""
 
     offered: int = 0
@@ -77,7 +77,7 @@ class Sender:
 
     channel: Channel
     producer: int
-    stats: Sent = field(default_factory=Sent)
+    stats: ChannelStats = field(default_factory=ChannelStats)
     chunk_bytes: int = CHUNK_BYTES
     _sequence: int = 0
 

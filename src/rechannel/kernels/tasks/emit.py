@@ -17,9 +17,9 @@ from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.protocol.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
 from rechannel.kernels.shuffle.watermarks import EventTime, told, watermark_blobs
-from rechannel.kernels.tasks.kept_rows import KeptRows
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
+from rechannel.kernels.tasks.sink_buffer import SinkBuffer
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
 from rechannel.state.keys import sink_buffer_key
@@ -42,7 +42,7 @@ class Emitter:
     attempt: str
     measures: Measures
     _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
-    _kept: KeptRows = field(default_factory=KeptRows)
+    _kept: SinkBuffer = field(default_factory=SinkBuffer)
     _latest: dict[str, int] = field(default_factory=dict)
 
     def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:

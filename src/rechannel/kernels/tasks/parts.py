@@ -56,7 +56,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class Demand:
     """What a task has to handle in a timestep."""
 
     size: int
@@ -73,8 +73,8 @@ class Load:
     """State of the keys that arrived, if it was counted; None = `old` estimates it."""
 
     @classmethod
-    def of(cls, blobs: Sequence[Blob], runs: Sequence[Run], waiting: float) -> Load:
-        """Estimate the load. runs: where the state of keys is looked up. waiting: state rows that may be emitted."""
+    def of(cls, blobs: Sequence[Blob], runs: Sequence[Run], waiting: float) -> Demand:
+        """Estimate the demand. runs: where the state of keys is looked up. waiting: state rows that may be emitted."""
         stored = sum(run.rows for run in runs)
         width = sum(run.size for run in runs) / stored if stored else 0.0
         rows = sum(blob.rows for blob in blobs)
@@ -102,7 +102,7 @@ def parts_of(
     state: TaskState,
     can: Capabilities,
     blobs: list[Blob],
-    load: Load,
+    demand: Demand,
     memory: int,
     spool: Spool,
     *,
@@ -113,16 +113,16 @@ def parts_of(
     spool: holds what must not be in memory. runs: the state of the task, opened on first access.
     """
     hashes: list[HashArray] | None = None
-    if can.several_rows is not None and blobs and load.counted(memory):
+    if can.several_rows is not None and blobs and demand.counted(memory):
         hashes = _hashes_of(can, blobs, spool)
-        load = replace(load, stored=Footprint.at(can, runs, _met(can, blobs, hashes, spool)))
-    count = load.parts(memory)
+        demand = replace(demand, stored=Footprint.at(can, runs, _met(can, blobs, hashes, spool)))
+    count = demand.parts(memory)
     if count == 1:
         yield Part(state=state, blobs=blobs)
         return
     if hashes is None:
         hashes = _hashes_of(can, blobs, spool)
-    yield from _cut(state, blobs, hashes, _borders(state.own, blobs, hashes, load, count), spool)
+    yield from _cut(state, blobs, hashes, _borders(state.own, blobs, hashes, demand, count), spool)
 
 
 def _cut(
@@ -202,23 +202,23 @@ def _met(can: Capabilities, blobs: list[Blob], hashes: list[HashArray], spool: S
 
 
 def _borders(
-    own: Intervals, blobs: list[Blob], hashes: list[HashArray], load: Load, count: int
+    own: Intervals, blobs: list[Blob], hashes: list[HashArray], demand: Demand, count: int
 ) -> list[int]:
     """Return the hashes at which to cut, from 0 to the end of the space, so that all parts weigh about the same."""
     points = [known[::SAMPLE] for known in hashes]
-    old = load.old if load.stored is None else 0.0
+    old = demand.old if demand.stored is None else 0.0
     weights = [
         np.full(len(some), (blob.message.size + len(known) * old) / max(1, len(some)))
         for blob, known, some in zip(blobs, hashes, points, strict=True)
     ]
-    if load.stored is not None:
-        steps, sizes = load.stored.steps(load.stored.total / (8 * count))
+    if demand.stored is not None:
+        steps, sizes = demand.stored.steps(demand.stored.total / (8 * count))
         points.append(steps)
         weights.append(sizes)
-    if load.waiting:
+    if demand.waiting:
         even = _spread(own, 16 * count)
         points.append(even)
-        weights.append(np.full(len(even), load.waiting / len(even)))
+        weights.append(np.full(len(even), demand.waiting / len(even)))
     at, weight = np.concatenate(points), np.concatenate(weights)
     order = np.argsort(at, kind="stable")
     total: npt.NDArray[np.float64] = np.cumsum(weight[order])

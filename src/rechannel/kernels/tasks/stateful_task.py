@@ -33,7 +33,7 @@ from rechannel.kernels.tasks.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.tasks.emission import Emission
 from rechannel.kernels.tasks.emit import Emitter
 from rechannel.kernels.tasks.measure import Measures
-from rechannel.kernels.tasks.parts import Load, Part, parts_of
+from rechannel.kernels.tasks.parts import Demand, Part, parts_of
 from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
 from rechannel.model.buffers import Mask
@@ -128,7 +128,9 @@ class StatefulTask:
         """Yield blobs of what is emitted, part by part (see `parts`), and collect in `done` what happens to state."""
         can, state = self.program.can, self.step.tasks[self.task]
         runs = OpenRuns(self.program, state.runs)
-        load = Load.of(blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs))
+        demand = Demand.of(
+            blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs)
+        )
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         storing = Storing(
             program=self.program,
@@ -138,11 +140,11 @@ class StatefulTask:
             measures=measures,
             clock=clock,
         )
-        for part in parts_of(state, can, blobs, load, self.step.memory, spool, runs=runs):
+        for part in parts_of(state, can, blobs, demand, self.step.memory, spool, runs=runs):
             with measures.activity("deserialise"):
                 received = receive(can, part.blobs, part.rows)
             refuse_too_large(self.program.operator, self.step.timestep, can, received)
-            done.received(self.step.routing, received, load.rows)
+            done.received(self.step.routing, received, demand.rows)
             known = runs if part.whole else OpenRuns(self.program, part.state.runs)
             yield from self._part(
                 part,
@@ -154,8 +156,8 @@ class StatefulTask:
             )
             del received
         done.edits.append(storing.merges())
-        measures.count("rows_in", load.rows)
-        measures.count("bytes_in", load.size)
+        measures.count("rows_in", demand.rows)
+        measures.count("bytes_in", demand.size)
         measures.count("runs", len(state.runs))
         measures.count("bytes_fetched", measures.bytes_fetched)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.kernels.shuffle.spool import ALIGNMENT, Spool, local_folder
-from rechannel.kernels.tasks.kept_rows import KeptRows
+from rechannel.kernels.tasks.sink_buffer import SinkBuffer
 
 
 def test_what_was_written_is_read_also_after_its_memory_was_given_back(tmp_path: Path):
@@ -46,7 +46,7 @@ def test_it_lies_where_spark_keeps_its_own(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_rows_that_are_kept_come_back_in_order_with_those_that_cannot_be_spilled():
-    kept = KeptRows()
+    kept = SinkBuffer()
     plain = [pa.record_batch({"n": pa.array([i] * 100)}) for i in range(5)]
     encoded = pa.record_batch({"t": pa.array(["a", "b"]).dictionary_encode()})
     for batch in plain:

@@ -28,10 +28,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     monkeypatch.setattr(parts, "SAMPLE", 1)
     monkeypatch.setattr(stateful_task, "IN_HAND", 64)
-    cut, write, bounded = parts.Load.parts, Spool.write, storing.Storing._bounded
+    cut, write, bounded = parts.Demand.parts, Spool.write, storing.Storing._bounded
 
-    def counted(load: parts.Load, memory: int) -> int:
-        number = cut(load, memory)
+    def counted(demand: parts.Demand, memory: int) -> int:
+        number = cut(demand, memory)
         counts["parts"] += number > 1
         return number
 
@@ -44,7 +44,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counts["merges"] += len(some) > 1
         yield from some
 
-    monkeypatch.setattr(parts.Load, "parts", counted)
+    monkeypatch.setattr(parts.Demand, "parts", counted)
     monkeypatch.setattr(Spool, "write", written)
     monkeypatch.setattr(storing.Storing, "_bounded", halves)
     return counts
@@ -234,13 +234,13 @@ def test_state_is_not_counted_where_all_that_there_is_fits(counts: list[int]):
 
 def test_what_is_shown_early_counts(monkeypatch: pytest.MonkeyPatch):
     waiting: list[float] = []
-    cut = parts.Load.parts
+    cut = parts.Demand.parts
 
-    def noted(load: parts.Load, memory: int) -> int:
-        waiting.append(load.waiting)
-        return cut(load, memory)
+    def noted(demand: parts.Demand, memory: int) -> int:
+        waiting.append(demand.waiting)
+        return cut(demand, memory)
 
-    monkeypatch.setattr(parts.Load, "parts", noted)
+    monkeypatch.setattr(parts.Demand, "parts", noted)
     rows = script("k bigint, v bigint, at timestamp", partitions=1)
     stream = timed(rc.read().memory(rows, name="in")).key_by("k")
     windows = stream.window(rc.windows.tumbling("1 hour"), emit=rc.every("1 minute"))

@@ -1,7 +1,5 @@
 """Functions of all rows of a key: in windows, of one stream and of two, and in a timestep."""
 
-from datetime import UTC, datetime, timedelta
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -12,50 +10,25 @@ from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
+from tests.support.two_streams import TwoStreams, at
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-SETTINGS = rc.Settings(tasks=2, bins=4)
 ORDERS = "k STRING, price BIGINT, at TIMESTAMP"
 VISITS = "who STRING, page STRING, at TIMESTAMP"
 WINDOW = rc.windows.tumbling("10 seconds")
 
 
-def at(seconds):
-    return None if seconds is None else EPOCH + timedelta(seconds=seconds)
-
-
-def seconds(value):
-    return int((value - EPOCH).total_seconds()) if isinstance(value, datetime) else value
-
-
-class Bench:
+class Bench(TwoStreams):
     """Rows (k, price, seconds) and, if there are two streams, (who, page, seconds)."""
 
-    def __init__(self, build, *, late=False):
-        self.scripts = script(ORDERS), script(VISITS)
-        streams = [
-            rc.read().memory(each, name=name).event_time("at", name=f"{name}-time")
-            for name, each in zip(("orders", "visits"), self.scripts, strict=True)
-        ]
-        made = build(*streams)
-        ends = [made.write.memory("out", name="out")]
-        if late:
-            ends.append(made.late.write.memory("late", name="late"))
-        self.harness = Harness(ends, settings=SETTINGS)
-        self.harness.start()
-        self.timestep = 0
+    def __init__(self, build, **options):
+        super().__init__({"orders": ORDERS, "visits": VISITS}, build, **options)
 
     def step(self, orders=(), visits=()):
         """One timestep; what it showed."""
-        self.scripts[0].push([{"k": k, "price": p, "at": at(s)} for k, p, s in orders])
-        self.scripts[1].push([{"who": k, "page": p, "at": at(s)} for k, p, s in visits])
-        self.harness.process.run()
-        self.timestep += 1
-        return self.shown("out")
-
-    def shown(self, sink):
-        rows = self.harness.outputs(sink)[self.timestep].to_pylist()
-        return sorted((tuple(map(seconds, row.values())) for row in rows), key=repr)
+        return self.push(
+            [{"k": k, "price": p, "at": at(s)} for k, p, s in orders],
+            [{"who": k, "page": p, "at": at(s)} for k, p, s in visits],
+        )
 
     def state(self):
         return self.harness.state("made").num_rows

@@ -24,7 +24,7 @@ Downstream = TypeVar("Downstream")
 """The stream that an operator returns."""
 
 
-class Tracking(Generic[Downstream]):
+class UserState(Generic[Downstream]):
     """The operators of `KeyedStream` that call a function with the state of a key."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Keep the rows of sink buffers until a task ends: in memory at first, on disk beyond a limit."""
+"""The rows of a task's sink buffers until the task ends: in memory at first, on disk beyond a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rechannel.kernels.shuffle.spool import Place, Spool
 
 
 @dataclass
-class KeptRows:
+class SinkBuffer:
     """Batches by node, in order of arrival."""
 
     _rows: dict[str, list[pa.RecordBatch | tuple[pa.Schema, Place]]] = field(default_factory=dict)
