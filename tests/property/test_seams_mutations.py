@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rechannel import assembly
 from rechannel.engine.journal import state
 from rechannel.engine.loop.core import step as loop
-from rechannel.engine.loop.core.messages import StateRead
+from rechannel.engine.loop.core.events import StateRead
 from rechannel.engine.loop.core.retrying import Outcome
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.core.stream_time import StreamTime
@@ -79,7 +79,7 @@ def any_clock(patch: pytest.MonkeyPatch) -> None:
 
     def read(self: StreamTime, wall_ms: int, steady_ms: float) -> StreamTime:
         del steady_ms
-        return replace(self, now_ms=max(self.now_ms, wall_ms))
+        return structs.replace(self, now_ms=max(self.now_ms, wall_ms))
 
     patch.setattr(StreamTime, "read", read)
 

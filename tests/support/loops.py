@@ -10,7 +10,7 @@ from typing import Any
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.failures.retries import Retries
-from rechannel.engine.loop.core import messages as m
+from rechannel.engine.loop.core import commands, events
 from rechannel.engine.loop.core.state import InFlight, LoopState, Rules, schedule_of
 from rechannel.engine.loop.core.step import step
 from rechannel.engine.program.physical import PhysicalPlan
@@ -90,26 +90,26 @@ class PaperLoop:
 
     def turn(self) -> None:
         """A turn of the driver."""
-        self.react(m.Begin(stopping=self.stopping))
-        self.react(m.Open(at_ms=self.now_ms))
-        self.react(m.Start())
-        self.react(m.Commit())
+        self.react(events.Begin(stopping=self.stopping))
+        self.react(events.Open(at_ms=self.now_ms))
+        self.react(events.Start())
+        self.react(events.Commit())
 
     def done(self, operator: str, timestep: int) -> None:
         """A unit came back."""
         state = None if operator == "in" else StateReport(edit=Edit())
         report = reported(operator, state=state)
-        self.react(m.UnitDone(unit=(operator, timestep), reports=[report]))
+        self.react(events.UnitDone(unit=(operator, timestep), reports=[report]))
 
     def failed(self, operator: str, timestep: int, kind: str) -> None:
         """A unit failed."""
         error = ERRORS[kind](f"{operator} is broken")
-        self.react(m.UnitFailed(unit=(operator, timestep), error=error, at_ms=self.now_ms))
+        self.react(events.UnitFailed(unit=(operator, timestep), error=error, at_ms=self.now_ms))
 
     def rest(self, *, published: bool = True, fetching: bool = False) -> None:
         """A turn is over in which nothing happened."""
         self.react(
-            m.Rest(
+            events.Rest(
                 asked=self.asked,
                 fetching=fetching,
                 published=published,
@@ -118,72 +118,72 @@ class PaperLoop:
             )
         )
 
-    def react(self, event: m.Event) -> None:
+    def react(self, event: events.Event) -> None:
         """As `Driver._react`, on paper."""
-        self.state, commands = step(self.state, event)
-        agenda: deque[m.Command] = deque(commands)
+        self.state, todo = step(self.state, event)
+        agenda: deque[commands.Command] = deque(todo)
         while agenda:
             answer = self.carried_out(agenda.popleft())
             if answer is not None:
-                self.state, commands = step(self.state, answer)
-                agenda.extendleft(reversed(commands))
+                self.state, todo = step(self.state, answer)
+                agenda.extendleft(reversed(todo))
 
     # What is done --------------------------------------------------------------------------------
 
-    def carried_out(self, command: m.Command) -> m.Event | None:
+    def carried_out(self, command: commands.Command) -> events.Event | None:
         """Note a command, and answer it."""
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(command).__name__).lower()
-        made: tuple[str, m.Event | None] = getattr(self, f"on_{name}")(command)
+        made: tuple[str, events.Event | None] = getattr(self, f"on_{name}")(command)
         text, answer = made
         self.lines.append(text)
         return answer
 
-    def on_read_state(self, command: m.ReadState) -> Any:
-        return "read committed state", m.StateRead(manifests={}, times={})
+    def on_read_state(self, command: commands.ReadState) -> Any:
+        return "read committed state", events.StateRead(manifests={}, times={})
 
-    def on_answer_changes(self, command: m.AnswerChanges) -> Any:
-        return "answer changes", m.ChangesAnswered(happened=False)
+    def on_answer_changes(self, command: commands.AnswerChanges) -> Any:
+        return "answer changes", events.ChangesAnswered(happened=False)
 
-    def on_look_around(self, command: m.LookAround) -> Any:
-        around = m.Around(now_ms=self.now_ms, time_ms=int(self.now_ms), room=self.room)
+    def on_look_around(self, command: commands.LookAround) -> Any:
+        around = events.Around(now_ms=self.now_ms, time_ms=int(self.now_ms), room=self.room)
         return f"look around: {'room' if self.room else 'no room'}", around
 
-    def on_ask_coordinator(self, command: m.AskCoordinator) -> Any:
+    def on_ask_coordinator(self, command: commands.AskCoordinator) -> Any:
         configuration = self.state.configuration
         if self.change:
             version = configuration.version + 1
             configuration = replace(configuration, version=version, **self.change)
         decision = Decision(configuration=configuration, hold=self.hold)
-        decided = m.Decided(decision=decision, now_ms=command.now_ms, time_ms=command.time_ms)
+        decided = events.Decided(decision=decision, now_ms=command.now_ms, time_ms=command.time_ms)
         told = f"configuration {configuration.version}" + (", hold" if self.hold else "")
         return f"ask the coordinator: {told}", decided
 
-    def on_look_at_version(self, command: m.LookAtVersion) -> Any:
+    def on_look_at_version(self, command: commands.LookAtVersion) -> Any:
         if "program" in self.failing:
             return "look at the program: fails", self._failure("program")
         against = {"r1": self.against} if self.against else {}
-        looked = m.VersionLooked(
+        looked = events.VersionLooked(
             decision=command.decision, time_ms=command.time_ms, against=against, record={}
         )
         return f"look at the program: {self.against or 'it can begin'}", looked
 
-    def on_fail_changes(self, command: m.FailChanges) -> Any:
+    def on_fail_changes(self, command: commands.FailChanges) -> Any:
         self.change = {}
         return f"end changes: {dict(command.against)}", None
 
-    def on_switch_program(self, command: m.SwitchProgram) -> Any:
+    def on_switch_program(self, command: commands.SwitchProgram) -> Any:
         self.change = {}
         configuration = command.decision.configuration
-        switched = m.Switched(
+        switched = events.Switched(
             configuration=configuration, plan=self.state.plan, manifests={}, times={}
         )
         return f"journal and begin program {configuration.dataflow}", switched
 
-    def on_poll_sources(self, command: m.PollSources) -> Any:
+    def on_poll_sources(self, command: commands.PollSources) -> Any:
         if "sources" in self.failing:
             return "poll the sources: fail", self._failure("sources")
         slices = {"in": _slice(self.read)} if self.offers else None
-        offered = m.Offered(
+        offered = events.Offered(
             decision=command.decision,
             now_ms=command.now_ms,
             time_ms=command.time_ms,
@@ -192,58 +192,58 @@ class PaperLoop:
         )
         return f"poll the sources: {'a batch' if slices else 'nothing'}", offered
 
-    def _failure(self, what: str) -> m.LookFailed:
+    def _failure(self, what: str) -> events.LookFailed:
         error = ERRORS[self.failing[what]](f"the {what} cannot be looked at")
-        return m.LookFailed(what=f"looking at the {what}", error=error, at_ms=self.now_ms)
+        return events.LookFailed(what=f"looking at the {what}", error=error, at_ms=self.now_ms)
 
-    def on_settle_idle(self, command: m.SettleIdle) -> Any:
+    def on_settle_idle(self, command: commands.SettleIdle) -> Any:
         configuration = self.state.configuration
         if self.change and "dataflow" not in self.change:
             version = configuration.version + 1
             configuration = replace(configuration, version=version, **self.change)
             self.change = {}
-        settled = m.IdleSettled(
+        settled = events.IdleSettled(
             configuration=configuration, moving=self.moving, kept_back=command.kept_back
         )
         return f"change without a timestep: configuration {configuration.version}", settled
 
-    def on_journal_intent(self, command: m.JournalIntent) -> Any:
+    def on_journal_intent(self, command: commands.JournalIntent) -> Any:
         decided, self.change = command.decided, {}
         self.read, self.offers = self.read + 1, self.offers - 1
         told = f"journal the intent of {decided.number}, version {decided.configuration.version}"
         return told, self._in_flight(decided, command.began_ms, fresh=True)
 
-    def on_open_again(self, command: m.OpenAgain) -> Any:
+    def on_open_again(self, command: commands.OpenAgain) -> Any:
         opened = self._in_flight(command.decided, command.began_ms, fresh=False)
         return f"open {command.decided.number} again", opened
 
-    def _in_flight(self, decided: Timestep, began_ms: float, *, fresh: bool) -> m.Opened:
+    def _in_flight(self, decided: Timestep, began_ms: float, *, fresh: bool) -> events.Opened:
         flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.now_ms)
-        return m.Opened(flight=flight, fresh=fresh)
+        return events.Opened(flight=flight, fresh=fresh)
 
-    def on_start_units(self, command: m.StartUnits) -> Any:
+    def on_start_units(self, command: commands.StartUnits) -> Any:
         units = " ".join(f"{operator}@{number}" for operator, number in command.units)
         return f"start {units}{' alone' if command.alone else ''}", None
 
-    def on_keep(self, command: m.Keep) -> Any:
+    def on_keep(self, command: commands.Keep) -> Any:
         return f"keep files of {command.number}: {command.files}", None
 
-    def on_report_operators(self, command: m.ReportOperators) -> Any:
+    def on_report_operators(self, command: commands.ReportOperators) -> Any:
         return f"report {', '.join(command.operators)} of {command.number}", None
 
-    def on_stage_sinks(self, command: m.StageSinks) -> Any:
+    def on_stage_sinks(self, command: commands.StageSinks) -> Any:
         number = command.number
         if "sinks" in self.failing:
             error = ERRORS[self.failing["sinks"]]("a sink is broken")
-            failed = m.StageFailed(number=number, error=error, at_ms=self.now_ms)
+            failed = events.StageFailed(number=number, error=error, at_ms=self.now_ms)
             return f"stage sinks for {number}: fails", failed
         return (
             f"stage sinks for {number}",
-            m.Staged(number=number, staged={}, ran_ms=self.now_ms),
+            events.Staged(number=number, staged={}, ran_ms=self.now_ms),
         )
 
-    def on_journal_commit(self, command: m.JournalCommit) -> Any:
-        committed = m.Committed(
+    def on_journal_commit(self, command: commands.JournalCommit) -> Any:
+        committed = events.Committed(
             number=command.number,
             staged=command.staged,
             ran_ms=command.ran_ms,
@@ -251,42 +251,42 @@ class PaperLoop:
         )
         return f"journal the commit of {command.number}", committed
 
-    def on_publish(self, command: m.Publish) -> Any:
+    def on_publish(self, command: commands.Publish) -> Any:
         return f"publish {command.flight.decided.number}", None
 
-    def on_release(self, command: m.Release) -> Any:
+    def on_release(self, command: commands.Release) -> Any:
         return f"release {command.number}", None
 
-    def on_forget_input(self, command: m.ForgetInput) -> Any:
+    def on_forget_input(self, command: commands.ForgetInput) -> Any:
         return f"forget the input of {command.decided.number}", None
 
-    def on_account(self, command: m.Account) -> Any:
+    def on_account(self, command: commands.Account) -> Any:
         return f"account for {command.flight.decided.number}", None
 
-    def on_report_commit(self, command: m.ReportCommit) -> Any:
+    def on_report_commit(self, command: commands.ReportCommit) -> Any:
         return f"report the commit of {command.flight.decided.number}", None
 
-    def on_sweep(self, command: m.Sweep) -> Any:
+    def on_sweep(self, command: commands.Sweep) -> Any:
         return "sweep", None
 
-    def on_report_failure(self, command: m.ReportFailure) -> Any:
+    def on_report_failure(self, command: commands.ReportFailure) -> Any:
         wait = f"failure {command.failures}, again in {command.wait_ms:g} ms"
         return f"report: {command.what} failed ({command.error}): {wait}", None
 
-    def on_report_well(self, command: m.ReportWell) -> Any:
+    def on_report_well(self, command: commands.ReportWell) -> Any:
         return "report: it works again", None
 
-    def on_cancel_units(self, command: m.CancelUnits) -> Any:
+    def on_cancel_units(self, command: commands.CancelUnits) -> Any:
         return "cancel what runs", None
 
-    def on_answer_drains(self, command: m.AnswerDrains) -> Any:
+    def on_answer_drains(self, command: commands.AnswerDrains) -> Any:
         return f"all is processed that the first {command.asked} asked for", None
 
-    def on_await_event(self, command: m.AwaitEvent) -> Any:
+    def on_await_event(self, command: commands.AwaitEvent) -> Any:
         limit = "" if command.at_most_ms is None else f" for {command.at_most_ms:g} ms"
         return f"wait{limit}", None
 
-    def on_end(self, command: m.End) -> Any:
+    def on_end(self, command: commands.End) -> Any:
         return f"end the job: {type(command.error).__name__}: {command.error}", None
 
     # How it stands -------------------------------------------------------------------------------

@@ -22,14 +22,15 @@ text differently from the files that exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, get_origin, get_type_hints
 
 from cattrs import Converter
 from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.fns import identity
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 T = TypeVar("T")
@@ -119,12 +120,12 @@ def form(kind: Any, *, encode: Callable[[Any], Json], decode: Callable[[Json], A
 
 def _scalar(kind: type, taken: tuple[type, ...]) -> Callable[[Any, Any], Any]:
     def check(value: Any, _: Any) -> Any:
+        if type(value) in taken:
+            return value
         if kind is str and isinstance(value, str):  # names may be of a class derived from it
             return str.__str__(value)
-        if type(value) not in taken:
-            msg = f"expected {kind.__name__}, found {value!r}"
-            raise TypeError(msg)
-        return value
+        msg = f"expected {kind.__name__}, found {value!r}"
+        raise TypeError(msg)
 
     return check
 
@@ -133,13 +134,17 @@ def _converter() -> Converter:
     made = Converter(detailed_validation=False, unstruct_collection_overrides={tuple: list})
     for kind, taken in _SCALARS.items():
         made.register_structure_hook(kind, _scalar(kind, taken))
-    made.register_unstructure_hook_func(_same(Any), lambda value: value)
+    made.register_unstructure_hook_func(_same(Any), identity)
     # Otherwise cattrs would treat one as a string.
     made.register_unstructure_hook(StrEnum, lambda value: value.value)
     made.register_structure_hook(StrEnum, lambda value, kind: kind(value))
     # As cattrs has them, but the hook of what is inside is looked up once.
     made.register_structure_hook_factory(_is_optional, lambda kind: _optional(kind, made))
     made.register_structure_hook_factory(_is_list, lambda kind: _list(kind, made))
+    # Scalars in bulk: a call for each would be most of the time that a report takes.
+    made.register_structure_hook_factory(_is_list_of_scalars, _list_of_scalars)
+    made.register_structure_hook_factory(_is_mapping_of_scalars, _mapping_of_scalars)
+    made.register_unstructure_hook_func(_is_mapping_of_scalars, dict)
     made.register_structure_hook_factory(is_dataclass, lambda kind: _reader(kind, made))
     made.register_unstructure_hook_factory(is_dataclass, lambda kind: _writer(kind, made))
     return made
@@ -167,6 +172,39 @@ def _list(kind: Any, converter: Converter) -> Callable[[Json, Any], Any]:
     return lambda data, _: tuple([read(each, inner) for each in data])
 
 
+def _is_list_of_scalars(kind: Any) -> bool:
+    return _is_list(kind) and kind.__args__[0] in _SCALARS
+
+
+def _list_of_scalars(kind: Any) -> Callable[[Json, Any], Any]:
+    inner = kind.__args__[0]
+    return lambda data, _: tuple(_checked(data, inner))
+
+
+def _is_mapping_of_scalars(kind: Any) -> bool:
+    if get_origin(kind) is not Mapping:
+        return False
+    of, to = kind.__args__
+    return of is str and to in _SCALARS
+
+
+def _mapping_of_scalars(kind: Any) -> Callable[[Json, Any], Any]:
+    inner = kind.__args__[1]
+
+    def read(data: Json, _: Any) -> dict[str, Any]:
+        return dict(zip(_checked(data, str), _checked(data.values(), inner), strict=True))
+
+    return read
+
+
+def _checked(values: Collection[Any], kind: type) -> Iterable[Any]:
+    """Return values that are scalars of a kind. Raises TypeError if one is not."""
+    if set(map(type, values)).issubset(_SCALARS[kind]):
+        return values
+    check = _scalar(kind, _SCALARS[kind])
+    return [check(value, kind) for value in values]
+
+
 def _reader(kind: type, converter: Converter) -> Callable[[Json, Any], Any]:
     closed = _is(kind, _CLOSED)
     read: Callable[[Json, Any], Any] = make_dict_structure_fn(
@@ -185,7 +223,8 @@ def _writer(kind: type, converter: Converter) -> Callable[[Any], Json]:
     )
     if kind in _ROWS:
         return lambda value: list(write(value).values())
-    if not sparse:
+    required = [each.default is each.default_factory is MISSING for each in fields(kind)]
+    if not sparse or required == sorted(required, reverse=True):
         return write
 
     names = [each.name for each in fields(kind)]

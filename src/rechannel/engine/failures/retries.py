@@ -5,15 +5,15 @@ Only failures that are known to pass are retried (`blame.py`). Times are millise
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rechannel.engine.failures.blame import blame_of
 from rechannel.errors import RechannelError, TimestepError, one_sentence
 from rechannel.model.patience import Patience
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
+class Retries(Struct, frozen=True, kw_only=True):
     """Retries of one kind of thing: of timesteps, or of looks at what lies outside."""
 
     patience: Patience

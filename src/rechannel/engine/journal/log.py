@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from msgspec import structs
+
 from rechannel.engine.journal.entries import Body, Committed, Entry, Opened
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
 from rechannel.engine.journal.state import JournalState
@@ -60,7 +62,7 @@ class Journal:
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
         loaded = _load(store)
-        state = replace(loaded.state, keep_versions=keep_versions)
+        state = structs.replace(loaded.state, keep_versions=keep_versions)
         journal = cls(
             store, state, snapshot_every=snapshot_every, since_snapshot=loaded.since_snapshot
         )
@@ -115,7 +117,7 @@ class Journal:
             if self._try_append(body):
                 return
             loaded = _load(self._store)
-            self._state = replace(loaded.state, keep_versions=body.keep_versions)
+            self._state = structs.replace(loaded.state, keep_versions=body.keep_versions)
             self._since_snapshot = loaded.since_snapshot
         raise self._fenced()
 

@@ -17,9 +17,11 @@ The latest `keep_versions` committed timesteps are kept as versions; they share 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from rechannel.engine.journal.entries import (
     Body,
@@ -56,8 +58,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """State and output as of one committed timestep."""
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
@@ -71,9 +72,9 @@ class Version:
 
     def __post_init__(self) -> None:
         """Freeze the mappings."""
-        object.__setattr__(self, "manifests", _frozen(self.manifests))
-        object.__setattr__(self, "times", _frozen(self.times))
-        object.__setattr__(self, "outbox", _frozen(self.outbox))
+        force_setattr(self, "manifests", _frozen(self.manifests))
+        force_setattr(self, "times", _frozen(self.times))
+        force_setattr(self, "outbox", _frozen(self.outbox))
 
     def clock(self, operator: str) -> Clock:
         """Return the times by which an operator's state is read."""
@@ -86,8 +87,7 @@ class Version:
         return segments.union(*self.outbox.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalState:
+class JournalState(Struct, frozen=True, kw_only=True):
     """Everything needed to continue after entry `number`."""
 
     number: int = 0
@@ -128,20 +128,31 @@ class JournalState:
         if self.keep_versions < 1:
             msg = f"keep_versions must be at least 1, not {self.keep_versions}"
             raise ValueError(msg)
-        kept = sorted(self.versions)[-self.keep_versions :]
-        versions = {timestep: self.versions[timestep] for timestep in kept}
-        dropped = self.versions.keys() - versions.keys()
-        object.__setattr__(self, "versions", _frozen(versions))
-        object.__setattr__(self, "unpublished", ByTimestep.of(self.unpublished))
+        force_setattr(self, "unpublished", ByTimestep.of(self.unpublished))
         for name in ("offsets", "notes"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-        if kept:
-            object.__setattr__(self, "configurations", _since(self.configurations, kept[0]))
+            force_setattr(self, name, _frozen(getattr(self, name)))
+        dropped = self._bound_versions()
         digests = self.digests
         if not isinstance(digests, ByTimestep):
-            known = {*versions, *self.unpublished, *(one.timestep for one in self.open_intents)}
+            known = {
+                *self.versions,
+                *self.unpublished,
+                *(one.timestep for one in self.open_intents),
+            }
             digests = ByTimestep({t: text for t, text in digests.items() if t in known})
-        object.__setattr__(self, "digests", self._without_digests(digests, dropped))
+        force_setattr(self, "digests", self._without_digests(digests, dropped))
+
+    def _bound_versions(self) -> set[int]:
+        """Drop versions beyond the bound, and configurations before them; return the timesteps dropped."""
+        if isinstance(self.versions, MappingProxyType) and len(self.versions) <= self.keep_versions:
+            return set()  # as the state before has left them
+        kept = sorted(self.versions)[-self.keep_versions :]
+        dropped = self.versions.keys() - kept
+        versions = {timestep: self.versions[timestep] for timestep in kept}
+        force_setattr(self, "versions", _frozen(versions))
+        if kept:
+            force_setattr(self, "configurations", _since(self.configurations, kept[0]))
+        return dropped
 
     def _without_digests(
         self, digests: ByTimestep[str], timesteps: Iterable[int]

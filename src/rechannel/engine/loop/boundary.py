@@ -11,27 +11,29 @@ from typing import Any
 from rechannel.engine.journal.entries import ConfigurationChanged, Note
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import OPERATORS, counted, ids, members_of
-from rechannel.engine.loop.core.messages import (
+from rechannel.engine.loop.core.commands import (
     AnswerChanges,
-    Around,
     AskCoordinator,
-    ChangesAnswered,
-    Decided,
     FailChanges,
-    IdleSettled,
     JournalIntent,
     LookAround,
     LookAtVersion,
-    LookFailed,
-    Offered,
     OpenAgain,
-    Opened,
     PollSources,
     ReadState,
     SettleIdle,
+    SwitchProgram,
+)
+from rechannel.engine.loop.core.events import (
+    Around,
+    ChangesAnswered,
+    Decided,
+    IdleSettled,
+    LookFailed,
+    Offered,
+    Opened,
     StateRead,
     Switched,
-    SwitchProgram,
     VersionLooked,
 )
 from rechannel.engine.loop.core.state import InFlight, LoopState

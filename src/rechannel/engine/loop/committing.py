@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from rechannel.engine.loop.core.in_flight import kept_of
-from rechannel.engine.loop.core.messages import (
+from rechannel.engine.loop.core.commands import (
     Account,
-    Committed,
     ForgetInput,
     JournalCommit,
     Publish,
     Release,
     ReportCommit,
-    Staged,
-    StageFailed,
     StageSinks,
     Sweep,
 )
+from rechannel.engine.loop.core.events import Committed, Staged, StageFailed
+from rechannel.engine.loop.core.in_flight import kept_of
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.intents import committed_of
 from rechannel.engine.loop.outside import Outside

@@ -11,19 +11,16 @@ of it is the position that it publishes once per turn.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 
 from rechannel.engine.failures.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Closed
-from rechannel.engine.loop.core.messages import (
-    WORK,
-    AwaitEvent,
+from rechannel.engine.loop.core.commands import WORK, AwaitEvent, Command
+from rechannel.engine.loop.core.events import (
     Begin,
     ChangesAnswered,
-    Command,
     Commit,
     Event,
     Open,
@@ -153,15 +150,16 @@ class Driver:
     def _react(self, event: Event) -> None:
         """Have everything carried out that follows from an event; an answer comes before the next command."""
         self._state, commands = step(self._state, event)
-        agenda: deque[Command] = deque(commands)
+        agenda: list[Command] = [*reversed(commands)]  # the next one is the last
         while agenda:
-            command = agenda.popleft()
+            command = agenda.pop()
             answer = self._hands.carry_out(command, self._state)
-            self._worked = self._worked or isinstance(command, WORK)
+            if type(command) in WORK:
+                self._worked = True
             if answer is not None:
                 self._worked = self._worked or answer == CHANGED
                 self._state, commands = step(self._state, answer)
-                agenda.extendleft(reversed(commands))
+                agenda += reversed(commands)
 
     def _turn(self) -> None:
         """Take a turn, and wait where there was nothing to do."""

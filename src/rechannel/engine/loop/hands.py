@@ -10,7 +10,7 @@ from typing import Any
 from rechannel.engine.failures.blame import blame_of
 from rechannel.engine.loop.boundary import Boundary
 from rechannel.engine.loop.committing import Committing
-from rechannel.engine.loop.core import messages as m
+from rechannel.engine.loop.core import commands, events
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.outside import Outside
 from rechannel.engine.loop.units import Units
@@ -18,7 +18,7 @@ from rechannel.errors import one_sentence
 
 _LOG = logging.getLogger("rechannel")
 
-Handler = Callable[[Any, LoopState], m.Event | None]
+Handler = Callable[[Any, LoopState], events.Event | None]
 
 
 class Hands:
@@ -29,37 +29,37 @@ class Hands:
         self._out = outside
         self._units = Units(outside.runner, outside.inbox, executor, outside.waits)
         boundary, committing = Boundary(outside), Committing(outside)
-        self._handlers: Mapping[type[m.Command], Handler] = {
-            m.ReadState: boundary.read_state,
-            m.AnswerChanges: boundary.answer_changes,
-            m.LookAround: boundary.look_around,
-            m.AskCoordinator: boundary.ask_coordinator,
-            m.LookAtVersion: boundary.look_at_version,
-            m.FailChanges: boundary.fail_changes,
-            m.SwitchProgram: boundary.switch_program,
-            m.PollSources: boundary.poll_sources,
-            m.SettleIdle: boundary.settle_idle,
-            m.JournalIntent: boundary.journal_intent,
-            m.OpenAgain: boundary.open_again,
-            m.StartUnits: self._start,
-            m.Keep: self._keep,
-            m.CancelUnits: self._cancel,
-            m.StageSinks: committing.stage_sinks,
-            m.JournalCommit: committing.journal_commit,
-            m.Publish: committing.publish,
-            m.Release: committing.release,
-            m.ForgetInput: committing.forget_input,
-            m.Account: committing.account,
-            m.ReportCommit: committing.report,
-            m.Sweep: committing.sweep,
-            m.ReportOperators: self._report_operators,
-            m.ReportFailure: self._report_failure,
-            m.ReportWell: self._report_well,
-            m.AnswerDrains: self._answer_drains,
-            m.End: self._end,
+        self._handlers: Mapping[type[commands.Command], Handler] = {
+            commands.ReadState: boundary.read_state,
+            commands.AnswerChanges: boundary.answer_changes,
+            commands.LookAround: boundary.look_around,
+            commands.AskCoordinator: boundary.ask_coordinator,
+            commands.LookAtVersion: boundary.look_at_version,
+            commands.FailChanges: boundary.fail_changes,
+            commands.SwitchProgram: boundary.switch_program,
+            commands.PollSources: boundary.poll_sources,
+            commands.SettleIdle: boundary.settle_idle,
+            commands.JournalIntent: boundary.journal_intent,
+            commands.OpenAgain: boundary.open_again,
+            commands.StartUnits: self._start,
+            commands.Keep: self._keep,
+            commands.CancelUnits: self._cancel,
+            commands.StageSinks: committing.stage_sinks,
+            commands.JournalCommit: committing.journal_commit,
+            commands.Publish: committing.publish,
+            commands.Release: committing.release,
+            commands.ForgetInput: committing.forget_input,
+            commands.Account: committing.account,
+            commands.ReportCommit: committing.report,
+            commands.Sweep: committing.sweep,
+            commands.ReportOperators: self._report_operators,
+            commands.ReportFailure: self._report_failure,
+            commands.ReportWell: self._report_well,
+            commands.AnswerDrains: self._answer_drains,
+            commands.End: self._end,
         }
 
-    def carry_out(self, command: m.Command, state: LoopState) -> m.Event | None:
+    def carry_out(self, command: commands.Command, state: LoopState) -> events.Event | None:
         """Carry out a command; return the event that answers it, if one does. Raises what ends the job."""
         return self._handlers[type(command)](command, state)
 
@@ -67,25 +67,25 @@ class Hands:
         """End the threads of units."""
         self._units.shut_down()
 
-    def _start(self, command: m.StartUnits, state: LoopState) -> m.Event | None:
+    def _start(self, command: commands.StartUnits, state: LoopState) -> events.Event | None:
         del state
         return self._units.start(command)
 
-    def _keep(self, command: m.Keep, state: LoopState) -> None:
+    def _keep(self, command: commands.Keep, state: LoopState) -> None:
         del state
         for node, keys in command.files.items():
             self._out.runner.kept(command.number, node, keys)
 
-    def _cancel(self, command: m.CancelUnits, state: LoopState) -> None:
+    def _cancel(self, command: commands.CancelUnits, state: LoopState) -> None:
         del command, state
         self._out.runner.cancel()
 
-    def _report_operators(self, command: m.ReportOperators, state: LoopState) -> None:
+    def _report_operators(self, command: commands.ReportOperators, state: LoopState) -> None:
         del state
         for operator in command.operators:
             self._out.listener.operator(command.number, operator, self._out.clock())
 
-    def _report_failure(self, command: m.ReportFailure, state: LoopState) -> None:
+    def _report_failure(self, command: commands.ReportFailure, state: LoopState) -> None:
         del state
         _LOG.warning(
             "%s failed, a fault of the %s (%d in a row); next retry in %.1f s: %s",
@@ -97,14 +97,14 @@ class Hands:
         )
         self._out.listener.failed(command.number, command.error, again_ms=command.wait_ms)
 
-    def _report_well(self, command: m.ReportWell, state: LoopState) -> None:
+    def _report_well(self, command: commands.ReportWell, state: LoopState) -> None:
         del command, state
         self._out.listener.well()
 
-    def _answer_drains(self, command: m.AnswerDrains, state: LoopState) -> None:
+    def _answer_drains(self, command: commands.AnswerDrains, state: LoopState) -> None:
         del state
         self._out.draining.answer(command.asked)
 
-    def _end(self, command: m.End, state: LoopState) -> None:
+    def _end(self, command: commands.End, state: LoopState) -> None:
         del state
         raise command.error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 
 from rechannel.engine.journal.log import Journal
-from rechannel.engine.loop.core.messages import UnitDone, UnitFailed
+from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.state import LoopState, position_of
 from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.listener import Listener

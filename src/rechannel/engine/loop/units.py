@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from rechannel.engine.loop.core.messages import StartUnits, UnitDone, UnitFailed
+from rechannel.engine.loop.core.commands import StartUnits
+from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.outside import CameBack, Inbox
 from rechannel.engine.stages.runner import Runner

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Manifest
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamPosition:
+class StreamPosition(Struct, frozen=True, kw_only=True):
     """Where the stream stands: what a request is judged by, and what a job shows."""
 
     timestep: int

@@ -119,13 +119,17 @@ def stage_step(
     )
 
 
-def timed(step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int]) -> StageStep:
-    """A step that knows of event time.
+def timed(
+    step: StageStep, stage: Stage, times: Times, seen: Mapping[str, int], memory: int
+) -> StageStep:
+    """Return a step that knows event times, and how many bytes a task may hold at once.
 
     times: the operator's, of the timestep before. seen: latest event times that other stages have seen in this one.
     """
     marks = {name: seen[name] for name in stage.origins if name in seen}
-    return replace(step, times=times, marks=marks) if stage.times or marks else step
+    if stage.times or marks:
+        return replace(step, times=times, marks=marks, memory=memory)
+    return replace(step, memory=memory)
 
 
 def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict[str, int]:
@@ -211,7 +215,11 @@ than values."""
 def resolve_combine(
     plan: PhysicalPlan, configuration: Configuration, reports: Iterable[TaskReport]
 ) -> Configuration:
-    """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered)."""
+    """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered).
+
+    Return the same Configuration if that changes none of them, otherwise a new version of it.
+    """
+    before = configuration
     offered: dict[str, int] = {}
     keys: dict[str, int] = {}
     for report in reports:
@@ -226,4 +234,6 @@ def resolve_combine(
         if rows and current.combine is Combine.AUTO and combining != current.combining:
             changed = replace(current, combining=combining)
             configuration = configuration.with_operator(operator, changed)
-    return configuration
+    if configuration is before:
+        return before
+    return replace(configuration, version=before.version + 1)

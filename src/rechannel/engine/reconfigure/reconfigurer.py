@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from rechannel.engine.journal.entries import ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.physical import PhysicalPlan
@@ -164,7 +166,7 @@ class Reconfigurer:
 
     def resume(self, position: StreamPosition) -> Configuration:
         """Take up what the driver before left open; the Configuration from here on."""
-        position = replace(
+        position = structs.replace(
             position, configuration=take_over(self._journal, self._preparer, position)
         )
         if self.coordination.open:

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from rechannel.engine.journal.entries import (
     Body,
@@ -168,10 +169,10 @@ def test_the_latest_versions_stay():
     state = told(OPENED, first(), commit(1), intent(2), commit(2), intent(3), commit(3))
     assert list(state.versions) == [2, 3]
     assert [r.seq for r in state.versions[2].manifests["counts"].runs] == [2, 1]
-    more = replace(state, keep_versions=1)
+    more = structs.replace(state, keep_versions=1)
     assert list(more.versions) == [3]
     with pytest.raises(ValueError, match="at least 1"):
-        replace(state, keep_versions=0)
+        structs.replace(state, keep_versions=0)
 
 
 def test_staged_results_wait_until_they_are_published():
@@ -404,7 +405,7 @@ def random_body(does: str, state: JournalState, chance: random.Random) -> Body:
 def test_an_entry_copies_nothing_of_what_is_owed_but_what_it_changes():
     owed = {t: {"out": {}} for t in range(1, 2001)}
     state = told(OPENED, first(), commit(1, staged={"out": {}}))
-    state = replace(state, unpublished=owed, digests=dict.fromkeys(owed, "d"))
+    state = structs.replace(state, unpublished=owed, digests=dict.fromkeys(owed, "d"))
     after = told(Note(kind="a", body=1), state=state)
     assert after.unpublished is state.unpublished
     assert after.digests is state.digests

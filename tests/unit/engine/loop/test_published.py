@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rechannel.engine.loop.published import Published
 from rechannel.engine.program.position import StreamPosition

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -100,7 +101,7 @@ class Bench:
         if isinstance(entry, Note):
             notes = {kind: body for kind, body in self.state.notes.items() if kind != entry.kind}
             notes |= {} if entry.body is None else {entry.kind: entry.body}
-            self.state = replace(self.state, notes=notes)
+            self.state = structs.replace(self.state, notes=notes)
             return
         self.told.append(entry)
         self.entries.append((entry.timestep, entry.sink))
@@ -269,9 +270,9 @@ def test_what_an_incarnation_is_owed_goes_to_its_own_writer():
     bench = Bench(state=JournalState(notes=told_of(direct="sink-1", behind="sink-2")))
     bench.commit(1)
     bench.commit(2)
-    bench.state = replace(bench.state, notes=told_of(direct="sink-1"))
+    bench.state = structs.replace(bench.state, notes=told_of(direct="sink-1"))
     bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
-    bench.state = replace(bench.state, notes=told_of(direct="sink-1", behind="sink-3"))
+    bench.state = structs.replace(bench.state, notes=told_of(direct="sink-1", behind="sink-3"))
     namesake = Sink()
     bench.publisher.exchange(bench.sinks, {"direct": bench.direct, "behind": namesake})
     bench.commit(3)
@@ -305,7 +306,7 @@ def test_a_sink_that_was_removed_and_cannot_write_does_not_end_the_job():
     bench = Bench(behind=Sink(before=fail), failure=OnFailure(attempts=1))
     bench.commit(1)
     outbox = {"outbox": {"counts": ["100"]}}
-    bench.state = replace(bench.state, unpublished={1: {"behind": outbox}})
+    bench.state = structs.replace(bench.state, unpublished={1: {"behind": outbox}})
     bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
     while bench.publisher.publish_next():
         pass
@@ -370,7 +371,7 @@ def committed(bench: Bench, *numbers: int) -> None:
     for number in numbers:
         staged = bench.commit(number)
         unpublished = {**bench.state.unpublished, number: {"behind": staged["behind"]}}
-        bench.state = replace(bench.state, unpublished=unpublished)
+        bench.state = structs.replace(bench.state, unpublished=unpublished)
 
 
 def test_a_sink_in_quarantine_owes_its_timesteps_until_it_is_released():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -212,7 +213,7 @@ def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypa
     )
     hands.changes.decide(hands.here)
     assert looked == []
-    hands.changes.decide(replace(hands.here, timestep=9))
+    hands.changes.decide(structs.replace(hands.here, timestep=9))
     assert looked == ["sizes"]
 
 

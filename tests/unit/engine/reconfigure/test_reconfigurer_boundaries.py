@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from rechannel import changes
 from rechannel.engine.journal.entries import Intent
@@ -49,7 +50,7 @@ def steps_on(hands: Hands) -> None:
             steps=decision.steps,
         )
     )
-    hands.here = replace(
+    hands.here = structs.replace(
         hands.here, timestep=hands.here.timestep + 1, configuration=decision.configuration
     )
 
@@ -163,7 +164,7 @@ def test_where_nothing_is_open_a_timestep_begins_as_the_one_before():
 def look(hands: Hands) -> bool:
     """The driver looks at an idle stream: whether the next look would bring anything further."""
     configuration, further = hands.changes.idle(hands.here)
-    hands.here = replace(hands.here, configuration=configuration)
+    hands.here = structs.replace(hands.here, configuration=configuration)
     return further
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rechannel import changes
 from rechannel.engine.reconfigure.preparer import LiveManifests
@@ -38,7 +38,7 @@ def test_a_preparation_takes_as_long_as_timesteps_went_on_beside_it():
     hands = Hands()
     hands.asked()
     hands.executor.run(0)
-    hands.here = replace(hands.here, timestep=5, time_ms=700)
+    hands.here = structs.replace(hands.here, timestep=5, time_ms=700)
     assert hands.turn()
     assert dict(hands.find("r1").times) == {"waiting": 100, "ready": 700}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.core.state import InFlight, LoopState, Operators
@@ -29,8 +30,8 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
         policy=state.rules.merging,
         rewrite=flight.rewrite.get(name),
     )
-    step = timed(step, stage, state.operators.times.get(name, Times()), flight.seen)
-    return replace(step, memory=state.rules.task_bytes)
+    times = state.operators.times.get(name, Times())
+    return timed(step, stage, times, flight.seen, state.rules.task_bytes)
 
 
 def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopState:

@@ -9,26 +9,28 @@ The loop goes round until as many timesteps are in flight as the Configuration a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from rechannel.engine.loop.core.messages import (
-    Around,
+from rechannel.engine.loop.core.commands import (
     AskCoordinator,
     Command,
-    Decided,
     FailChanges,
-    IdleSettled,
     JournalIntent,
     LookAround,
     LookAtVersion,
-    Offered,
-    Open,
     OpenAgain,
-    Opened,
     PollSources,
     SettleIdle,
-    Switched,
     SwitchProgram,
+)
+from rechannel.engine.loop.core.events import (
+    Around,
+    Decided,
+    IdleSettled,
+    Offered,
+    Open,
+    Opened,
+    Switched,
     VersionLooked,
 )
 from rechannel.engine.loop.core.pace import Pace

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 POLL_SHARE = 4
 """An idle loop asks its sources for at most a fifth of the time, and at least once a second."""
@@ -12,8 +13,7 @@ IDLE_LOOK_MS = 1000.0
 """How long a change waits for the next timestep where only the interval keeps it back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """The grid on which timesteps begin."""
 
     due_ms: float = 0.0

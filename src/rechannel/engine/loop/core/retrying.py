@@ -7,19 +7,19 @@ before carry their names, and no report names them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rechannel.engine.failures.retries import Retries
-from rechannel.engine.loop.core.messages import (
+from rechannel.engine.loop.core.commands import (
     CancelUnits,
     Command,
     End,
-    LookFailed,
     ReadState,
     Release,
     ReportFailure,
     ReportWell,
 )
+from rechannel.engine.loop.core.events import LookFailed
 from rechannel.engine.loop.core.state import LoopState
 
 Outcome = tuple[LoopState, tuple[Command, ...]]

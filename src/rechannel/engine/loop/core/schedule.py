@@ -10,33 +10,28 @@ timestep pipelining. Timesteps are committed in order, each when all its units a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 Unit = tuple[str, int]
 """(operator, timestep)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Needs:
+class Needs(Struct, frozen=True, kw_only=True):
     """What the scheduler knows of a stage: the stages that feed it, and whether it has state."""
 
     stages: tuple[str, ...]
     stateful: bool
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """Timesteps under way, in order, and how far each unit is."""
 
     needs: Mapping[str, Needs]
     timesteps: tuple[int, ...] = ()
     running: frozenset[Unit] = frozenset()
     done: frozenset[Unit] = field(default_factory=frozenset)
-
-    def __post_init__(self) -> None:
-        """Freeze the mapping."""
-        object.__setattr__(self, "needs", MappingProxyType(dict(self.needs)))
 
     def open(self, timestep: int) -> Schedule:
         """A further timestep is under way."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rechannel.engine.failures.retries import Retries
 from rechannel.engine.loop.core.pace import Pace
@@ -20,8 +22,7 @@ from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlight(Struct, frozen=True, kw_only=True):
     """A timestep that was decided and is not committed."""
 
     decided: Timestep
@@ -42,8 +43,7 @@ class InFlight:
     """By input, the latest event time that its tasks have seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operators:
+class Operators(Struct, frozen=True, kw_only=True):
     """State of all operators, as the units that have come back leave it."""
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
@@ -59,8 +59,7 @@ class Operators:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """Settings that the loop goes by."""
 
     merging: MergePolicy
@@ -70,8 +69,7 @@ class Rules:
     """How long an idle loop sleeps at least."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopState:
+class LoopState(Struct, frozen=True, kw_only=True):
     """Where the loop of one driver is."""
 
     rules: Rules

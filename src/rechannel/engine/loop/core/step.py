@@ -13,50 +13,53 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rechannel.engine.loop.core.in_flight import folded, kept_of, reporting, step_of
-from rechannel.engine.loop.core.messages import (
+from msgspec.structs import replace
+
+from rechannel.engine.loop.core.commands import (
     Account,
     AnswerChanges,
     AnswerDrains,
-    Around,
     AwaitEvent,
-    Begin,
-    ChangesAnswered,
     Command,
-    Commit,
-    Committed,
-    Decided,
-    Event,
     ForgetInput,
-    IdleSettled,
     JournalCommit,
     Keep,
-    LookFailed,
-    Offered,
-    Open,
-    Opened,
     Publish,
     Release,
     ReportCommit,
     ReportOperators,
     ReportWell,
+    StageSinks,
+    StartUnits,
+    Sweep,
+)
+from rechannel.engine.loop.core.events import (
+    Around,
+    Begin,
+    ChangesAnswered,
+    Commit,
+    Committed,
+    Decided,
+    Event,
+    IdleSettled,
+    LookFailed,
+    Offered,
+    Open,
+    Opened,
     Rest,
     Staged,
     StageFailed,
-    StageSinks,
     Start,
-    StartUnits,
     StateRead,
-    Sweep,
     Switched,
     UnitDone,
     UnitFailed,
     VersionLooked,
 )
+from rechannel.engine.loop.core.in_flight import folded, kept_of, reporting, step_of
 from rechannel.engine.loop.core.opening import (
     boundary_decided,
     idle_settled,
@@ -75,8 +78,6 @@ from rechannel.engine.loop.core.retrying import (
 )
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.program.steps import resolve_combine
-from rechannel.kernels.tasks.report import TaskReport
-from rechannel.model.configuration import Configuration
 
 
 def step(state: LoopState, event: Event) -> Outcome:
@@ -197,7 +198,7 @@ def _committed(state: LoopState, event: Committed) -> Outcome:
         schedule=state.schedule.close(number),
         in_flight={n: other for n, other in state.in_flight.items() if n != number},
         timesteps=tries,
-        configuration=_combining(state, flight.reports),
+        configuration=resolve_combine(state.plan, state.configuration, flight.reports),
     )
     return state, (
         *well,
@@ -208,14 +209,6 @@ def _committed(state: LoopState, event: Committed) -> Outcome:
         ReportCommit(flight=flight, ran_ms=event.ran_ms, committed_ms=event.committed_ms),
         Sweep(),
     )
-
-
-def _combining(state: LoopState, reports: Sequence[TaskReport]) -> Configuration:
-    """Return the next Configuration: operators combine, or not, by what the timestep has measured."""
-    resolved = resolve_combine(state.plan, state.configuration, reports)
-    if resolved is state.configuration:
-        return resolved
-    return replace(resolved, version=state.configuration.version + 1)
 
 
 _STEPS: Mapping[type[Event], Callable[[LoopState, Any], Outcome]] = {

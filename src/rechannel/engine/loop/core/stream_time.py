@@ -15,14 +15,15 @@ A second clock tells what a wall clock cannot: how much time has passed. The rul
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rechannel.errors import SetUpError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTime:
+class StreamTime(Struct, frozen=True, kw_only=True):
     """The time of a stream, and what is known of the clocks. All in milliseconds.
 
     now_ms: Unix time of the stream; 0 = it has none yet. jump_ms, downtime_ms: see the rules. line_ms: the furthest
