@@ -13,27 +13,21 @@ from rechannel.errors import SourceError
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.sources.cutting import row_bytes
 from rechannel.sources.declared import as_declared
+from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from rechannel.sources.connectors import GeneratorConnector
 
 _CHUNK_ROWS = 1 << 20
 
 
-class GeneratorReader:
+class GeneratorReader(NativeReader):
     """Reads a `GeneratorConnector`.
 
     Offsets are {"rows": rows generated so far, "since_ms": when the clock of the rate started}. A
     job that was down catches up, limited by `per_timestep`.
     """
-
-    native = True
-    boundable = True
-    complaint = None
 
     def __init__(self, connector: GeneratorConnector) -> None:
         """Use a connector; the clock starts with the first look."""
@@ -83,17 +77,6 @@ class GeneratorReader:
         """Return what calls the function."""
         del start, end, layout
         return GeneratedSplits(self._connector)
-
-    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """Return a DataFrame with one partition per split."""
-        reader = self.split_reader(start, end, layout)
-        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
-
-    def committed(self, end: Offset) -> None:
-        """Do nothing: nothing is kept."""
-
-    def close(self) -> None:
-        """Do nothing: the reader holds no resources."""
 
 
 @dataclass(frozen=True)

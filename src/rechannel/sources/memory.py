@@ -10,25 +10,19 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.sources.cutting import cut
+from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.spark import split_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from rechannel.sources.connectors import MemoryConnector
 
 
-class MemoryReader:
+class MemoryReader(NativeReader):
     """Reads a `MemoryConnector`. Offsets are {"batches": number of batches read}.
 
     The connector keeps every batch, so a restarted job reads from the first; pushed rows do not
     survive the process.
     """
-
-    native = True
-    boundable = True
-    complaint = None
 
     def __init__(self, connector: MemoryConnector) -> None:
         """Read what the connector holds now and later."""
@@ -78,17 +72,6 @@ class MemoryReader:
         """Return the batches themselves, which travel to the tasks."""
         del start, end
         return MemorySplits({split["batch"]: self._batch(split["batch"]) for split in layout})
-
-    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """Return a DataFrame with one partition per split."""
-        reader = self.split_reader(start, end, layout)
-        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
-
-    def committed(self, end: Offset) -> None:
-        """Do nothing: the connector keeps its batches."""
-
-    def close(self) -> None:
-        """Do nothing: the reader holds no resources."""
 
 
 @dataclass(frozen=True)

@@ -26,25 +26,23 @@ from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
 from rechannel.sources.backwards import went_back
+from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
-from rechannel.sources.spark import spark_schema, split_frame
+from rechannel.sources.spark import spark_schema
 from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from rechannel.sources.connectors import PythonConnector
 
 _BATCH_ROWS = 1 << 16
 
 
-class PythonReader:
+class PythonReader(NativeReader):
     """Reads a `PythonConnector`. Offsets are the data source's own dicts.
 
     Raises SourceError, with the traceback, if the data source raises.
     """
 
-    native = True
     boundable = False
     """A data source decides itself how much it gives."""
 
@@ -57,7 +55,6 @@ class PythonReader:
             columns = _columns(source, connector.schema)
             self._reader = stream_reader(source, columns)
         self._source, self._columns = source, columns
-        self.complaint: SourceError | None = None
         self._partitions: tuple[tuple[Offset, Offset], list[bytes]] | None = None
         self.schema: pa.Schema = arrow_schema(columns)
 
@@ -99,11 +96,6 @@ class PythonReader:
             raise SourceError(msg)
         made = cloudpickle.dumps((self._source, self._columns))  # type: ignore[no-untyped-call]
         return PythonSplits(kind=self._kind, source=made, partitions=tuple(partitions))
-
-    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """Return a DataFrame with one partition per partition of the data source."""
-        reader = self.split_reader(start, end, layout)
-        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
         """Notify the data source."""

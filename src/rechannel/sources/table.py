@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,16 +28,13 @@ from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.declared import as_declared
 from rechannel.sources.input_files.seen import folder_of
+from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
 from rechannel.sources.snapshots import differences, one_row_per_key
-from rechannel.sources.spark import split_frame
 from rechannel.sources.spark_types import arrow_schema
 from rechannel.state.segments.arrow_file import in_pieces
 from rechannel.state.segments.rows_file import read_rows, write_rows
 from rechannel.state.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _LOG = logging.getLogger("rechannel")
 
@@ -108,17 +105,13 @@ class TableConnector(Connector):
         return TableReader(self, store=context.store, name=context.name, aside=context.aside)
 
 
-class TableReader:
+class TableReader(NativeReader):
     """Reads a `TableConnector`.
 
     Offsets are {"reads": number of reads, "at_ms": time of the last one, "rows": files with the
     differences to the previous read, "whole": files of the whole table, if it is read
     periodically; otherwise those of "rows"}.
     """
-
-    native = True
-    boundable = True
-    complaint = None
 
     def __init__(
         self,
@@ -207,11 +200,6 @@ class TableReader:
         """Return what reads the files."""
         del start, end, layout
         return TableSplits(store=self._store, schema=self.schema)
-
-    def frame(self, spark: object, start: Offset, end: Offset, layout: list[Split]) -> DataFrame:
-        """Return a DataFrame with one partition per file."""
-        reader = self.split_reader(start, end, layout)
-        return split_frame(spark, reader, layout, self.schema)  # type: ignore[arg-type]
 
     def committed(self, end: Offset) -> None:
         """Delete the files of earlier reads."""

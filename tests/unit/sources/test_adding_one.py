@@ -17,6 +17,7 @@ from rechannel.dataflow.streams.stream import Stream
 from rechannel.errors import DataflowError
 from rechannel.job import InProcess
 from rechannel.sources.connector import Connector, SourceContext
+from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -45,10 +46,7 @@ class CountConnector(Connector):
         return CountReader(self)
 
 
-class CountReader:
-    native = True
-    boundable = True
-    complaint = None
+class CountReader(NativeReader):
     schema = SCHEMA
 
     def __init__(self, connector: CountConnector) -> None:
@@ -68,15 +66,6 @@ class CountReader:
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> CountSplits:
         return CountSplits()
-
-    def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
-        raise NotImplementedError
-
-    def committed(self, end: Offset) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class CountSplits:
