@@ -20,12 +20,12 @@ from rechannel.errors import NoAnswerError, RefusedError
 T = TypeVar("T")
 
 Judge: TypeAlias = Callable[[StreamPosition], Callable[[], Any]]
-"""Raises what is wrong with a call where the stream stands; what it returns does it, and gives the answer."""
+"""Checks a call at a stream position. Returns a function that carries it out and returns the answer, or raises."""
 
 ANSWER_SECONDS = 120.0
-"""A driver answers between two timesteps; a caller that waits longer than this gets an error."""
+"""A driver answers between two timesteps; a caller that has waited longer than this gets an error."""
 
-_ENDED = "the job has ended: nothing can be changed any more; start it again first"
+_ENDED = "the job has ended, so nothing can be changed: start it again first"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Calls:
         self._closed = False
 
     def submit(self, judge: Judge) -> Future[Any]:
-        """Hand over a call. Any thread may."""
+        """Hand over a call. Any thread may call this."""
         answer: Future[Any] = Future()
         with self._lock:
             if self._closed:
@@ -57,11 +57,11 @@ class Calls:
 
     @property
     def pending(self) -> bool:
-        """Whether a call waits for its answer."""
+        """Whether a call has no answer yet."""
         return not self._waiting.empty()
 
     def answer(self, position: StreamPosition) -> bool:
-        """Answer all that wait; whether there were any. The driver's thread does."""
+        """Answer all pending calls; returns whether there were any. Only the driver's thread calls this."""
         happened = False
         while not self._waiting.empty():
             happened = True
@@ -92,10 +92,10 @@ def _answer(call: _Call, position: StreamPosition) -> None:
 
 
 def wait_for(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T:
-    """The answer. When the wait is broken off, the call does not come; or its outcome is known in a moment.
+    """Wait for an answer. If the wait is interrupted, a call that has not begun is withdrawn.
 
-    what: was asked for, in words. Raises NoAnswerError after `seconds`, or, where the driver has begun with it by
-    then, after as long again.
+    what: the call, in words. Raises NoAnswerError after `seconds`; if the driver has begun the call by then, after as
+    long again.
     """
     try:
         return answer.result(seconds)
@@ -106,8 +106,8 @@ def wait_for(answer: Future[T], what: str, seconds: float = ANSWER_SECONDS) -> T
                 raise _not_begun(what, seconds) from error
             raise
         if late:
-            return _wait_again(answer, seconds, what)  # it has begun at the last moment
-        # The driver's thread is at it: what comes of it is known in a moment.
+            return _wait_again(answer, seconds, what)  # it has begun in the meantime
+        # The driver's thread is carrying it out: the outcome will be known soon.
         answer.exception(seconds)
         raise
 
@@ -119,15 +119,15 @@ def _wait_again(answer: Future[T], seconds: float, what: str) -> T:
         if answer.done():
             raise
         msg = (
-            f"the driver began with {what} and has not ended it in {seconds:,.0f} s; it may still be carried out. Look"
-            " at job.status for what the driver waits for, and at job.reconfigurations before you ask again"
+            f"the driver began {what} and has not finished it in {seconds:,.0f} s; it may still be carried out."
+            " job.status shows what the driver waits for; check job.reconfigurations before you request it again"
         )
         raise NoAnswerError(msg) from error
 
 
 def _not_begun(what: str, seconds: float) -> NoAnswerError:
     return NoAnswerError(
-        f"the driver has not come to {what} in {seconds:,.0f} s: it answers between two timesteps, and hangs or has a"
-        " long one under way. The request was taken back: nothing of it will be carried out. Look at job.status for"
-        " what the driver waits for, then ask again"
+        f"the driver has not begun {what} in {seconds:,.0f} s: it answers between two timesteps, and is running a long"
+        " one or hangs. The request was withdrawn, and no part of it will be carried out. job.status shows what the"
+        " driver waits for; then request it again"
     )

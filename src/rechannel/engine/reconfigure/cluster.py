@@ -1,8 +1,8 @@
-"""The seam between what changes a running stream and what gives it processes: a cluster, or this test.
+"""The seam between the reconfigurer and what provides executors: a cluster, or a test.
 
-Asking and getting are different things: `request` returns at once, and `executors` shows what came of
-it, seconds or minutes later. What cannot come is refused before it is asked for: `refuses_...` say
-why, and what would be accepted.
+Requesting and getting executors are apart: `request` returns at once, and `executors` shows the result seconds or
+minutes later. What the cluster cannot provide is refused before it is requested: `refuses_...` return the reason, and
+what would be accepted.
 """
 
 from __future__ import annotations
@@ -16,53 +16,52 @@ from rechannel.model.configuration import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """A process that runs tasks.
-
-    id: never given twice by one driver. cores: how many tasks of one CPU it runs at a time.
-    profile: number of the resource profile that Spark started it for; 0 = as the session has it.
-    """
+    """A process that runs tasks."""
 
     id: str
+    """Never used twice by one driver."""
     host: str
     cores: int
+    """Number of tasks of one CPU that it runs at a time."""
     profile: int = 0
+    """Number of the resource profile that Spark started it for; 0 = the session's default."""
 
 
 class Cluster(Protocol):
-    """What a running stream can ask of its cluster. May be called from any thread."""
+    """What a running stream can request of its cluster. Any thread may call it."""
 
     @property
     def application(self) -> str:
         """Application that the executor ids belong to; empty if unknown."""
 
     def executors(self) -> tuple[Executor, ...]:
-        """Executors that take tasks now, oldest first; none that is on its way out."""
+        """Executors that take tasks now, oldest first, without those being decommissioned."""
 
     def request(self, total: int) -> None:
-        """Ask for this many executors; returns at once.
+        """Request this many executors; returns at once.
 
-        More are started. Fewer are not stopped, but no longer replaced: which of them go says
-        `decommission`. Raises SessionError when the cluster does not take the request.
+        If that is more than there are, others are started. If it is fewer, none is stopped, but those that end are not
+        replaced; `decommission` chooses which of them end. Raises SessionError if the cluster refuses the request.
         """
 
     def decommission(self, ids: Sequence[str]) -> None:
-        """Let executors finish their tasks, hand on their shuffle files and end; returns at once.
+        """Let executors finish their tasks, hand over their shuffle files and end; returns at once.
 
-        Unless fewer were requested before, the cluster starts others in their place.
+        Request fewer executors first: otherwise the cluster starts others in their place.
         """
 
     def refuses_executors(self, total: int) -> str | None:
-        """Why it cannot have this many executors and how many it could; None when it may ask."""
+        """Why the cluster cannot have this many executors, and how many it could; None if it can."""
 
     def refuses_resources(self, resources: Resources) -> str | None:
-        """Why no task could ever have these resources and what it could have; None when it can."""
+        """Why no task could ever have these resources, and which it could; None if one could."""
 
     def refuses_place(self, executor: str) -> str | None:
-        """Why no task can be put on this executor, and where it can; None when it can."""
+        """Why no task can be placed on this executor, and where it can; None if it can."""
 
 
 def refuse_place(executor: str, executors: Sequence[Executor]) -> str | None:
-    """What every cluster says of a place."""
+    """Why no task can be placed on an executor, for every kind of cluster; None if it can."""
     if len(executors) < 2:
         return "the stream has one executor: every task is on it, and none can be placed"
     if any(executor == other.id for other in executors):
@@ -73,11 +72,11 @@ def refuse_place(executor: str, executors: Sequence[Executor]) -> str | None:
 
 @dataclass(kw_only=True)
 class FixedCluster:
-    """A cluster that does as a test says.
+    """A cluster that a test controls.
 
-    alive: the executors now; a test may change them. room: the most there can be. delay: how often
-    `executors` is asked until those show that were requested last (None = never). cores, host: of new ones.
-    requested, decommissioned: what was asked, in order. application: whose executors they are.
+    alive: the present executors; a test may change them. room: the most there can be. delay: number of calls of
+    `executors` until those requested last appear (None = never). cores, host: of new ones. requested, decommissioned:
+    the calls, in order. application: whose executors they are.
     """
 
     alive: list[Executor] = field(default_factory=lambda: [Executor(id="0", host="h0", cores=1)])
@@ -93,11 +92,11 @@ class FixedCluster:
     _looks: int = 0
 
     def __post_init__(self) -> None:
-        """New executors are numbered from here."""
+        """Number new executors from here."""
         self._made = len(self.alive)
 
     def executors(self) -> tuple[Executor, ...]:
-        """Those alive; those requested join when it is time."""
+        """Those alive; requested ones join after `delay` calls."""
         due = self.delay is not None and self._looks >= self.delay
         self._looks += 1
         while due and self.requested and len(self.alive) < self.requested[-1]:
@@ -106,17 +105,17 @@ class FixedCluster:
         return tuple(self.alive)
 
     def request(self, total: int) -> None:
-        """Note it; the waiting begins."""
+        """Record the request; the delay begins."""
         self.requested.append(total)
         self._looks = 0
 
     def decommission(self, ids: Sequence[str]) -> None:
-        """They are gone at once."""
+        """Remove them at once."""
         self.decommissioned.extend(ids)
         self.alive = [executor for executor in self.alive if executor.id not in ids]
 
     def kill(self, executor: str) -> None:
-        """An executor dies. Raises KeyError for one that is not alive: nothing would have happened."""
+        """Let an executor die. Raises KeyError if it is not alive."""
         if all(executor != other.id for other in self.alive):
             raise KeyError(executor)
         self.alive = [other for other in self.alive if other.id != executor]
@@ -140,5 +139,5 @@ class FixedCluster:
         return None
 
     def refuses_place(self, executor: str) -> str | None:
-        """Only where an executor is."""
+        """Accept the executors that are alive, if there are several."""
         return refuse_place(executor, self.alive)

@@ -1,4 +1,4 @@
-"""The history of reconfigurations: one file each, with cause, phases, and what latency was before, during and after."""
+"""The history of reconfigurations: one file each, with cause, phases, and latency before, during and after."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ AROUND = 32
 """Timesteps before and after a reconfiguration that its latencies are compared with."""
 
 KEPT = 10_000
-"""Reconfigurations whose files stay: the oldest goes when another one is over."""
+"""Number of reconfigurations whose files are kept; when another one is over, the oldest file is deleted."""
 
 
 def summary(record: Record, latencies: Latencies | None = None) -> dict[str, Any]:
-    """What people ask of a reconfiguration, as plain JSON values. latencies: as far as they were measured."""
+    """A reconfiguration for people, as plain JSON values. latencies: those that were measured."""
     return {
         "id": record.id,
         "change": str(record.change),
@@ -53,8 +53,8 @@ def summary(record: Record, latencies: Latencies | None = None) -> dict[str, Any
 def phases(record: Record) -> dict[str, int | None]:
     """How long Trisk's phases took, ms.
 
-    prepare: from the request until all that can be done ahead was done. synchronize: from then until the timestep
-    boundary of the first step. update: from there until the last step's timestep was committed.
+    prepare: from the request until the preparation was done. synchronize: from then until the timestep boundary of the
+    first step. update: from there until the timestep of the last step was committed.
     """
     times = dict(record.times)
     asked, ready = times.get("waiting"), times.get("ready")
@@ -97,14 +97,14 @@ class History:
     """Writes the files; belongs to the driver's thread."""
 
     def __init__(self, store: Store, measured: Measured, kept: int = KEPT) -> None:
-        """Files of this store, the newest `kept` of them; latencies as measured."""
+        """store: keeps the files, the newest `kept` of them. measured: has the latencies."""
         self._store = store
         self._measured = measured
         self._kept = kept
         self._fresh: dict[str, Record] = {}
 
     def over(self, record: Record) -> None:
-        """One is over: write what is known; what comes after it is added later."""
+        """Write the file of a reconfiguration that is over; latencies after it are added later."""
         self._write(record)
         self._fresh[record.id] = record
         oldest = number_of(record.id) - self._kept
@@ -113,24 +113,24 @@ class History:
             self._store.delete(record_key(f"r{oldest}"))
 
     def repair(self, records: Iterable[Record]) -> None:
-        """Write what a driver that died between the journal and the history has left out, and what was undone since."""
+        """Write files that a driver left out because it died, and update those of changes undone since."""
         there = set(self._store.list(RECONFIGURATIONS))
         for record in records:
             if not record.open and record_key(record.id) not in there:
                 self._write(record)
             elif {Phase.DONE, Phase.UNDONE} <= record.times.keys():
-                self._tell_undone(record)
+                self._mark_undone(record)
 
-    def _tell_undone(self, record: Record) -> None:
-        """Say of one that was done that it is undone; its latencies stay."""
-        told = _read(self._store, record_key(record.id))
-        if told["phase"] != record.phase:
+    def _mark_undone(self, record: Record) -> None:
+        """Mark a change that was done as undone; the latencies in its file stay."""
+        body = _read(self._store, record_key(record.id))
+        if body["phase"] != record.phase:
             now = summary(record)
-            told |= {name: now[name] for name in ("phase", "reason", "times")}
-            self._store.put(record_key(record.id), seal({"format": FORMAT, **told}))
+            body |= {name: now[name] for name in ("phase", "reason", "times")}
+            self._store.put(record_key(record.id), seal({"format": FORMAT, **body}))
 
     def committed(self, timestep: int) -> None:
-        """Write those again whose timesteps afterwards are there now."""
+        """Write again the files for which all timesteps after the change are known now."""
         for record in list(self._fresh.values()):
             last = record.last_timestep
             if last is None or timestep >= last + AROUND:
@@ -138,7 +138,7 @@ class History:
                 self._write(record)
 
     def finish(self) -> None:
-        """The driver ends: write what there is."""
+        """Write what is known, because the driver ends."""
         for record in self._fresh.values():
             self._write(record)
         self._fresh.clear()
@@ -164,7 +164,7 @@ def damaged_records(store: Store) -> dict[str, str]:
         try:
             check_record(store, key)
         except MissingFileError:
-            continue  # the oldest goes when another one is over
+            continue  # a job that runs deletes the oldest
         except DamagedStateError as error:
             found[key] = str(error)
     return found
@@ -186,9 +186,9 @@ def _id(key: str) -> str:
 def read_history(
     store: Store, known: Iterable[Record] = (), last: int | None = None
 ) -> list[dict[str, Any]]:
-    """All reconfigurations, or the `last` ones, in the order in which they were asked for.
+    """All reconfigurations, or the `last` ones, in the order of their requests.
 
-    known: those that the journal holds, read before; what is under way, or was over a moment ago, has no file yet.
+    known: the records in the journal, read before this; those that are open or have just ended have no file yet.
     Raises DamagedStateError.
     """
     records = {record.id: record for record in known}
@@ -196,13 +196,13 @@ def read_history(
     ids = sorted({*records, *files}, key=number_of)
     told = []
     for id_ in ids if last is None else ids[-last:]:
-        with suppress(MissingFileError):  # the oldest goes when another one is over
+        with suppress(MissingFileError):  # a job that runs deletes the oldest
             told.append(_read(store, files[id_]) if id_ in files else summary(records[id_]))
     return told
 
 
 def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, Any]:
-    """One of `read_history`. Raises NotReadyError when there is none of that id, DamagedStateError."""
+    """One reconfiguration, as in `read_history`. Raises NotReadyError if there is none, DamagedStateError."""
     if _is_id(id_):  # and not the path of another file
         with suppress(MissingFileError):
             return _read(store, record_key(id_))
@@ -226,6 +226,6 @@ def _is_id(text: str) -> bool:
 def number_of(id_: str) -> int:
     """The number in a reconfiguration's id. Raises DamagedStateError if it is not an id."""
     if not _is_id(id_):
-        msg = f"{json.dumps(id_)} is no id of a reconfiguration"
+        msg = f"{json.dumps(id_)} is not the id of a reconfiguration"
         raise DamagedStateError(msg)
     return int(id_[1:])

@@ -1,4 +1,4 @@
-"""Which writers stay open when another version of the dataflow takes over, and which are opened."""
+"""Which sink writers stay open when another version of the dataflow takes over, and which are opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rechannel.sinks.spare import main_of
 from rechannel.sinks.writer import SinkWriter
 
 OpenWriter = Callable[[SinkPlan, SinkWriter | None], SinkWriter]
-"""Opens what writes a sink. The second argument: what writes its outlet already, so that only the rest is opened."""
+"""Opens the writer of a sink. Second argument: an open writer of its outlet, which is used instead of a new one."""
 
 
 def writers_of(
@@ -19,10 +19,10 @@ def writers_of(
     there: Mapping[str, SinkWriter],
     opened: OpenWriter,
 ) -> dict[str, SinkWriter]:
-    """A writer for every sink. before, there: the version that runs, and its writers.
+    """Return a writer for each sink. before, there: the running version, and its writers.
 
-    A sink that stays as it is keeps its writer; one that has another `on_failure` keeps what writes its outlet, but not
-    its dead letters.
+    A sink that does not change keeps its writer. A sink with another `on_failure` keeps the writer of its outlet, but
+    not the writer of its dead letters.
     """
     old = {} if before is None else {each.sink.name: each.sink for each in before.sinks}
     made: dict[str, SinkWriter] = {}

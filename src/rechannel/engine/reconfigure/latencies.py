@@ -1,4 +1,4 @@
-"""What timesteps took, as long as a change may last: sixteen bytes each."""
+"""How long timesteps took, for as many as a change may last: sixteen bytes each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 KEPT = 1 << 17
-"""Timesteps that are remembered at least: a change may take one for every bin, and pause between two."""
+"""Least number of timesteps that are kept: a change may take one per bin, with pauses between them."""
 
 
 class Latencies:
-    """Milliseconds from the decision of a timestep to its commit. One thread adds, any may look."""
+    """Milliseconds from the decision of a timestep to its commit. One thread adds, any thread may read."""
 
     def __init__(self, known: Iterable[tuple[int, float]] = (), kept: int = KEPT) -> None:
         """known: (timestep, ms), ascending."""
@@ -26,14 +26,14 @@ class Latencies:
             self.add(timestep, ms)
 
     def add(self, timestep: int, ms: float) -> None:
-        """The next one was committed."""
+        """Add the next committed timestep."""
         with self._lock:
             self._values.extend((timestep, ms))
             if len(self._values) >= 4 * self._kept:
                 del self._values[: 2 * self._kept]
 
     def between(self, first: int, last: int) -> npt.NDArray[np.float64]:
-        """Of the timesteps from `first` to `last`, both included, as far as they are remembered."""
+        """Milliseconds of the timesteps from `first` to `last`, both included, as far as they are kept."""
         with self._lock:
             places = range(len(self._values) // 2)
             begin, end = (

@@ -1,4 +1,4 @@
-"""Load, size and cost that timesteps measure, for changes: rows per bin and of hot keys, bytes per bin, ms per byte."""
+"""What timesteps measure for changes: rows per bin and per hot key, bytes per bin, milliseconds per moved byte."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.manifest import Manifest
 
 LOOKED_AT = 16
-"""Timesteps that loads are summed over: enough to even out a single one, few enough to follow a change."""
+"""Timesteps over which loads are summed: enough to smooth out a single one, few enough to follow a change of load."""
 
 FIRST_GUESS_MS_PER_BYTE = 1e-6
 """Cost of a moved byte before any was moved: 1 GB/s."""
 
 GUESSED_BYTES = 4 << 20
-"""How many bytes the first guess counts for."""
+"""Weight of the first guess, in bytes."""
 
 FADING = 0.9
-"""What a moved byte counts for at the next move: costs are those of the last ten or so."""
+"""Weight of past moves at each new one: about the last ten count."""
 
 LEAST_MS_PER_BYTE = 1e-9
 
 QUIET = 64
-"""Timesteps without a move that those with one are compared with."""
+"""Timesteps without a move, with which those with a move are compared."""
 
 
 class Measured:
-    """Measurements of one driver; belongs to its thread."""
+    """Measurements of one driver, used by its thread only."""
 
     def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
         """manifests: of all operators, as of now."""
@@ -67,8 +67,8 @@ class Measured:
         if moved <= 0:
             self._quiet.append(took_ms)
         elif self._quiet:
-            # Timesteps are not all alike, and a move costs less than they differ by. What came out faster than usual
-            # counts against what came out slower: else the unevenness itself would pass for the cost of moving.
+            # Timesteps differ by more than a move costs. So the cost may be negative here: if only slower timesteps
+            # counted, their variation would be taken for the cost of moving.
             self._moved_bytes = FADING * self._moved_bytes + moved
             self._moved_ms = FADING * self._moved_ms + took_ms - fmean(self._quiet)
         self.latencies.add(timestep, took_ms)
@@ -85,7 +85,7 @@ class Measured:
         return {operator: tuple(rows.tolist()) for operator, rows in out.items()}
 
     def hot(self, configuration: Configuration) -> dict[str, dict[int, float]]:
-        """Rows of hot keys, by their hash, of every stateful operator over the timesteps that `loads` are of."""
+        """Rows of hot keys, by their hash, of every stateful operator over the timesteps of `loads`."""
         out: dict[str, dict[int, float]] = {}
         for then, hot in self._hot:
             for operator, keys in hot:
@@ -97,7 +97,7 @@ class Measured:
         return out
 
     def sizes(self, configuration: Configuration) -> Sizes:
-        """Bytes of state per bin, from what the manifests say of their runs."""
+        """Bytes of state per bin, from the sizes of runs in the manifests."""
         bins = {}
         for name, manifest in self._manifests().items():
             operator = configuration.operators.get(name)
@@ -106,7 +106,7 @@ class Measured:
         return Sizes(bins=bins)
 
     def budget(self, strategy: Strategy) -> float | None:
-        """Most bytes that a step may move: the strategy's own number, or what its milliseconds buy."""
+        """Most bytes that a step may move: the strategy's bytes, or as many as its milliseconds allow; None = any."""
         bounds = [strategy.budget_bytes] if strategy.budget_bytes is not None else []
         if strategy.budget_ms is not None:
             bounds.append(max(1, int(strategy.budget_ms / self.ms_per_byte)))
@@ -124,13 +124,13 @@ def bytes_per_bin(manifest: Manifest, routing: Routing) -> tuple[float, ...]:
     total = np.zeros(routing.bins)
     for run in manifest.runs:
         for lo, hi in run.clip if run.span else ():
-            met = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
-            total += np.maximum(met, 0.0) * (run.size / run.span)
+            overlap = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
+            total += np.maximum(overlap, 0.0) * (run.size / run.span)
     return tuple(total.tolist())
 
 
 def _same_bins(then: Configuration, now: Configuration, operator: str) -> Routing | None:
-    """The routing of an operator, if its bins were then what they are now."""
+    """The routing of an operator, if it has the same bins in both Configurations; None otherwise."""
     before, after = then.operators.get(operator), now.operators.get(operator)
     if before is None or after is None or before.routing is None or after.routing is None:
         return None

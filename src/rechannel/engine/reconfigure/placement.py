@@ -1,18 +1,17 @@
 """Which executor runs which task of a stateful operator. Pure.
 
-A task's state lies in files that its host keeps in memory: where it ran last it finds them warm. Three rules,
-the earlier one first:
+A task's state is in files that its host caches, so a task that stays on its host finds them in memory. Three rules,
+in order of precedence:
 
-1. A task that was put somewhere on purpose runs there, while that executor lives.
-2. The others are balanced: every next task would go to the executor that then has the fewest tasks
-   per core. Tasks put on purpose count.
+1. A task that a user placed runs on that executor while it is alive.
+2. The other tasks are balanced: each next task goes to the executor that then has the fewest tasks per core. Tasks that
+   a user placed count.
 3. A task stays where it ran last unless that executor is gone or has more than its share.
 
-Of all balanced placements, the one that is found moves the fewest tasks: where two executors have
-the same claim to a task, the one that would otherwise lose one has it. Remaining ties go to the
-executor named first.
+Of all balanced placements, the result moves the fewest tasks: if two executors have the same claim to a task, the one
+that would otherwise lose a task gets it. Remaining ties go to the executor listed first.
 
-What it does not know is how heavy tasks are; a user who does puts them somewhere on purpose.
+The placement does not know how much work each task does; users who know can place tasks themselves.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ def place(
     wanted: Mapping[int, str],
     executors: Sequence[Executor],
 ) -> dict[int, str]:
-    """Executor of every task; empty where there is no choice.
+    """Executor of every task; empty if there are fewer than two executors.
 
-    tasks: how many. previous: where each ran last. wanted: where some shall run. executors: those alive.
-    Names of executors that are not alive and numbers of tasks that are no more mean nothing.
+    tasks: how many. previous: where each ran last. wanted: where users placed some. executors: those alive.
+    Executors that are not alive and tasks that no longer exist are ignored.
     """
     if len(executors) < 2:
         return {}
@@ -76,14 +75,14 @@ def _turns(
 
 
 def moved_tasks(before: Mapping[int, str], after: Mapping[int, str]) -> tuple[int, ...]:
-    """Tasks that run elsewhere than before, in order."""
+    """Tasks that run on another executor than before, in order."""
     return tuple(sorted(task for task, at in after.items() if before.get(task, at) != at))
 
 
 def admitted_executors(
     alive: Sequence[Executor], known: Collection[str], most: int
 ) -> tuple[Executor, ...]:
-    """Executors to use while others that came are kept for later: those known, and the oldest others up to `most`."""
+    """Executors to use while new ones are reserved for a change: those known, and the oldest others up to `most`."""
     there = sum(executor.id in known for executor in alive)
     others = [executor.id for executor in alive if executor.id not in known]
     taken = {*known, *others[: max(0, most - there)]}
@@ -95,7 +94,7 @@ def surplus(
 ) -> tuple[str, ...]:
     """Executors to give back so that `total` are left: those with the fewest tasks, the youngest first.
 
-    placed: by operator, where its tasks are.
+    placed: executor of each task, by operator.
     """
     load = Counter(at for tasks in placed.values() for at in tasks.values())
     youngest_first = list(reversed(executors))

@@ -1,4 +1,4 @@
-"""What of the state that is going to move is fetched ahead, in which pieces, and when that is enough. Pure."""
+"""Which of the state that is going to move is prefetched, in which pieces, and when to stop. Pure."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.steps import BinMove, Sizes, Step, rewritten
 
 STEPS = 8
-"""Number of next steps that are fetched ahead. State fetched earlier would be merged into other segments meanwhile."""
+"""Number of steps whose state is prefetched. State of later steps would be merged into other segments by then."""
 
 AGAIN = 4
-"""Number of steps after which the next ones are fetched again."""
+"""Number of steps after which the next steps are prefetched again."""
 
 PIECE = 4 << 20
-"""Bytes that are fetched between two pauses, as estimated; at least one bin."""
+"""Estimated bytes that are fetched between two pauses; at least one bin."""
 
 PASSES = 5
-"""How often all that moves at once is looked at, at most."""
+"""Most passes over the state of bins that all move at once."""
 
 LITTLE = 0.1
-"""A pass that fetches at most this share of what the first one did is the last."""
+"""The pass that fetches at most this share of the first pass is the last."""
 
 SHRINKS = 0.7
-"""So is one that fetches more than this share of what the one before it did: timesteps write as fast as it fetches."""
+"""So is a pass that fetches more than this share of the pass before it: timesteps write as fast as it fetches."""
 
 GUESS = 1e-5
-"""Milliseconds per byte (100 MB/s) before anything was fetched."""
+"""Milliseconds per byte (100 MB/s) until a fetch has been measured."""
 
 SOONEST, LATEST = 0.25, 5.0
-"""Seconds until the driver looks how far it is."""
+"""Bounds of the seconds between two questions about progress."""
 
 
 def moves_of_next_steps(steps: Sequence[Step]) -> tuple[BinMove, ...]:
-    """Moves of the next steps that take state to another task."""
+    """Moves of the next steps that bring state to another task."""
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
 
 
 def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:
-    """Whether tasks that an operator has before and later may have to run elsewhere."""
+    """Whether tasks that an operator has in both Configurations may have to run on another executor."""
     old, new = before.operators.get(operator), later.operators.get(operator)
     if old is None or new is None or new.routing is None:
         return False
@@ -53,13 +53,13 @@ def may_place_anew(before: Configuration, later: Configuration, operator: str) -
 def bins_of_tasks(
     configuration: Configuration, operator: str, tasks: Collection[int], sizes: Sizes
 ) -> tuple[BinMove, ...]:
-    """All bins of tasks that go to another host. Where their sizes are not known, each is a piece of its own."""
+    """All bins of tasks that go to another host. A bin of unknown size becomes a piece of its own."""
     bins = [move for move in rewritten(configuration, operator, sizes) if move.source in tasks]
     return tuple(replace(move, size=move.size or PIECE) for move in bins)
 
 
 def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]:
-    """Yield the hashes of moves in their order, in pieces of about `size` bytes."""
+    """Yield the hashes of moves, in the order of the moves, in pieces of about `size` bytes."""
     taken: list[tuple[int, int]] = []
     total = 0.0
     for move in moves:
@@ -73,7 +73,7 @@ def pieces(moves: Iterable[BinMove], size: float = PIECE) -> Iterator[Intervals]
 
 
 def worth_another(passes: Sequence[int]) -> bool:
-    """Whether to look again at all that moves. passes: bytes that each pass so far has fetched."""
+    """Whether another pass is worth it. passes: bytes that each pass so far has fetched."""
     if not passes:
         return True
     if len(passes) >= PASSES or passes[-1] <= LITTLE * passes[0]:
@@ -83,20 +83,19 @@ def worth_another(passes: Sequence[int]) -> bool:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was fetched ahead of one reconfiguration.
-
-    ms_per_byte: how long it takes on the slowest host, lately. closed: it is over, nothing more is fetched for it.
-    """
+    """What was prefetched for one reconfiguration."""
 
     bytes_fetched: int = 0
     bytes_present: int = 0
     pieces: int = 0
     passes: list[int] = field(default_factory=list)
     ms_per_byte: float = GUESS
+    """Measured on the slowest host in the last pass."""
     closed: bool = False
+    """The reconfiguration is over: nothing more is fetched for it."""
 
     def count(self, over: Iterable[Attended]) -> None:
-        """One pass is over on all hosts."""
+        """Add a pass that all hosts have finished."""
         over = tuple(over)
         self.passes.append(sum(one.bytes_fetched for one in over))
         self.bytes_fetched += self.passes[-1]
@@ -110,12 +109,12 @@ class Tally:
         self.ms_per_byte = max(rates, default=self.ms_per_byte)
 
     def patience(self, size: float, looks: int) -> float:
-        """Seconds until one looks again how far `size` bytes on the fullest host are; longer every time."""
+        """Seconds until the next question about progress, longer each time. size: most bytes that a host fetches."""
         expected = size * self.ms_per_byte / 1e3
         return min(LATEST, max(SOONEST, expected) * (1.0 if looks == 0 else 0.5 * looks))
 
     def to_json(self) -> Mapping[str, int | list[int]]:
-        """Facts for the history."""
+        """Plain JSON values, for the history."""
         return {
             "bytes_fetched": self.bytes_fetched,
             "bytes_present": self.bytes_present,

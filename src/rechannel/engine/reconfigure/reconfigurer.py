@@ -1,4 +1,4 @@
-"""Carries out what the coordinator decides: asks it at every timestep boundary, journals its decisions, prepares.
+"""Carries out what the coordinator decides: asks it at each timestep boundary, journals its decisions, prepares.
 
 Everything runs in the driver's thread except `ask`, `cancel`, `look` and `wait`, which other threads call, and the
 preparation, which runs in a thread of its own and whose result arrives as an event.
@@ -72,9 +72,8 @@ class Reconfigurer:
         executor: Executor | None = None,
         tell: RecordListener = lambda _: None,
     ) -> None:
-        """Take the parts.
+        """wake: makes the driver's thread look here. executor: runs preparations; None = threads of their own.
 
-        wake: makes the driver's thread look here. executor: runs preparations; None = a thread of its own.
         tell: receives every record that is over.
         """
         self._journal = journal
@@ -96,7 +95,7 @@ class Reconfigurer:
         return self._journal.state.coordination
 
     def ask(self, request: Request) -> Future[str]:
-        """Hand a request to the driver's thread; the future is its id, or why it was refused."""
+        """Hand a request to the driver's thread. The future has its id, or the reason for its refusal."""
         return self._calls.submit(lambda position: self._judge(request, position))
 
     def cancel(self, id_: str, reason: str) -> Future[None]:
@@ -104,7 +103,7 @@ class Reconfigurer:
         return self._calls.submit(lambda position: self._judge_abort(id_, reason, position))
 
     def look(self) -> Future[Now]:
-        """What a request would be judged by, as the driver's thread sees it."""
+        """What a request would be checked against, as the driver's thread sees it."""
 
         def judge(position: StreamPosition) -> Callable[[], Now]:
             now = self.now(position)
@@ -115,11 +114,11 @@ class Reconfigurer:
     # The driver's thread -------------------------------------------------------------------------
 
     def know(self, combinable: frozenset[str], sources: frozenset[str]) -> None:
-        """Operators that can pre-aggregate, and sources that can be bounded, of the version that runs."""
+        """Take the operators of the running version that can pre-aggregate, and the sources that can be bounded."""
         self._combinable, self._sources = combinable, sources
 
     def now(self, position: StreamPosition, *, measured: bool = True) -> Now:
-        """Return what the coordinator decides on. measured: include loads and sizes, which cost time per bin."""
+        """Return what the coordinator decides from. measured: include loads and sizes, which take time per bin."""
         configuration = position.configuration
         return Now(
             timestep=position.timestep,
@@ -141,14 +140,13 @@ class Reconfigurer:
         )
 
     def accept(self, request: Request, position: StreamPosition) -> str:
-        """Accept a request and journal it. Raises RefusedError, UnknownOperatorError: nothing has happened."""
+        """Accept a request and journal it. Raises RefusedError, UnknownOperatorError; then nothing has changed."""
         return self._judge(request, position)()
 
     def _judge(self, request: Request, position: StreamPosition) -> Callable[[], str]:
         event = accept(self.coordination, request, self.now(position))
-        self.coordination.after(
-            event
-        )  # an event that contradicts the records is refused before it is journalled
+        # An event that contradicts the records is refused before it is journalled.
+        self.coordination.after(event)
         return partial(self._append_request, event)
 
     def _append_request(self, event: Requested) -> str:
@@ -158,14 +156,14 @@ class Reconfigurer:
         return event.id
 
     def abort(self, id_: str, reason: str, position: StreamPosition) -> None:
-        """End a reconfiguration, or lead it back. Raises RefusedError."""
+        """Abort a reconfiguration: end it, or lead it back if it is under way. Raises RefusedError."""
         self._judge_abort(id_, reason, position)()
 
     def _judge_abort(self, id_: str, reason: str, position: StreamPosition) -> Callable[[], None]:
         return partial(self._append_all, abort(self.coordination, id_, self.now(position), reason))
 
     def resume(self, position: StreamPosition) -> Configuration:
-        """Take up what the driver before left open; the Configuration from here on."""
+        """Continue what the previous driver left open; returns the Configuration from here on."""
         position = structs.replace(
             position, configuration=take_over(self._journal, self._preparer, position)
         )
@@ -188,10 +186,10 @@ class Reconfigurer:
     def turn(
         self, position: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]
     ) -> bool:
-        """Answer calls, take what is prepared, have the next things prepared; whether anything happened."""
+        """Answer calls, take results of preparations, begin the next ones; returns whether anything happened."""
         happened = self.answer(position)
         for event in self._preparations.results(lambda: self.coordination, position.timestep):
-            # It was prepared while timesteps went on: what counts is now.
+            # Timesteps went on during the preparation: the present time counts.
             self._append(replace(event, time_ms=position.time_ms))
             happened = True
         known = LiveManifests(manifests)
@@ -206,7 +204,7 @@ class Reconfigurer:
         return happened
 
     def _prepare_again(self, position: StreamPosition, manifests: Mapping[str, Manifest]) -> None:
-        """Changes that wait are prepared again shortly before they begin."""
+        """Prepare waiting changes again shortly before they begin."""
         if all(record.phase is not Phase.READY for record in self.coordination.open):
             return
         state = self.coordination
@@ -215,24 +213,24 @@ class Reconfigurer:
             self._preparations.prepare_again(record, position.timestep, now, manifests)
 
     def _when_it_begins(self, record: Record, position: StreamPosition) -> Now:
-        """What it will be when a record begins."""
+        """What the coordinator will decide from when a record begins."""
         return state_at_begin(self.coordination, record, self.now(position))
 
     def decide(self, position: StreamPosition) -> Decision:
-        """How the next timestep would begin; nothing is written yet."""
+        """Return how the next timestep would begin; nothing is written."""
         if not self.coordination.open:
             return Decision(configuration=position.configuration)
         return decide(self.coordination, self._at_boundary(position), self._preparer.impossible)
 
     def _at_boundary(self, position: StreamPosition) -> Now:
-        """Measure only if something is planned now; steps of existing plans need no measurements."""
+        """What the coordinator decides from; measured only if it may plan: existing plans need no figures."""
         now = self.now(position, measured=False)
         return self.now(position) if may_plan(self.coordination, now) else now
 
     def against(
         self, decision: Decision, position: StreamPosition, manifests: Mapping[str, Manifest]
     ) -> dict[str, str]:
-        """Why another version of the program cannot begin here, by the change that wants it. Writes nothing."""
+        """Return why another version of the program cannot begin here, by the id of its change. Writes nothing."""
         now = self.now(position, measured=False)
         looks = {
             step.id: self._preparer.check_at_boundary(
@@ -243,21 +241,21 @@ class Reconfigurer:
         return {id_: why for id_, why in looks.items() if why is not None}
 
     def fail(self, position: StreamPosition, against: Mapping[str, str]) -> None:
-        """End changes that cannot begin. against: why, by change."""
+        """End changes that cannot begin. against: the reasons, by id."""
         for id_, why in against.items():
             now = self.now(position, measured=False)
             self._append(finished(self.coordination.find(id_), now, "failed", why))
 
     def journal(self, decision: Decision) -> None:
-        """What has to be in the journal before the intent of the timestep."""
+        """Journal the events that come before the intent of the timestep."""
         for step in decision.steps:
             self._turns.pop(step.id, None)
         self._append_all(decision.events)
 
     def idle(self, position: StreamPosition) -> tuple[Configuration, bool]:
-        """Nothing runs and nothing comes in: what is due now holds at once, without a timestep.
+        """Make the steps that are due without a timestep, because nothing runs and no input arrives.
 
-        With it, whether the next look would bring anything further.
+        Returns the Configuration, and whether another call could make further steps.
         """
         configuration = position.configuration
         self.settle(position.timestep, position.time_ms)
@@ -283,16 +281,16 @@ class Reconfigurer:
         return configuration, bool(decision.events or decision.steps) or counted
 
     def _count_turn(self) -> bool:
-        """Count a look at an idle stream; whether that brings a change nearer to its next step.
+        """Count a turn of an idle stream; returns whether that brings a change nearer to its next step.
 
-        What moves next is fetched first: the timestep that comes would have to wait for all of it.
+        A change waits while the state of its next step is fetched: else the next timestep would wait for all of it.
         """
         nearer = False
         for record in self.coordination.open:
             if not (record.taken and record.left) or self._preparations.fetching(record):
                 continue
             if any(move.stays for move in record.left[0].moves):
-                continue  # that takes a timestep
+                continue  # only a timestep can make this step
             count = self._turns.get(record.id, 0)
             nearer = nearer or count <= record.strategy.gap
             self._turns[record.id] = count + 1
@@ -300,12 +298,12 @@ class Reconfigurer:
 
     @property
     def fetching(self) -> bool:
-        """Whether a change that is under way waits for what moves next."""
+        """Whether a change that is under way waits for the state of its next step."""
         under_way = (r for r in self.coordination.open if r.taken and r.left)
         return any(map(self._preparations.fetching, under_way))
 
     def rewrite(self, timestep: int) -> dict[str, Intervals]:
-        """Hashes of every operator whose state a timestep writes anew."""
+        """Hashes of the state that a timestep writes anew, by operator."""
         spans: dict[str, list[tuple[int, int]]] = {}
         if self.coordination.open:
             for move in self.coordination.rewritten_at(timestep):
@@ -313,7 +311,7 @@ class Reconfigurer:
         return {operator: Intervals.of(found) for operator, found in spans.items()}
 
     def settle(self, committed: int, time_ms: int) -> None:
-        """A timestep is committed: end what has made its last step."""
+        """A timestep is committed: finish the changes that have made their last step."""
         if self.coordination.open:
             for event in settled(self.coordination, committed, time_ms):
                 self._append(event)
@@ -331,13 +329,13 @@ class Reconfigurer:
             self._release(event.id)
 
     def _release(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
-        """StreamFacts: those that are in no event."""
+        """Release what a record that is over holds, and pass it on. facts: those that no event has."""
         self._turns.pop(id_, None)
         record = self.coordination.find(id_)
         self._preparer.release(record)
         self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
 
     def close(self) -> None:
-        """No call is answered any more."""
+        """Answer no more calls, and begin no more preparations."""
         self._preparations.close()
         self._calls.close()

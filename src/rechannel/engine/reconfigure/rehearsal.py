@@ -1,8 +1,8 @@
-"""Try migrations over the existing state before a change begins.
+"""Try migrations on the existing state before a change begins.
 
-Once a change has begun, a migration that fails ends the job: some state has been written in its new columns, and the
-function that converts the rest fails. Only another start continues, or reverts. So all live state is read once and
-converted, piece by piece, and the result is discarded. Timesteps continue meanwhile, in their own tasks.
+Once a change has begun, a migration that fails ends the job: some state has its new columns already, and the function
+that converts the rest fails. Then only a new start can continue or revert. So before that, all live state is read once
+and converted, piece by piece, and the result is discarded. Timesteps continue meanwhile, in their own tasks.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ PIECE_ROWS = 500_000
 """Rows that are held in memory at a time, about."""
 
 SECONDS = 60.0
-"""How long a change waits for this; what was not tried by then is reported."""
+"""Longest time that a change waits for its rehearsal; rows that were not tried by then are reported."""
 
 LAST_SECONDS = 5.0
-"""How long the stream waits at the timestep boundary for what has been written since."""
+"""Longest time that the stream waits, at the timestep boundary, for a rehearsal on the state written since."""
 
 ATTEMPTS = 3
-"""How often a piece is tried whose files are merged away while it is read."""
+"""Most attempts for a piece whose files timesteps merge and delete while it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What was tried. rows: about how many stored rows. of: how many there are."""
+    """How much state the migrations were tried on."""
 
     rows: int
+    """Stored rows that were converted, approximately."""
     of: int
+    """Stored rows in total."""
 
     def to_json(self) -> dict[str, int]:
         """Plain JSON values, for the facts of a preparation."""
@@ -68,10 +70,10 @@ def rehearse(
     seconds: float = SECONDS,
     piece_rows: int = PIECE_ROWS,
 ) -> Rehearsal:
-    """Convert the state of operators, as much as there is time for. Raises UserFunctionError naming operator and file.
+    """Convert as much state of operators as there is time for. Raises UserFunctionError naming operator and file.
 
-    manifests: those of the moment at which each is looked up. clock: times as of which an operator's state is seen.
-    tick: seconds that pass. since: only runs of this timestep or later ones.
+    manifests: always the present ones. clock: times as of which the state of an operator is read. tick: a clock in
+    seconds. since: only runs of this timestep or later.
     """
     until = tick() + seconds
     tried = total = 0.0
@@ -95,7 +97,7 @@ def _convert(
     clock: Callable[[str], Clock],
     since: int,
 ) -> bool:
-    """Convert what lies in some hashes; False where its files went away each time."""
+    """Convert the state of some hashes; returns False if its files were deleted at each attempt."""
     for _ in range(ATTEMPTS):
         runs = _runs(manifests, program, since, own)
         try:

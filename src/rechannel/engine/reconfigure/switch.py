@@ -1,7 +1,7 @@
 """Switch between versions of the dataflow: versions that are ready, and the timestep boundary at which one takes over.
 
-Everything that can fail (opening sources and sinks, asking for columns, deciding what happens to state) is done when a
-version is made, in the caller's thread. Taking over is an assignment: no timestep is in flight then.
+Everything that can fail (opening sources and sinks, finding columns, deciding what happens to state) is done when a
+version is made, in the caller's thread. Taking over is an assignment, at a boundary where no timestep is in flight.
 """
 
 from __future__ import annotations
@@ -45,19 +45,18 @@ _LOG = logging.getLogger("rechannel")
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A version with its open sources and sinks, by name.
-
-    stamp: makes its program anew for the time at which it begins (Unix milliseconds); None if the time does not matter.
-    State that gets another timeout is judged by it. loaded: what makes state that is written already that of its
-    operators, which are new. before: the version that it was made from, until it begins.
-    """
+    """A version with its open sources and sinks, by name."""
 
     program: Program
     readers: Mapping[str, SourceReader]
     writers: Mapping[str, SinkWriter]
     stamp: Callable[[int], Program] | None = None
+    """Makes its program anew for the time at which it begins, in Unix milliseconds, on which state with another timeout
+    depends; None if the time does not matter."""
     loaded: Mapping[str, Edit] = field(default_factory=dict)
+    """Edits that add the initial state of new operators, whose files are written already."""
     before: Ready | None = None
+    """The version that it was made from, until it begins."""
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -65,7 +64,7 @@ class Ready:
         return self.program.plan
 
     def close_beside(self, other: Ready) -> None:
-        """Close what only this version has open. What cannot be closed is logged, and the job continues."""
+        """Close what only this version has open. A failure to close is logged, and the job continues."""
         _close_beside(self.readers, other.readers)
         for name, writer in self.writers.items():
             for part in spent(writer, other.writers.get(name)):
@@ -82,36 +81,35 @@ def _close(name: str, opened: SourceReader | SinkWriter) -> None:
     try:
         opened.close()
     except Exception as error:
-        _LOG.warning("%r is not used and could not be closed: %s", name, error)
+        _LOG.warning("%r is no longer used and could not be closed: %s", name, error)
 
 
 class Ask(Protocol):
-    """Columns that only a source or Spark can tell."""
+    """Finds columns that only a source or Spark knows."""
 
     def __call__(
         self, readers: Mapping[str, SourceReader], node: Node, inputs: Sequence[pa.Schema]
     ) -> pa.Schema | None:
-        """Columns of a node; None where it says so itself. Raises DataflowError."""
+        """Columns of a node; None if the node declares them. Raises DataflowError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opener:
-    """How versions are made: the seams to sources, sinks and Spark.
-
-    loader: loads initial state of operators that are new. defaults: `tasks` and `bins` of operators that do not say.
-    """
+    """Opens versions: the seams to sources, sinks and Spark."""
 
     store: Store
     ask: Ask
     reader: Callable[[Source], SourceReader]
     writer: OpenWriter
     loader: Loader
+    """Loads the initial state of new operators."""
     defaults: Mapping[str, int]
+    """`tasks` and `bins` of operators that do not set them."""
 
     def readers(
         self, dataflow: Dataflow, there: Mapping[str, SourceReader]
     ) -> dict[str, SourceReader]:
-        """A reader for every source; those that are open stay."""
+        """Return a reader for each source; open ones are kept."""
         return {
             node.name: there.get(node.name) or self.reader(node)
             for node in dataflow.nodes
@@ -125,7 +123,7 @@ class Opener:
         return resolve(dataflow, lambda node, inputs: self.ask(readers, node, inputs))
 
     def writers(self, plan: PhysicalPlan, before: Ready | None = None) -> dict[str, SinkWriter]:
-        """A writer for every sink; those of sinks that stay as they are stay open."""
+        """Return a writer for each sink; those of unchanged sinks are kept."""
         if before is None:
             return writers_of(plan, None, {}, self.writer)
         return writers_of(plan, before.plan, before.writers, self.writer)
@@ -141,9 +139,9 @@ class Opener:
         now_ms: int,
         state: Callable[[], JournalState],
     ) -> tuple[ChangeProgram, Ready]:
-        """Make the next version. state: of the journal, now.
+        """Make the next version, and the change that leads to it. state: returns the present state of the journal.
 
-        Raises RefusedError, DataflowError; nothing stays open then.
+        Raises RefusedError, DataflowError; then nothing stays open.
         """
         readers = self.readers(dataflow, before.readers)
         try:
@@ -179,7 +177,7 @@ class Opener:
         return replace(made.change, base=before.program.version), ready
 
     def load(self, change: ChangeProgram, ready: Ready, position: StreamPosition) -> Ready:
-        """The same version with the initial state of its new operators written. Raises DataflowError."""
+        """Write the initial state of new operators; returns the version that has it. Raises DataflowError."""
         given = {n: make for n, make in given_state(ready.plan).items() if n in change.operators}
         loaded = load_added(
             given,
@@ -195,9 +193,9 @@ class Opener:
 def proposed_change(
     asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
 ) -> Iterator[Change]:
-    """One change of all that was asked for, only to look at: no version waits for it, no initial state is loaded.
+    """All requested changes as one, for a plan: no version waits for it, and no initial state is loaded.
 
-    Raises RefusedError, DataflowError; nothing stays open then.
+    Raises RefusedError, DataflowError; then nothing stays open.
     """
     if not asked.edits:
         yield asked.together()
@@ -219,9 +217,9 @@ def offered_change(
     *,
     supersede: bool = False,
 ) -> Iterator[Change]:
-    """One change of all that was asked for; the next version waits for it, unless it is refused.
+    """All requested changes as one; the next version waits for it to begin, unless it is refused.
 
-    supersede: in place of a version that waits already. Raises RefusedError, DataflowError; nothing stays open then.
+    supersede: take the place of a version that waits. Raises RefusedError, DataflowError; then nothing stays open.
     """
     if not asked.edits:
         yield asked.together()
@@ -245,7 +243,7 @@ def _offered(
     position: StreamPosition,
     supersede: bool,
 ) -> tuple[ChangeProgram, Ready]:
-    """The next version of the one that runs, which waits from now on. One is made at a time."""
+    """Open the version after the running one, which waits from now on. Only one is opened at a time."""
     with switch.making:
         while True:
             if not supersede:
@@ -253,7 +251,7 @@ def _offered(
             change, ready = _next(asked, switch, opener, position)
             if switch.offer_next(ready):
                 return change, ready
-            switch.put_away(ready)  # meanwhile another version has begun
+            switch.put_away(ready)  # another version has begun meanwhile
 
 
 def _next(
@@ -272,7 +270,7 @@ def _next(
 
 
 class ProgramSwitch:
-    """The version that runs, and those that wait to take over."""
+    """The running version, and those that wait to take over."""
 
     def __init__(
         self,
@@ -283,7 +281,7 @@ class ProgramSwitch:
         view: StateView,
         state: Callable[[], JournalState],
     ) -> None:
-        """Take what has to learn of another version. state: of the journal, now."""
+        """runner, publisher, view: switched with the version. state: returns the present state of the journal."""
         self.state = state
         self._current = current
         self._runner = runner
@@ -293,15 +291,15 @@ class ProgramSwitch:
         self._latest = current.program.version
         self._lock = threading.Lock()
         self.making = threading.Lock()
-        """Held by the thread that makes a version, from the look at what waits until it waits itself."""
+        """Held by the thread that opens a version, from the check of what waits until the new version waits."""
 
     @property
     def current(self) -> Ready:
-        """The version that runs."""
+        """The running version."""
         return self._current
 
     def next_version(self) -> int:
-        """Number for another version, until one is offered; none is offered twice, so `withdraw` means no later one."""
+        """Number of the next version. No number is offered twice, so `withdraw` never drops a later version."""
         with self._lock:
             return self._latest + 1
 
@@ -330,7 +328,7 @@ class ProgramSwitch:
             return True
 
     def offer(self, ready: Ready) -> None:
-        """The same version as it is now, if it still waits."""
+        """Replace a version that waits by its present form."""
         with self._lock:
             if ready.program.version in self._waiting:
                 self._waiting[ready.program.version] = ready
@@ -342,7 +340,7 @@ class ProgramSwitch:
         )
 
     def put_away(self, ready: Ready) -> None:
-        """Close what a version that does not begin has opened."""
+        """Close what a version has opened that will not begin."""
         ready.close_beside(ready.before or self._current)
 
     def withdraw(self, version: int) -> None:
@@ -364,17 +362,17 @@ class ProgramSwitch:
 
     @property
     def operators_to_come(self) -> frozenset[str]:
-        """Operators that are not there yet, whose state may be in files that the journal does not name."""
+        """New operators of waiting versions: their state may be in files that the journal does not name yet."""
         with self._lock:
             named = {stage.name for ready in self._waiting.values() for stage in ready.plan.stages}
             return frozenset(named - {stage.name for stage in self._current.plan.stages})
 
     def loaded(self, version: int) -> Mapping[str, Edit]:
-        """State that a version brings along for new operators. Raises NotReadyError."""
+        """Initial state of the new operators of a version. Raises NotReadyError."""
         return self._get(version).loaded
 
     def record(self, version: int, now_ms: int) -> Mapping[str, Json]:
-        """What the journal keeps of a version that is about to begin. Raises NotReadyError."""
+        """What the journal keeps about a version that is about to begin. Raises NotReadyError."""
         ready = self._get(version)
         if ready.stamp is not None:
             ready = replace(ready, program=ready.stamp(now_ms))
@@ -382,19 +380,19 @@ class ProgramSwitch:
         return ready.program.record
 
     def dataflow(self, version: int) -> Dataflow:
-        """What a version that is about to begin consists of. Raises NotReadyError."""
+        """The dataflow of a version that is about to begin. Raises NotReadyError."""
         return self._get(version).program.dataflow
 
     def _get(self, version: int) -> Ready:
         with self._lock:
             if version not in self._waiting:
-                msg = f"version {version} of the dataflow is not ready; give the job its functions and streams again"
+                msg = f"version {version} of the dataflow is not open in this driver: request its change again"
                 raise NotReadyError(msg)
             return self._waiting[version]
 
     def begin(self, version: int) -> Ready:
-        """A version takes over; nothing is under way. Readers of sources that are gone are left to the intake."""
-        # What would make it anew holds the version before it, and so would all versions hold all before them.
+        """Let a version take over; no timestep is in flight. The source tracker closes readers of removed sources."""
+        # `stamp` and `before` refer to the previous version: kept, they would keep all earlier versions in memory.
         ready = replace(self._get(version), stamp=None, loaded={}, before=None)
         self._runner.exchange(ready.plan, ready.program.programs, ready.readers)
         self._publisher.exchange(ready.plan.sinks, ready.writers)
@@ -405,6 +403,6 @@ class ProgramSwitch:
         return ready
 
     def close(self) -> None:
-        """Close what waits."""
+        """Close all versions that wait."""
         for version in list(self._waiting):
             self.withdraw(version)

@@ -1,6 +1,7 @@
-"""What a driver makes of the Configuration that the one before left: executors are asked for again, and tasks that were
-put on executors of another application, whose ids mean nothing here, are where they may be. What changes that are open
-say of such places is forgotten when they are resumed.
+"""What a driver does with the Configuration of the previous driver.
+
+It requests the same number of executors. If the Configuration places tasks on executors of another Spark application,
+whose ids mean nothing here, those tasks lose their placement; so do open changes, when they are resumed.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ APPLICATION = "application"
 
 
 class Successor(Protocol):
-    """What a driver has executors from. application: in which their ids mean something; empty = there are none."""
+    """Gives a driver its executors."""
 
     @property
     def application(self) -> str:
-        """A word of its own."""
+        """Id of the application whose executors these are; empty if there are none."""
 
     def restore_executors(self, executors: int) -> None:
-        """Have as many executors as the driver before, if that can be."""
+        """Request as many executors as the previous driver had, if the cluster accepts that."""
 
 
 def is_other_application(journal: Journal, successor: Successor) -> bool:
-    """Whether the executors that the journal names are those of another application; until `note_application`."""
+    """Whether the journal names executors of another application; not any more after `note_application`."""
     return successor.application not in {"", journal.state.notes.get(APPLICATION)}
 
 
 def take_over(journal: Journal, successor: Successor, position: StreamPosition) -> Configuration:
-    """The Configuration from the next timestep on. Where it is another one, that is in the journal."""
+    """Return the Configuration from the next timestep on. If it differs from the previous one, it is journalled."""
     configuration = position.configuration
     if configuration.executors is not None:
         successor.restore_executors(configuration.executors)
     if not journal.state.configurations or not is_other_application(journal, successor):
-        return configuration  # a new journal has none: the Configuration is this driver's own
+        return configuration  # a new journal has none: this driver made the Configuration
     return _journal_unplaced(journal, configuration, position.timestep, successor.application)
 
 
 def note_application(journal: Journal, successor: Successor) -> None:
-    """All that named executors of another application is settled; what is written from here on names this one's."""
+    """Journal that executors are from now on those of this application."""
     if is_other_application(journal, successor):
         journal.append(Note(kind=APPLICATION, body=successor.application))
 
@@ -59,7 +60,7 @@ def _journal_unplaced(
     if after is before:
         return before
     placed = {name: dict(op.placement) for name, op in before.operators.items() if op.placement}
-    _LOG.warning("tasks are not placed any more: %s are executors of another application", placed)
+    _LOG.warning("tasks lose their placement: %s are executors of another application", placed)
     cause = f"executors are those of {here} now"
     changed = ConfigurationChanged(from_timestep=timestep, configuration=after, cause=cause)
     journal.append(changed)
@@ -67,7 +68,7 @@ def _journal_unplaced(
 
 
 def without_places(configuration: Configuration) -> Configuration:
-    """The same, without tasks that were put anywhere; the next version, if there were any."""
+    """The Configuration without placements: its next version if there were any, else the same."""
     operators = configuration.operators
     if not any(operator.placement for operator in operators.values()):
         return configuration

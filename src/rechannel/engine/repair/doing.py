@@ -1,4 +1,4 @@
-"""Does what the user has chosen about findings, while no driver runs."""
+"""Carry out the actions that the user has chosen for findings, while no driver runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rechannel.state.store import Store
 from rechannel.version import __version__
 
 NEVER = 1 << 62
-"""Commits between two snapshots, of a driver that commits nothing."""
+"""Commits between two snapshots: a repair takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand:
-    """Who repairs. host, pid, started_ms: its process. id: a random word. clock, started: see `Lease.acquire`."""
+    """The process that repairs. id: a random word. clock, started: see `Lease.acquire`."""
 
     host: str
     pid: int
@@ -32,15 +32,15 @@ class Hand:
 
 
 def found(store: Store, hand: Hand) -> tuple[Finding, ...]:
-    """What is wrong now. Raises NewerFormatError."""
+    """Present findings. Raises NewerFormatError."""
     return findings(_look(store, hand))
 
 
 def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Finding, ...]:
-    """Do what can be done about findings; those that were dealt with.
+    """Carry out the actions of findings; returns these findings.
 
-    chosen: their ids; None = all that are advised. Nothing is done about what is not there any more. Raises
-    StateInUseError while a driver runs, RefusedError for an id that is no finding's or about which nothing can be done.
+    chosen: their ids; None = all whose action is advised. A finding that an earlier action has resolved is left out.
+    Raises StateInUseError while a driver runs, RefusedError for an unknown id or a finding without an action.
     """
     present = {finding.id: finding for finding in found(store, hand)}
     for name in chosen or ():
@@ -54,7 +54,7 @@ def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Fi
 
 
 def _deal(store: Store, hand: Hand, name: str) -> None:
-    """One after the other: what is done about one finding may change what has to be done about the next."""
+    """Carry out one action, on the state as it is now: an earlier action may have changed what has to be done."""
     finding = next((f for f in found(store, hand) if f.id == name), None)
     if finding is None or finding.action is None:
         return
@@ -86,7 +86,7 @@ def _files(store: Store, action: Action) -> None:
     for key, data in action.put.items():
         store.put(key, data)
     for key in action.delete:
-        if key != LEASE:  # it is this hand's now, and goes in the end
+        if key != LEASE:  # this process holds it now, and releases it at the end
             store.delete(key)
 
 

@@ -1,4 +1,4 @@
-"""What a look at a state directory brings, as one value: what findings are drawn from. Nothing here writes."""
+"""What can be read of a state directory, as one value from which findings follow. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -26,36 +26,40 @@ from rechannel.state.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A state directory as it lies there.
-
-    state: what the journal says; None when it cannot be read, and problem says why. entries, snapshots: all keys, in
-    order. damaged: problem by key, of entries, snapshots and records of reconfigurations. lease: who holds it, or held
-    it. held: whether that keeps others out. head: the latest entry that any driver recorded. missing: segments
-    and sink-buffer files that the journal names and that are gone. records: keys of reconfigurations' records. latest:
-    the latest timestep that any segment or sink-buffer file is of.
-    """
+    """The contents of a state directory."""
 
     state: JournalState | None
+    """State of the journal; None if it cannot be read."""
     problem: str = ""
+    """Why the journal cannot be read."""
     entries: tuple[str, ...] = ()
+    """Keys of all journal entries, in order."""
     snapshots: tuple[str, ...] = ()
+    """Keys of all snapshots, in order."""
     damaged: Mapping[str, str] = field(default_factory=dict)
+    """Problems of entries, snapshots and files of reconfigurations, by key."""
     lease: Holder | None = None
+    """The present or last holder of the lease."""
     held: bool = False
+    """Whether the lease keeps other drivers out."""
     head: int = 0
+    """Number of the latest entry that any driver recorded."""
     missing: tuple[str, ...] = ()
+    """Segments and sink-buffer files that the journal names and that do not exist."""
     records: frozenset[str] = frozenset()
+    """Keys of the files of reconfigurations."""
     latest: int | None = None
+    """Latest timestep of any segment or sink-buffer file."""
 
 
 def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int | None]) -> Evidence:
-    """Look at a state directory. host, now_ms, started: from where (see `Lease.acquire`). Raises NewerFormatError.
+    """Read a state directory. host, now_ms, started: see `Lease.acquire`. Raises NewerFormatError.
 
-    What is large is listed and not read: `rechannel verify` reads it.
+    Large files are listed and not read: `rechannel verify` reads them.
     """
-    # Read lease and head first: a driver that writes meanwhile can then only be further than they say.
+    # Read lease and head first: if a driver writes meanwhile, the journal can only be ahead of them.
     lease, head = read_lease(store), told_head(store)
-    # What has no number is no entry: the journal does not look at it either.
+    # Files without a number are no entries; the journal ignores them too.
     entries, snapshots = (
         tuple(key for key in store.list(prefix) if number_of(key) is not None)
         for prefix in (JOURNAL, SNAPSHOTS)
@@ -94,7 +98,7 @@ def _damaged(
         try:
             check(key, store.read(key))
         except MissingFileError:
-            continue  # a job that runs deletes what it does not need
+            continue  # a running job deletes files that it does not need
         except DamagedStateError as error:
             found[key] = str(error)
     return found

@@ -1,7 +1,7 @@
 """What is wrong with a state directory, what follows from it, and what can be done. Pure: from evidence to findings.
 
-Every kind of finding is one function in `KINDS`. It never guesses: what can be done is offered where its outcome is
-certain, with what it costs, and nothing is offered where only a copy of the directory helps.
+Each kind of finding is one function in `KINDS`. None of them guesses: an action is offered, with its cost, only if its
+outcome is certain. If only a copy of the directory helps, no action is offered.
 """
 
 from __future__ import annotations
@@ -26,37 +26,39 @@ COPY = "Restore the directory from a copy; nothing else brings it back"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What is done about a finding. words: what that is, for people.
-
-    bodies: written to the journal, by a driver that does nothing else. delete: keys. put: files by key.
-    """
+    """What can be done about a finding."""
 
     words: str
+    """The action in words."""
     bodies: tuple[Body, ...] = ()
+    """Entries for the journal, which a driver writes that does nothing else."""
     delete: tuple[str, ...] = ()
+    """Keys of files to delete."""
     put: Mapping[str, bytes] = field(default_factory=dict)
+    """Files to write, by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong.
-
-    id: to name it by. what: it, in a sentence. consequence: what follows if nothing is done. action: None = nothing
-    can be done here. advised: whether to do it is right whatever the reason; else the user has to decide that.
-    """
+    """Something that is wrong."""
 
     id: str
+    """Name for the command line."""
     what: str
+    """The finding in one sentence."""
     consequence: str
+    """What follows if nothing is done."""
     action: Action | None = None
+    """None = nothing can be done here."""
     advised: bool = True
+    """Whether the action is right whatever the cause; otherwise the user has to decide."""
 
 
 Kind: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 
 
 def open_timesteps(seen: Evidence) -> Iterator[Finding]:
-    """Timesteps that were intended, whose drivers ended before they were committed."""
+    """Find timesteps whose drivers ended after the intent and before the commit."""
     state = seen.state
     if state is None or not state.open_intents or seen.held:
         return
@@ -78,7 +80,7 @@ def open_timesteps(seen: Evidence) -> Iterator[Finding]:
 
 
 def sinks_that_are_gone(seen: Evidence) -> Iterator[Finding]:
-    """Timesteps that are owed to sinks which the program has no more."""
+    """Find timesteps that wait for sinks which the program no longer has."""
     state = seen.state
     if state is None or seen.held or NOTE not in state.notes:
         return
@@ -137,7 +139,7 @@ def quarantine(seen: Evidence) -> Iterator[Finding]:
 
 
 def owing_sinks(seen: Evidence) -> Iterator[Finding]:
-    """Timesteps that are owed to sinks which the program has."""
+    """Find timesteps that wait for sinks of the program."""
     state = seen.state
     if state is None or seen.held:
         return
@@ -163,7 +165,7 @@ def owing_sinks(seen: Evidence) -> Iterator[Finding]:
 
 
 def history(seen: Evidence) -> Iterator[Finding]:
-    """Records of reconfigurations that are damaged or were never written."""
+    """Find files of reconfigurations that are damaged or were never written."""
     over = {}
     if seen.state is not None:
         records = seen.state.coordination.records
@@ -210,7 +212,7 @@ def files(seen: Evidence) -> Iterator[Finding]:
 
 
 def lease(seen: Evidence) -> Iterator[Finding]:
-    """A lease whose driver is gone."""
+    """Find a lease whose driver has ended."""
     if seen.lease is not None and not seen.held:
         yield Finding(
             id="lease",
@@ -221,7 +223,7 @@ def lease(seen: Evidence) -> Iterator[Finding]:
 
 
 def snapshots(seen: Evidence) -> Iterator[Finding]:
-    """Snapshots that are damaged, while the journal can be read without them."""
+    """Find damaged snapshots; if the journal can be read without them, they can be removed."""
     for key in seen.snapshots:
         if key not in seen.damaged:
             continue
@@ -237,7 +239,7 @@ def snapshots(seen: Evidence) -> Iterator[Finding]:
 
 
 def journal(seen: Evidence) -> Iterator[Finding]:
-    """Entries that are damaged, or missing between others."""
+    """Find entries that are damaged, or missing between others."""
     torn = [key for key in seen.entries if key in seen.damaged]
     for key in torn:
         number = number_of(key)
@@ -263,7 +265,7 @@ def journal(seen: Evidence) -> Iterator[Finding]:
 
 
 def lost_end(seen: Evidence) -> Iterator[Finding]:
-    """Signs that the journal went further than it does."""
+    """Find signs that entries at the end of the journal are gone."""
     state = seen.state
     if state is None:
         return
@@ -307,9 +309,9 @@ KINDS: tuple[Kind, ...] = (
     history,
     lease,
 )
-"""All kinds of findings, the worst first."""
+"""All kinds of findings, the most severe first."""
 
 
 def findings(seen: Evidence) -> tuple[Finding, ...]:
-    """Everything that is wrong, the worst first."""
+    """All findings, the most severe first."""
     return tuple(found for kind in KINDS for found in kind(seen))

@@ -529,7 +529,7 @@ def test_a_sink_that_cannot_be_closed_does_not_end_the_job_whose_version_does_no
     with caplog.at_level(logging.WARNING):
         process.abort("r1")
     assert phases(process) == ["aborted"]
-    assert "'late' is not used and could not be closed: the connection is gone" in caplog.text
+    assert "'late' is no longer used and could not be closed: the connection is gone" in caplog.text
     feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 2}}
 

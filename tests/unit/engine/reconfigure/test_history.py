@@ -268,7 +268,7 @@ def test_files_that_are_damaged_or_newer_are_not_guessed_at():
 @pytest.mark.parametrize("id_", ["x1", "r", "r1x", "r-1", ""])
 def test_an_id_is_a_number(id_):
     assert number_of("r12") == 12
-    with pytest.raises(DamagedStateError, match="is no id of a reconfiguration"):
+    with pytest.raises(DamagedStateError, match="is not the id of a reconfiguration"):
         number_of(id_)
 
 

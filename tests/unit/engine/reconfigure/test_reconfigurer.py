@@ -84,7 +84,7 @@ def test_a_journal_that_cannot_be_written_ends_the_driver_too(monkeypatch, error
 def test_who_stops_waiting_has_not_asked():
     hands = Hands()
     answers = [hands.ask(), hands.ask()]
-    with pytest.raises(TimeoutError, match=r"not come to the change .* taken back") as raised:
+    with pytest.raises(TimeoutError, match=r"not begun the change .* withdrawn") as raised:
         wait_for(answers[0], "the change", 0)
     assert isinstance(raised.value, NoAnswerError)
     assert hands.turn()
@@ -117,7 +117,7 @@ def test_who_stops_waiting_when_it_has_begun_gets_what_comes_of_it():
 def test_who_stops_waiting_while_it_is_done_hears_that_it_may_still_be():
     answer: Future[str] = Future()
     answer.set_running_or_notify_cancel()
-    with pytest.raises(NoAnswerError, match=r"began with the change .* may still be carried out"):
+    with pytest.raises(NoAnswerError, match=r"began the change .* may still be carried out"):
         wait_for(answer, "the change", 0)
 
 
