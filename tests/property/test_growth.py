@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.kernels.tasks import stateful_task
+from rechannel.kernels.lsm.merge import slices_of
+from rechannel.kernels.lsm.runs import OpenRuns
+from rechannel.kernels.tasks import storing
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS
-from rechannel.state.merging import MergePolicy
+from rechannel.state.manifest import Edit
+from rechannel.state.merging import Merge, MergePolicy
 from rechannel.testing import Harness, script
 from tests.property.growth import (
     check_files,
@@ -93,17 +97,21 @@ def streams() -> None:
 @pytest.mark.slow
 def test_runs_that_stay_in_empty_slices_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault is put back: a merge of a slice without rows retires nothing."""
-    merges = stateful_task.StatefulTask._merges
+    merges = storing.Storing.merges
 
-    def only_rows(self, state, runs, writer, measures, clock, gone):
-        retired, added = [], []
-        for merge in state.merges:
-            if stateful_task._merge_parts(state, runs, merge, gone):
-                one = stateful_task.replace(state, merges=(merge,))
-                more = merges(self, one, runs, writer, measures, clock, gone)
-                retired, added = [*retired, *more[0]], [*added, *more[1]]
-        return tuple(retired), tuple(added)
+    def only_rows(self: storing.Storing) -> Edit:
+        state = self.step.tasks[self.task]
+        runs = OpenRuns(self.program, state.runs)
 
-    monkeypatch.setattr(stateful_task.StatefulTask, "_merges", only_rows)
+        def has_rows(merge: Merge) -> bool:
+            met = (i for i, run in enumerate(state.runs) if run.seq in merge.seqs)
+            return any(slices_of(runs[i], merge.where) for i in met)
+
+        tasks = list(self.step.tasks)
+        tasks[self.task] = replace(state, merges=tuple(filter(has_rows, state.merges)))
+        self.step = replace(self.step, tasks=tuple(tasks))
+        return merges(self)
+
+    monkeypatch.setattr(storing.Storing, "merges", only_rows)
     with pytest.raises(AssertionError, match="runs"):
         streams()
