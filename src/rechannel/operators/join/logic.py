@@ -1,8 +1,8 @@
 """`join`: rows of two streams that have the same key and are near each other in event time.
 
 State: the rows of both sides, as long as a matching row may still arrive. A pair is emitted in the timestep of the
-later of its two rows. A row of an outer side without a match is emitted when event time shows that none can arrive; so
-is a row of an anti join. Null keys match nothing.
+later of its two rows. A row of an outer side without a match is emitted when event time shows that no match can arrive;
+so is a row of an anti join. Null keys match nothing.
 
 A row is *late* if it is earlier than the watermark of the previous timestep (in windows: if its window was complete by
 then). Of two rows that are not late, the earlier one is still stored when the later one arrives: a row is kept until
@@ -50,7 +50,7 @@ from rechannel.operators.window.logic import END, completes
 MATCHED = pa.field("matched", pa.bool_(), False)
 
 OUTER = {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
-"""Sides whose rows are shown without a match, and stay for others when they have one."""
+"""Sides whose rows are emitted even without a match. Their state says whether a row has had a match."""
 
 ONCE = {"semi", "anti"}
 """Joins that emit left rows alone, each at most once."""
@@ -83,7 +83,7 @@ class JoinLogic(TwoSided):
 
     @property
     def state_schema(self) -> pa.Schema:
-        """Columns of the row, and whether it has been shown, where that matters."""
+        """Columns of the row and, of an outer join, whether it has had a match."""
         return self.slots.append(MATCHED) if self.how in OUTER else self.slots
 
     @cached_property
@@ -97,7 +97,10 @@ class JoinLogic(TwoSided):
         return pa.schema([*fields, *left, *right])
 
     def lookup_range(self, values: Columns, groups: Groups) -> LookupRange | None:
-        """Rows of the side that those of a key that came can match; before one of a semi or anti join, both sides."""
+        """Return the side whose rows the rows that came can match, or both sides.
+
+        A right row of a semi or anti join needs both: it is stored only if the key has no right row yet.
+        """
         side = values[0].to_numpy(zero_copy_only=False)
         came = [np.zeros(groups.count, dtype=np.bool_) for _ in (LEFT, RIGHT)]
         for number in (LEFT, RIGHT):
@@ -112,7 +115,7 @@ class JoinLogic(TwoSided):
 
     @property
     def bounded(self) -> bool:
-        """Whether event time ends what rows can match."""
+        """Whether event time limits which rows can match."""
         return self.window_us is not None or self.least_us is not None
 
     @property
@@ -124,7 +127,7 @@ class JoinLogic(TwoSided):
 
     @property
     def lag_us(self) -> int:
-        """Rows leave when another one comes, or when none will: as late as that can be."""
+        """How far an emitted row may lie before the watermark: rows may wait until no other one can match them."""
         if self.window_us is not None:
             return self.window_us
         if self.least_us is None or self.most_us is None:
@@ -132,22 +135,22 @@ class JoinLogic(TwoSided):
         return max(self.most_us, -self.least_us, 0) + 1
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Event time from which on nothing can match."""
+        """Return the event time from which on nothing can match each row."""
         if not self.bounded:
             return None
         return self._dues(keys, state, sides_of(self.row_order(keys)))
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
-        """Rows that may still be matched."""
+        """Return which rows may still be matched."""
         due = self.timer_of(keys, state)
         return None if due is None else due > clock.watermark
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether nothing can match rows of then."""
+        """Whether no row with this timer can be matched any more."""
         return timer <= clock.watermark
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """Rows that have found none, and will not, are shown then."""
+        """Return the timers of rows that can no longer find a match, if such rows are emitted."""
         if not self.bounded or self.how in {"inner", "semi"}:
             return None
         if self.window_us is not None and not completes(clock, self.window_us, self.offset_us):
@@ -168,7 +171,7 @@ class JoinLogic(TwoSided):
     # Rows -------------------------------------------------------------------------------------------------------
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
-        """Pairs of what came with what was there, and with each other."""
+        """Pair the rows that came with stored ones and with each other."""
         pool = self._pool(arrivals)
         left, right = pool.pairs(self.near, once=self.how in ONCE)
         output, owners = self._matches(pool, left, right)
@@ -182,7 +185,7 @@ class JoinLogic(TwoSided):
         )
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
-        """Rows that have found none."""
+        """Emit the due rows that have found no match."""
         sides = sides_of(self.row_order(keys))
         alone = np.isin(sides, OUTER.get(self.how, (LEFT,)))
         if self.how in OUTER:
@@ -228,7 +231,7 @@ class JoinLogic(TwoSided):
         )
 
     def _too_late(self, arrivals: OperatorInput, times: IntArray) -> Mask | bool:
-        """Which rows that came are too late. times: of these rows."""
+        """Return which rows that came are too late. times: of these rows."""
         before = arrivals.clock.before
         if self.near is not None:
             return times < max(before, NEVER + 1)
@@ -242,7 +245,7 @@ class JoinLogic(TwoSided):
     def _matches(
         self, pool: Pool, left: IntArray, right: IntArray
     ) -> tuple[pa.RecordBatch, IntArray]:
-        """What is shown of pairs, and the number of each row's key, ascending."""
+        """Return what is emitted for pairs, and the number of each row's key, ascending."""
         if self.how == "anti":
             left = left[:0]
         if self.how in ONCE:
@@ -262,7 +265,7 @@ class JoinLogic(TwoSided):
         return pa.RecordBatch.from_arrays([*keys, *columns], schema=self.output_schema)
 
     def _changed(self, pool: Pool, left: IntArray, right: IntArray) -> Changed:
-        """Rows that came and stay, and rows that were there and are so no more."""
+        """Return rows that came and are stored, and stored rows that change or end."""
         once = self.how in ONCE
         met = np.zeros(len(pool.owners), dtype=np.bool_)
         met[left] = True
@@ -295,6 +298,6 @@ class JoinLogic(TwoSided):
         )
 
     def _outer(self, sides: IntArray) -> Mask:
-        """Rows that are shown without a match."""
+        """Return which rows are emitted if they have no match."""
         found: Mask = np.isin(sides, (LEFT,) if self.how == "anti" else OUTER.get(self.how, ()))
         return found

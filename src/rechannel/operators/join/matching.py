@@ -53,12 +53,12 @@ class Pool:
 
     @property
     def came(self) -> Mask:
-        """Rows of this timestep."""
+        """Return which rows came in this timestep."""
         return np.arange(len(self.owners)) >= self.count
 
     @property
     def held(self) -> Mask:
-        """Rows that were there."""
+        """Return which rows were stored."""
         return ~self.came
 
     def pairs(self, near: Near | None, *, once: bool) -> tuple[IntArray, IntArray]:
@@ -73,8 +73,8 @@ class Pool:
         every = np.bincount(self.owners[left], minlength=len(self.hashes))
         there = np.bincount(self.owners[left[left < self.count]], minlength=len(self.hashes))
         owners = self.owners[right]
-        # Of a key, the left rows that were there lie in front of those that came: a right row that came meets all of
-        # them, one that was there the latter.
+        # The stored left rows of a key come before those that came. A right row that came meets all of them, a stored
+        # one only those that came.
         skip = np.where(right >= self.count, 0, there[owners])
         times = every[owners] - skip
         if near is not None and int(times.sum()) > FEW * (len(left) + len(right)):
@@ -94,7 +94,7 @@ class Pool:
         return ours, others
 
     def _near(self, near: Near, left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
-        """The pairs of some rows, found by time: cost follows those that match, however many rows a key has."""
+        """Return the pairs of some rows, found by time. The cost follows the number of pairs, not of rows per key."""
         known, first, last = self._stretches(left, right, near)
         sizes = last - first
         ours = known[ragged(first, sizes)]
@@ -104,7 +104,7 @@ class Pool:
         return ours[order], right[asked[order]]
 
     def _meets(self, left: IntArray, right: IntArray) -> Mask:
-        """Which left rows have a right one, where time does not matter, and one of the two came now."""
+        """Return which left rows have a right one of which one of the two came now. Times do not matter."""
         every = np.bincount(self.owners[right], minlength=len(self.hashes))
         came = np.bincount(self.owners[right[right >= self.count]], minlength=len(self.hashes))
         owners = self.owners[left]
@@ -112,7 +112,7 @@ class Pool:
         return met
 
     def _meets_near(self, near: Near, left: IntArray, right: IntArray) -> Mask:
-        """Which left rows have a right one near enough, and one of the two came now."""
+        """Return which left rows have a right one near enough of which one of the two came now."""
         # Seen from the left row, the right one's time is as far off in the other direction.
         _, first, last = self._stretches(right, left, (-near[1], -near[0]))
         there, came = (last > first).reshape(2, -1)
@@ -141,7 +141,7 @@ class Pool:
         return known, first, last
 
     def superfluous(self) -> Mask:
-        """Rows of the right side that came when there was one of the key: which one is there does not matter."""
+        """Return right rows that came for a key with an earlier one. If times do not matter, one per key is enough."""
         out = np.zeros(len(self.owners), dtype=np.bool_)
         right = self._side(~self.late, RIGHT)
         out[right[1:]] = self.owners[right[1:]] == self.owners[right[:-1]]
@@ -153,7 +153,7 @@ class Pool:
 
 
 def _before(times: IntArray, by: int) -> IntArray:
-    """Times less something; what would be beyond all times is the first or last of them."""
+    """Subtract from times; a result beyond all times is the first or last of them."""
     if by >= 0:
         return np.maximum(times, NEVER + by) - by
     return np.minimum(times, ENDED + by) - by

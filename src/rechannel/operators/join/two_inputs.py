@@ -1,4 +1,4 @@
-"""What operators of two inputs have in common: rows of both sides, how they travel, lie and are shown."""
+"""What operators with two inputs have in common: how rows of both sides travel, are stored and are shown."""
 
 from __future__ import annotations
 
@@ -44,40 +44,40 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
 
     @property
     def key_schema(self) -> pa.Schema:
-        """Keys, and what tells the rows of a key apart."""
+        """Keys, and the column that tells the rows of a key apart."""
         return self.keys.append(ROW)
 
     @property
     def value_schema(self) -> pa.Schema:
-        """Which side, and its columns."""
+        """The side of a row, and its columns."""
         return pa.schema([MARK, *self.slots])
 
     @cached_property
     def view_schema(self) -> pa.Schema:
-        """Keys, which side, its columns."""
+        """Keys, the side of a row, the columns of both sides."""
         both = (nullable(side.fields) for side in (self.left, self.right))
         return pa.schema([*self.keys, SHOWN_SIDE, *(field for side in both for field in side)])
 
     @property
     def row_schema(self) -> pa.Schema:
-        """Late rows look as state does."""
+        """Late rows have the columns that state is shown with."""
         return self.view_schema
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Of which side rows are, and the columns of both."""
+        """The side of a row, and the columns of both sides."""
         return (MARK.name, *self.left.sources, *self.right.sources)
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
-        """Slots of rows of one side."""
+        """Return the slots of rows of one side."""
         return slots_in(batch, self.left, self.right, self.slots)
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Rows that are kept."""
+        """Return stored rows as they are shown."""
         return self._told(keys[: len(self.keys)], state, sides_of(self.row_order(keys)))
 
     def _times(self, slots: Columns, sides: IntArray) -> IntArray:
-        """Event times of rows; of those without one, NEVER."""
+        """Return the event times of rows; NEVER for rows without one."""
         out = np.full(len(sides), NEVER, dtype=np.int64)
         for number, side in ((LEFT, self.left), (RIGHT, self.right)):
             of = np.flatnonzero(sides == number)
@@ -87,13 +87,13 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
         return out
 
     def _told(self, keys: Columns, slots: Columns, sides: IntArray) -> pa.RecordBatch:
-        """Rows of both sides, as people see them."""
+        """Return rows of both sides with the columns of `view_schema`."""
         words = pa.array(["left", "right"]).take(pa.array(sides))
         columns = [*keys, words, *self._apart(slots, sides)]
         return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 
     def _apart(self, slots: Columns, sides: IntArray) -> Columns:
-        """Columns of the left side, then of the right one; null where a row is of the other."""
+        """Return the columns of the left side, then of the right one; null for rows of the other side."""
         columns: Columns = []
         for number, side in ((LEFT, self.left), (RIGHT, self.right)):
             of = pa.array(sides == number)
@@ -102,7 +102,7 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
         return columns
 
     def _late(self, arrivals: OperatorInput, late: Mask) -> Late | None:
-        """Rows that came too late. late: of all that came."""
+        """Return the rows that came too late. late: whether each row that came is."""
         rows = np.flatnonzero(late)
         if not len(rows):
             return None
@@ -115,5 +115,5 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The columns, of rows that may not be there."""
+    """Return the columns as nullable: a row may have no match."""
     return pa.schema([field.with_nullable(True) for field in schema])
