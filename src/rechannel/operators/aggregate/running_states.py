@@ -5,12 +5,13 @@ before it and one row: two merges per row, for all groups at once, whatever thei
 Their Applications", 1990). It uses the aggregate's own merge, so the state after a row is that of a batch that ends
 with the row.
 
-Counts and sums of integers are differences of one running sum, which may wrap: exact wherever the true sum fits.
+An aggregate that knows a faster way has it as `running_states` (counts, sums of integers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,21 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.logic import AggregateFunction
-from rechannel.model.buffers import IntArray, Mask, column, numbers, validity
-from rechannel.operators.aggregate.functions.count import Count
-from rechannel.operators.aggregate.functions.inputs import plain
-from rechannel.operators.aggregate.functions.messages import overflow_named
-from rechannel.operators.aggregate.functions.sums import Sum
+from rechannel.model.buffers import Mask
+
+
+@runtime_checkable
+class RunningAggregate(Protocol):
+    """An `AggregateFunction` that computes its own running states, faster than by merges."""
+
+    def running_states(
+        self, values: Columns, groups: Groups, before: Columns, known: Mask
+    ) -> Columns | None:
+        """Return the state after each row; None if it knows no faster way for this type.
+
+        before, known: state of every group before its first row, and whether there was one.
+        """
+
 
 CHUNK_ROWS = 1 << 17
 """Rows whose states are held at a time."""
@@ -88,7 +99,7 @@ def running(
             ]
             known[0] = True
         given = [one.slice(start, stop - start) for one in values]
-        states = _behind(function, given, local, before, known)
+        states = _after_each(function, given, local, before, known)
         shown.append(function.final(states, fields))
         last = take(states, local.ends - 1)
         goes_on = stop < groups.rows and ids[stop] == ids[stop - 1]
@@ -97,18 +108,14 @@ def running(
     return pa.concat_arrays(shown), [pa.concat_arrays(one) for one in zip(*kept, strict=True)]
 
 
-def _behind(
+def _after_each(
     function: AggregateFunction, values: Columns, groups: Groups, before: Columns, known: Mask
 ) -> Columns:
     """Return the state after each row."""
-    if isinstance(function, Count):
-        there = validity(values[0]) if values else None
-        came = np.ones(groups.rows, np.int64) if there is None else there.astype(np.int64)
-        sums, _ = _sums(came, groups, np.where(known, numbers(before[0]), 0))
-        return [column(pa.int64(), sums)]
-    if isinstance(function, Sum) and pa.types.is_int64(before[0].type):
-        with overflow_named("sum", function.column, pa.int64()):
-            return [_integer_sums(plain(values[0]), groups, before[0], known)]
+    if isinstance(function, RunningAggregate):
+        states = function.running_states(values, groups, before, known)
+        if states is not None:
+            return states
     everywhere = np.ones(groups.rows, np.bool_)
 
     def merge(earlier: Columns, later: Columns) -> Columns:
@@ -119,27 +126,3 @@ def _behind(
     if not known.any():
         return states
     return function.merge_pair(take(before, groups.ids), states, known[groups.ids])
-
-
-def _integer_sums(values: pa.Array, groups: Groups, before: pa.Array, known: Mask) -> pa.Array:
-    """Running sums; null as long as there was no value. Raises OverflowError."""
-    there, was = validity(values), validity(before)
-    was = known if was is None else was & known
-    came = numbers(values).astype(np.int64)
-    came = came if there is None else came * there
-    sums, wrapped = _sums(came, groups, np.where(was, numbers(before), 0))
-    if wrapped:
-        raise OverflowError
-    if there is None:
-        return column(pa.int64(), sums)
-    seen, _ = _sums(there.astype(np.int64), groups, was.astype(np.int64))
-    return column(pa.int64(), sums, None if seen.all() else seen > 0)
-
-
-def _sums(came: IntArray, groups: Groups, base: IntArray) -> tuple[IntArray, bool]:
-    """Running sums of every group, from a base on, and whether one of them left int64."""
-    whole = np.cumsum(came)
-    skipped = whole[groups.starts] - came[groups.starts] - base
-    sums: IntArray = whole - np.repeat(skipped, groups.sizes)
-    earlier = sums - came
-    return sums, bool((((earlier ^ sums) & (came ^ sums)) < 0).any())

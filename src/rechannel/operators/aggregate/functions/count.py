@@ -11,6 +11,7 @@ from rechannel.kernels.columnar import reductions
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.model.buffers import IntArray, Mask, column, numbers, validity
+from rechannel.operators.aggregate.functions.running_sums import running_sums
 
 COUNT = pa.field("count", pa.int64(), nullable=False)
 """State field of a count."""
@@ -67,6 +68,15 @@ class Count:
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
         """Differences."""
         return [less_counts(totals[0], others[0])], None
+
+    def running_states(
+        self, values: Columns, groups: Groups, before: Columns, known: Mask
+    ) -> Columns:
+        """Return the count after each row."""
+        there = validity(values[0]) if values else None
+        came = np.ones(groups.rows, np.int64) if there is None else there.astype(np.int64)
+        counts, _ = running_sums(came, groups, np.where(known, numbers(before[0]), 0))
+        return [column(pa.int64(), counts)]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """The state itself."""

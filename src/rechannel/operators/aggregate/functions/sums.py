@@ -25,6 +25,7 @@ from rechannel.operators.aggregate.functions.inputs import (
     plain_type,
 )
 from rechannel.operators.aggregate.functions.messages import overflow_named, schema_error
+from rechannel.operators.aggregate.functions.running_sums import integer_sums
 from rechannel.operators.aggregate.functions.totals import (
     DecimalTotal,
     FloatTotal,
@@ -86,14 +87,18 @@ class Sum(OneColumn):
         with overflow_named("sum", self.column, totals[0].type):
             return tallied(totals).subtract(totals, others)
 
+    def running_states(
+        self, values: Columns, groups: Groups, before: Columns, known: Mask
+    ) -> Columns | None:
+        """Return the sum after each row; None if it is not an integer."""
+        if not pa.types.is_int64(before[0].type):
+            return None
+        with overflow_named("sum", self.column, pa.int64()):
+            return [integer_sums(plain(values[0]), groups, before[0], known)]
+
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Sums; those of floats rounded to the nearest double."""
-        way = total_of_states(states)
-        if not isinstance(way, FloatTotal):
-            return states[0]
-        with np.errstate(over="ignore"):  # a sum beyond the doubles is infinite
-            sums = np.ldexp(*way.sums.sums(states))
-        return _nullable(sums, way.sums.empty(states))
+        return total_of_states(states).final(states)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

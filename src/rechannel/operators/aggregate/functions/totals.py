@@ -47,6 +47,9 @@ class Total(Protocol):
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask | None]:
         """Subtract from each state one that was merged into it, both with tallies; return also which are unclear."""
 
+    def final(self, states: Columns) -> pa.Array:
+        """Return the sums."""
+
 
 class _Nullable:
     """Sums that are null where no value was seen: their tally is how many states are not."""
@@ -61,6 +64,10 @@ class _Nullable:
         valid = validity(states[0])
         ones = np.ones(len(states[0]), dtype=np.int64)
         return [column(pa.int64(), ones if valid is None else valid.astype(np.int64))]
+
+    def final(self, states: Columns) -> pa.Array:
+        """Return the state itself."""
+        return states[0]
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
         """Sums of sums."""
@@ -181,6 +188,13 @@ class FloatTotal:
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, Mask]:
         """Return differences, and which of them are unclear."""
         return self.sums.subtract(totals, others)
+
+    def final(self, states: Columns) -> pa.Array:
+        """Return sums rounded to the nearest double; null where no value was seen."""
+        with np.errstate(over="ignore"):  # a sum beyond the doubles is infinite
+            sums = np.ldexp(*self.sums.sums(states))
+        empty = self.sums.empty(states)
+        return column(pa.float64(), sums, ~empty if empty.any() else None)
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
