@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.writer import Rows, Staged
+from rechannel.sinks.writer import Rows, Staged, UnsharedWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @dataclass
-class ConsoleWriter:
+class ConsoleWriter(UnsharedWriter):
     """Prints a table for every timestep that has rows.
 
     If the driver dies, a timestep may be printed twice or not at all: this is a view, not a
@@ -29,9 +29,6 @@ class ConsoleWriter:
     durable: bool = False
     _staged: dict[int, pa.Table] = field(default_factory=dict)
 
-    def begin(self) -> None:
-        """Do nothing: other drivers do not matter here."""
-
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the first rows, and one more to know whether there are more."""
         self._staged[batch.timestep] = rows.head(self.rows + 1)
@@ -43,9 +40,6 @@ class ConsoleWriter:
         held = self._staged.pop(batch.timestep, None)
         if held is not None and held.num_rows:
             self._print(held, batch.timestep)
-
-    def close(self) -> None:
-        """Do nothing: the writer holds no resources."""
 
     def _print(self, held: pa.Table, timestep: int) -> None:
         from rich import box

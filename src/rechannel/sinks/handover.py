@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rechannel.errors import RechannelError
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.writer import Rows, Staged
+from rechannel.sinks.writer import Rows, Staged, UnsharedWriter
 
 if TYPE_CHECKING:
     from rechannel.sinks.outlets import BatchWriter
 
 
 @dataclass
-class ForEachBatchWriter:
+class ForEachBatchWriter(UnsharedWriter):
     """Calls a function with the rows and the number of every timestep, and with its `Batch` if it
     takes three arguments.
 
@@ -29,9 +29,6 @@ class ForEachBatchWriter:
     name: str
     function: BatchWriter
     durable: bool = True
-
-    def begin(self) -> None:
-        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Call the function with a DataFrame, or with an Arrow table if there is no Spark.
@@ -54,9 +51,6 @@ class ForEachBatchWriter:
     def publish(self, staged: Staged, batch: Batch) -> None:
         """Do nothing: the function has published its output."""
 
-    def close(self) -> None:
-        """Do nothing: the writer holds no resources."""
-
 
 def takes_batch(function: Callable[..., Any]) -> bool:
     """Return whether a function has a third argument for the `Batch`: without a default, or
@@ -76,13 +70,10 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 
 @dataclass
-class NoopWriter:
+class NoopWriter(UnsharedWriter):
     """Computes the rows and drops them."""
 
     durable: bool = False
-
-    def begin(self) -> None:
-        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Run the frame, if there is one: rows after a stage have already been computed."""
@@ -93,6 +84,3 @@ class NoopWriter:
 
     def publish(self, staged: Staged, batch: Batch) -> None:
         """Do nothing: there is no output."""
-
-    def close(self) -> None:
-        """Do nothing: the writer holds no resources."""

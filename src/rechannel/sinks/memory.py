@@ -8,11 +8,11 @@ from threading import Lock
 import pyarrow as pa
 
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.writer import Rows, Staged
+from rechannel.sinks.writer import Rows, Staged, UnsharedWriter
 
 
 @dataclass
-class MemoryWriter:
+class MemoryWriter(UnsharedWriter):
     """Keeps every published timestep of this process.
 
     A timestep is there once, however often it is published. Nothing survives the process.
@@ -25,9 +25,6 @@ class MemoryWriter:
     _staged: dict[int, pa.Table] = field(default_factory=dict)
     _published: dict[int, pa.Table] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
-
-    def begin(self) -> None:
-        """Do nothing: other drivers do not matter here."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the rows."""
@@ -60,6 +57,3 @@ class MemoryWriter:
         if tables:
             return pa.concat_tables(tables)
         return (self.schema or pa.schema([])).empty_table()
-
-    def close(self) -> None:
-        """Do nothing: the rows stay readable."""

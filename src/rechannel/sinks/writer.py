@@ -87,6 +87,16 @@ class SinkWriter(Protocol):
         """Free the writer's resources."""
 
 
+class UnsharedWriter:
+    """A part of `SinkWriter`, for what no other driver writes to and what holds no resources."""
+
+    def begin(self) -> None:
+        """Do nothing: other drivers do not matter here."""
+
+    def close(self) -> None:
+        """Do nothing: the writer holds no resources."""
+
+
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the planned columns; engines differ in time zones and nullability only.
 

@@ -15,7 +15,7 @@ from rechannel.errors import DataflowError, DuplicateNameError
 from rechannel.job import InProcess
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.outlet import Outlet, SinkContext
-from rechannel.sinks.writer import Rows, Staged
+from rechannel.sinks.writer import Rows, Staged, UnsharedWriter
 from rechannel.testing import script
 
 
@@ -45,14 +45,11 @@ class NowhereOutlet(ShelfOutlet):
 
 
 @dataclass
-class ShelfWriter:
+class ShelfWriter(UnsharedWriter):
     shelf: dict[int, pa.Table]
     name: str
     durable: bool = False
     staged: dict[int, pa.Table] = field(default_factory=dict)
-
-    def begin(self) -> None:
-        pass
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         self.staged[batch.timestep] = rows.table()
@@ -61,9 +58,6 @@ class ShelfWriter:
     def publish(self, staged: Staged, batch: Batch) -> None:
         if batch.timestep in self.staged:
             self.shelf[batch.timestep] = self.staged.pop(batch.timestep)
-
-    def close(self) -> None:
-        pass
 
 
 def run(outlet: ShelfOutlet, state: object) -> None:
