@@ -180,27 +180,32 @@ def _due(record: Record, now: Now) -> bool:
 def _advance(
     record: Record, so_far: Decision, now: Now, hurried: bool, impossible: Impossible
 ) -> Decision:
-    events = list(so_far.events)
-    here = replace(now, configuration=so_far.configuration)
+    """Add what a record does at this boundary: it is planned if it has not begun, and makes the steps that are due."""
     if not record.under_way:
         why = impossible(record)
+        here = replace(now, configuration=so_far.configuration)
         event = _plan(record, here) if why is None else finished(record, now, "failed", why)
-        events.append(event)
+        so_far = replace(so_far, events=(*so_far.events, event))
         record = record.after(event)
         if not record.open:
-            return replace(so_far, events=tuple(events))
-    steps = list(so_far.steps)
-    configuration, moved = so_far.configuration, so_far.moved
+            return so_far
     passed = now.timestep + now.turns.get(record.id, 0)
     waits = record.taken and passed <= record.taken[-1].timestep + record.strategy.gap
     if waits and not hurried:
-        return replace(so_far, events=tuple(events))
+        return so_far
+    return _with_steps(record, so_far, now, hurried)
+
+
+def _with_steps(record: Record, so_far: Decision, now: Now, hurried: bool) -> Decision:
+    """Add the next step of a record, or all that are left if it is hurried, as far as the budget allows."""
+    events, steps = list(so_far.events), list(so_far.steps)
+    configuration, moved = so_far.configuration, so_far.moved
     while record.left:
         step = record.left[0]
         if now.idle and any(move.stays for move in step.moves):
             break  # only a timestep can write state anew
         if step.programs and not now.drained:
-            return replace(so_far, events=tuple(events), hold=True)
+            return replace(so_far, hold=True)
         moves = None if hurried else _affordable(step, now.budget(record.strategy), moved)
         if moves == 0:
             break  # others have used the budget of this boundary

@@ -60,7 +60,8 @@ class JobCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics at present."""
         yield from _state(self._job)
-        yield from _sums(self._job.name, self._job.totals)
+        for family in (_totals, _durations, _work):
+            yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
         yield from _reconfigurations(self._job)
 
@@ -96,7 +97,7 @@ def _state(job: RunningJob) -> Iterator[Metric]:
     )
 
 
-def _sums(name: str, sums: Sums) -> Iterator[Metric]:
+def _totals(name: str, sums: Sums) -> Iterator[Metric]:
     for metric, words, value in (
         (
             "rechannel_timesteps_committed",
@@ -110,6 +111,9 @@ def _sums(name: str, sums: Sums) -> Iterator[Metric]:
         counter = CounterMetricFamily(metric, words, labels=[JOB])
         counter.add_metric([name], value)
         yield counter
+
+
+def _durations(name: str, sums: Sums) -> Iterator[Metric]:
     durations = HistogramMetricFamily(
         "rechannel_timestep_duration_seconds",
         "From the decision of a timestep to its commit.",
@@ -125,6 +129,9 @@ def _sums(name: str, sums: Sums) -> Iterator[Metric]:
     for sink, histogram in sums.published.items():
         _add(published, [name, sink], histogram)
     yield published
+
+
+def _work(name: str, sums: Sums) -> Iterator[Metric]:
     for member, metric, words in _OF_OPERATORS:
         counter = CounterMetricFamily(metric, words, labels=[JOB, "operator"])
         for operator, totals in sums.operators.items():

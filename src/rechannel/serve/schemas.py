@@ -67,21 +67,7 @@ def _plan() -> Schemas:
             _assignment(of, name, value) for (of, name), value in zip(fields, values, strict=True)
         ]
     }
-    made["Together"] = {
-        "type": "object",
-        "description": "Several changes that are one.",
-        "properties": {
-            "kind": {"const": "together", "type": "string"},
-            "changes": {
-                "type": "array",
-                "items": {"$ref": REF.format(name="Change")},
-                "minItems": 1,
-                "maxItems": MOST_CHANGES,
-            },
-        },
-        "required": ["kind", "changes"],
-        "additionalProperties": False,
-    }
+    made["Together"] = _together()
     way = made.pop("WayInPlan")
     either = [{"$ref": REF.format(name=name)} for name in ("Change", "Together")]
     made["Plan"] = {
@@ -96,6 +82,24 @@ def _plan() -> Schemas:
         "required": [*way["required"], "change", "strategy"],
     }
     return made
+
+
+def _together() -> Schema:
+    return {
+        "type": "object",
+        "description": "Several changes that are one.",
+        "properties": {
+            "kind": {"const": "together", "type": "string"},
+            "changes": {
+                "type": "array",
+                "items": {"$ref": REF.format(name="Change")},
+                "minItems": 1,
+                "maxItems": MOST_CHANGES,
+            },
+        },
+        "required": ["kind", "changes"],
+        "additionalProperties": False,
+    }
 
 
 def _assignment(of: str | None, name: str, value: Schema) -> Schema:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rechannel.errors import RefusedError, SetUpError
 from rechannel.running import RunningJob
@@ -128,7 +128,6 @@ def serve(
 
     from rechannel.serve.allowed import Allowed
     from rechannel.serve.app import application
-    from rechannel.serve.connections import Impatient
     from rechannel.serve.guard import Rules
 
     if not job.is_active:
@@ -141,8 +140,18 @@ def serve(
     said = words() if token is None else token
     left = None if token is not None else _leave(listener, said)
     rules = Rules(bound=host, token=said, local=token is None and is_loopback(host))
-    config = uvicorn.Config(
-        application(job, rules, allowed),
+    config = _configuration(application(job, rules, allowed))
+    return Server(job, uvicorn.Server(config), listener, said, left)
+
+
+def _configuration(app: Any) -> uvicorn.Config:
+    """Return how uvicorn serves an application."""
+    import uvicorn
+
+    from rechannel.serve.connections import Impatient
+
+    return uvicorn.Config(
+        app,
         http=Impatient,
         loop="asyncio",
         ws="none",
@@ -153,7 +162,6 @@ def serve(
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    return Server(job, uvicorn.Server(config), listener, said, left)
 
 
 def _leave(listener: socket.socket, token: str) -> Path:

@@ -14,7 +14,7 @@ refuses what changes that meaning, with advice:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rechannel.dataflow.graph.nodes import Dataflow, Sink, Source, Stateful
 from rechannel.engine.journal.incarnations import NOTE, SINKS
@@ -129,6 +129,17 @@ def check_sources(
     if unknown:
         msg = f"start(fresh={unknown}): unknown sources; the program has {sorted(sources)}"
         raise RefusedError(msg)
+    _check_source_kinds(sources, held)
+    new, gone = sorted(set(sources) - known - set(fresh)), sorted(known - set(sources))
+    gone = sorted(set(gone).intersection(held.get("sources") or gone) - set(without))
+    if not begun or not identity or not (new or gone):
+        return
+    raise OtherDataflowError(_sources_differ(new, gone))
+
+
+def _check_source_kinds(
+    sources: Mapping[str, Mapping[str, Json]], held: Mapping[str, Json]
+) -> None:
     for name, told in (held.get("sources") or {}).items():
         if name in sources and sources[name]["kind"] != told["kind"]:
             msg = (
@@ -136,29 +147,27 @@ def check_sources(
                 " fit there: give the new source another name"
             )
             raise OtherDataflowError(msg)
-    new, gone = sorted(set(sources) - known - set(fresh)), sorted(known - set(sources))
-    gone = sorted(set(gone).intersection(held.get("sources") or gone) - set(without))
-    if not begun or not identity or not (new or gone):
-        return
+
+
+def _sources_differ(new: Sequence[str], gone: Sequence[str]) -> str:
+    """Return what is wrong. new: sources that the journal does not know. gone: those that the program lacks."""
     if new and gone:
-        why = (
+        return (
             f"this state directory does not know the sources {new}, and {gone} are gone: a renamed source would be"
             " read from its beginning again, and its rows would count twice. Give it its old name, as in"
             f" name={gone[0]!r}, or confirm with start(fresh={new}, without={gone})"
         )
-    elif new:
-        why = (
+    if new:
+        return (
             f"this state directory does not know the sources {new}, which would be read from their beginning, next to"
             " the state of what was read before. Add sources while the job runs, with rc.changes.add(...), or confirm"
             f" with start(fresh={new})"
         )
-    else:
-        why = (
-            f"the program lacks the sources {gone}: their offsets would be forgotten, and they could not continue."
-            " Remove sources while the job runs, with rc.changes.remove(...), or confirm with"
-            f" start(without={gone})"
-        )
-    raise OtherDataflowError(why)
+    return (
+        f"the program lacks the sources {gone}: their offsets would be forgotten, and they could not continue."
+        " Remove sources while the job runs, with rc.changes.remove(...), or confirm with"
+        f" start(without={gone})"
+    )
 
 
 def check_sinks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -60,21 +61,23 @@ def spark_runner(
         profile=Profiles(cluster.limits).of,
     )
 
-    def rows_of(sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]) -> Rows:
-        frame = runner.frame(sink.frame, decided, kept)
-        source = sink.frame
-        if isinstance(source, SinkBufferFrame):
-            # A sink that takes Arrow rows reads them from the files, without a Spark job.
-            keys = kept.get(source.node, [])
-            store = next(iter(programs.values())).store
-            return Rows(
-                frame=frame, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema
-            )
-        return Rows(
-            frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema
-        )
+    return runner, partial(_rows_of, runner, programs)
 
-    return runner, rows_of
+
+def _rows_of(
+    runner: SparkRunner,
+    programs: Mapping[str, StageProgram],
+    sink: SinkPlan,
+    decided: Timestep | None,
+    kept: Mapping[str, list[str]],
+) -> Rows:
+    frame = runner.frame(sink.frame, decided, kept)
+    source = sink.frame
+    if isinstance(source, SinkBufferFrame):
+        # A sink that takes Arrow rows reads them from the files, without a Spark job.
+        store, keys = next(iter(programs.values())).store, kept.get(source.node, [])
+        return Rows(frame=frame, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema)
+    return Rows(frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema)
 
 
 def _stages(spark: Any, *, connect: bool) -> Stages:
